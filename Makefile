@@ -42,7 +42,7 @@ demo: setup
 up: setup
 	$(BIN)/glle up
 
-# Two processes, one file each, in the order of the files, so that few but long tests do not come last. BLAS has one thread.
+# Two processes, one file each, in file order, so that the few long tests do not run last. BLAS has one thread.
 test: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -71,7 +71,7 @@ generate: setup
 	$(BIN)/python -m openapi.client_types
 	$(BIN)/python -m tests.docs.authorisation
 
-# Extras of some targets: .venv/.ui, .venv/.bench and .venv/.docs stand for requirements/ui.lock and so on.
+# Extras of some targets: .venv/.ui, .venv/.bench and .venv/.docs correspond to requirements/ui.lock and so on.
 $(VENV)/.%: $(STAMP) requirements/%.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/$*.lock
 	@touch $@

@@ -1,4 +1,4 @@
-"""`make bench`: figures beside their goals, side by side with the peers in one run; out/bench/ has them."""
+"""`make bench`: measure figures beside their goals and peers in one run, and write them to out/bench/."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PARTS = ("draws", "fits", "parallel", "serving", "memory", "stages")
 
 
 def main() -> None:
-    """Run the parts asked for, print the table, and leave it in a folder."""
+    """Run the selected parts, print the table, and write the results to a folder."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (everything)")
-    parser.add_argument("--largest", type=int, default=1_000_000, help="leave out what has more points (%(default)s)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to measure (all)")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="largest number of points (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder of the results (%(default)s)")
-    parser.add_argument("--compare", type=Path, help="the results.json of an earlier run, to print beside this one")
+    parser.add_argument("--compare", type=Path, help="results.json of an earlier run to compare with")
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", module="sklearn|scipy")  # a peer's own
+    warnings.filterwarnings("ignore", module="sklearn|scipy")  # the peer's threads
     console = Console(width=200 if not Console().is_terminal else None)
     result = machine()
     console.print(result)
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
-    if "serving" in parts:  # first, while nothing else has filled the memory
+    if "serving" in parts:  # first, before other parts fill the memory
         yield from serving.rows()
     if "draws" in parts:
         yield from draws.rows(largest)

@@ -1,4 +1,4 @@
-"""The data of the bench, and posteriors fitted to them, each once."""
+"""Data sets of the benchmarks and their posteriors, each fitted once."""
 
 from __future__ import annotations
 

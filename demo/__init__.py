@@ -1,1 +1,1 @@
-"""The main job, shown: data posted over HTTP, posteriors fitted on workers, many embeddings drawn."""
+"""Demo of the main job: upload data over HTTP, fit posteriors on workers, draw many embeddings."""

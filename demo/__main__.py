@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="worker processes (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures (%(default)s)")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, and so stops the service
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # raises SystemExit, so that the service stops
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
@@ -77,7 +77,7 @@ def main() -> int:
             console.print(f"The service is at {url} with {options.workers} workers on embedded servers.")
             cases, drawn = _run(url, console, options)
     except KeyboardInterrupt:
-        console.print("Interrupted; everything that was started is stopped.")
+        console.print("Interrupted; the service is stopped.")
         return 130
     _table(console, cases, options.draws)
     for path in [*_pictures(options.out, cases), *drawn]:
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[Case], list[Path]]:
-    """Upload, fit, draw, ask for all of it again, compare; return the cases, and the pictures that the service drew."""
+    """Upload, fit, draw, request everything again, compare; return the cases and the service's pictures."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<34}"),
@@ -113,7 +113,7 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[
 
 
 def _compared(client: Client, case: Case, path: Path) -> None:
-    """Have the service compare methods of the field on a data set, and draw them side by side."""
+    """Have the service compare methods on a data set and plot them side by side."""
     landmarks = {"method": "isomap", "parameters": {"n_landmarks": 200}}
     scores = ["trustworthiness", "procrustes"]
     compared = client.compare(case.dataset, [*COMPARED, landmarks], truth=case.dataset, scores=scores)

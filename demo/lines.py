@@ -1,4 +1,4 @@
-"""A job's progress in a line of the demo's own, which stays when the job is over."""
+"""Progress lines of the demo, which stay after a job ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Lines(Bars):
-    """Shows what the client tells in the line that is being worked on.
+    """Progress line of the current job.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ class Lines(Bars):
         """Whether the demo has a current line."""
         return self.line is not None
 
-    def start(self, title: str) -> TaskID | None:  # noqa: ARG002 # the line has its own title
+    def start(self, title: str) -> TaskID | None:  # noqa: ARG002 # the line has a title already
         """Return the current line."""
         return self.line
 
     def stop(self, task: TaskID) -> None:
-        """Keep the line when the job is over."""
+        """Keep the line after the end of the job."""

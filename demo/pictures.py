@@ -1,4 +1,4 @@
-"""Pictures in the manner of GLLE figures 3 (draws) and 4 (scales)."""
+"""Pictures in the style of GLLE figures 3 (draws) and 4 (scales)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row:
     reference : (n, 2)
         The LLE embedding.
     embeddings : (m, n, 2)
-        The draws, one a column of the picture.
+        The draws, one in each column of the picture.
 
     """
 
@@ -50,7 +50,7 @@ class Row:
 
 
 def picture(path: Path, rows: list[Row], columns: list[str], title: str) -> None:
-    """Write one picture: a row a data set; the data, LLE, then the draws."""
+    """Write one picture: one row for each data set; the data, LLE, then the draws."""
     width = 2 + len(columns)
     figure = plt.figure(figsize=(1.55 * width, 1.6 * len(rows) + 0.7), layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -73,7 +73,7 @@ def _colours(row: Row) -> dict[str, Any]:
 
 def _scatter(axes: Any, embedding: NDArray[Any], row: Row) -> None:
     axes.scatter(*embedding[:, :2].T, s=2, linewidths=0, rasterized=True, **_colours(row))
-    # The few points that an embedding flings far away would shrink all others to a dot; say what is outside.
+    # The axes exclude a few far outliers, which would shrink the others to a dot; the panel states their number.
     low, high = np.quantile(embedding[:, :2], [0.002, 0.998], axis=0)
     margin = 0.08 * (high - low) + 1e-9
     outside = int(((embedding[:, :2] < low - 3 * margin) | (embedding[:, :2] > high + 3 * margin)).any(axis=1).sum())

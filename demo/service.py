@@ -1,4 +1,4 @@
-"""The service as a child of the demo: started on a free port, gone when the demo is."""
+"""The service as a child process of the demo, on a free port."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def running_service(workers: int) -> Iterator[str]:
     Raises
     ------
     RuntimeError
-        When the service ends instead of becoming ready; the message has what it said.
+        If the service ends before it is ready; the message has its output.
 
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLLE_")}
-    environment["GLLE_LOG_LEVEL"] = "warning"  # the demo has its own to say
+    environment["GLLE_LOG_LEVEL"] = "warning"  # the demo prints progress itself
     with tempfile.TemporaryDirectory(prefix="glle-demo-") as folder:
         command = [sys.executable, "-m", "service.cli", "up", "--port", "0", "--workers", str(workers)]
-        process = subprocess.Popen(  # noqa: S603 # this very program
+        process = subprocess.Popen(  # noqa: S603 # this Python
             [*command, "--data-dir", folder],
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
             cwd=Path(__file__).resolve().parent.parent,
-            start_new_session=True,  # Ctrl-C reaches the demo alone, which stops the service
-            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the service ends with us
+            start_new_session=True,  # Ctrl-C reaches only the demo, which stops the service
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the service ends with this process
         )
         try:
             yield _url(process)
@@ -54,11 +54,11 @@ def running_service(workers: int) -> Iterator[str]:
 
 def _url(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
-    said = []
+    output = []
     for line in process.stderr:
-        said.append(line)
+        output.append(line)
         if found := _READY.search(line):
-            # Passed on as it comes: a full pipe would stop the service.
+            # Forwarded continuously, because a full pipe would block the service.
             threading.Thread(target=shutil.copyfileobj, args=(process.stderr, sys.stderr), daemon=True).start()
             return found[1]
-    raise RuntimeError("The service did not start:\n" + "".join(said))
+    raise RuntimeError("The service did not start:\n" + "".join(output))

@@ -1,1 +1,1 @@
-"""The exported contract of the API, and what is generated from it."""
+"""The exported OpenAPI contract, and the generator of the client's types."""

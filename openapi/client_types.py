@@ -1,7 +1,7 @@
 """Write glle/types.py, the client's types, from openapi.json: `python -m openapi.client_types`.
 
-Every model becomes a `TypedDict`, and so do the keyword arguments of the client's methods: a body or a query without
-the members that are arguments of the method.
+Every model becomes a `TypedDict`. So do the keyword arguments of the client's methods: a body or a query without the
+members that are positional arguments of the method.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTRACT = Path(__file__).with_name("openapi.json")
 TYPES = CONTRACT.parent.parent / "glle" / "types.py"
 HEAD = '"""Requests and responses of the API. Generated from openapi.json by openapi/client_types.py; do not edit."""'
 
-# Options of a method: the model of its body, or the path of its query, and the members that are its own arguments.
+# Options of a method: the model of its body, or the path of its query, and the members with separate arguments.
 BODIES = {
     "SyntheticOptions": ("SyntheticIn", {"name", "n"}),
     "FitOptions": ("PosteriorIn", {"dataset"}),

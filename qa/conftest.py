@@ -1,4 +1,4 @@
-"""Fixtures of `tests` that the tests of these programs use, too."""
+"""Fixtures of `tests` that these programs' tests share."""
 
 from tests.conftest import server_settings, settings, stores
 

@@ -1,4 +1,4 @@
-"""What the worker's and the service's tests share: embedded servers, and stores on them."""
+"""Fixtures and helpers of the worker's and the service's tests: embedded servers and their stores."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> Non
 
 
 def evict(stores: Stores, prefix: str) -> None:
-    """Take what begins so out of the cache's server, as one that needs room does."""
+    """Delete the keys with a prefix from the cache server, like an eviction."""
     client = stores.cache.client
     for key in client.scan_iter(match=f"{prefix}*", count=1000):
         client.unlink(key)
 
 
 def in_turn(stores: Stores) -> list[str]:
-    """Return the waiting tasks in the order in which workers take them; the queue stays as it is."""
+    """Return the waiting tasks in the order of execution, without changing the queue."""
     queue, client = stores.queue._queue, stores.client
     keys = client.keys(f"{queue.key}*")
     before = {key: client.dump(key) for key in keys}
@@ -54,7 +54,7 @@ def in_turn(stores: Stores) -> list[str]:
 
 @pytest.fixture(scope="session")
 def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Real servers, as `glle up` starts them, for the whole session."""
+    """Start real servers for the whole session, as `glle up` does."""
     from worker.operations.embedded_redis import cache_server, queue_server  # noqa: PLC0415 # engine tests need no server
 
     settings = Settings(
@@ -72,13 +72,13 @@ def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settin
 
 @pytest.fixture
 def settings(server_settings: Settings, tmp_path: Path) -> Settings:
-    """Settings with a data folder of the test's own."""
+    """Return settings with a separate data folder."""
     return replace(server_settings, data_dir=str(tmp_path))
 
 
 @pytest.fixture
 def stores(settings: Settings) -> Iterator[Stores]:
-    """Connected stores, empty."""
+    """Return connected, empty stores."""
     from worker.stores import Stores  # noqa: PLC0415 # engine tests need no server
 
     connected = Stores.connect(settings)

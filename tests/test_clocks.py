@@ -1,4 +1,4 @@
-"""Tests that pretend another time do so in one module."""
+"""Tests change clocks only through one module."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-OF_THE_PROCESS = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetime)(,\s*["']|\.\w+["'])""")
+THIS_FILE = Path(__file__).parent
+CLOCK_PATCH = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetime)(,\s*["']|\.\w+["'])""")
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ OF_THE_PROCESS = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|date
         ('monkeypatch.setattr("worker.execution.worker.AGAIN_SECONDS", 0)', False),
     ],
 )
-def test_what_is_looked_for(line: str, *, found: bool) -> None:
-    """A function of the clock, whatever it is reached by; a module's own name for the clock may be another."""
-    assert bool(OF_THE_PROCESS.search(line)) is found
+def test_patched_clock_is_found(line: str, *, found: bool) -> None:
+    """A patched clock function is found under any import name."""
+    assert bool(CLOCK_PATCH.search(line)) is found
 
 
-def test_no_test_changes_the_clock_of_the_process() -> None:
-    """Servers in other threads have event loops, and would sleep by it: by a clock that is behind, for minutes."""
-    texts = ((path, path.read_text(encoding="utf-8")) for path in HERE.rglob("*.py") if path != Path(__file__))
-    assert [str(path) for path, text in texts if OF_THE_PROCESS.search(text)] == []
+def test_no_test_patches_the_process_clock() -> None:
+    """Servers in other threads have event loops that sleep by the process's clock; a patched clock would hang them."""
+    texts = ((path, path.read_text(encoding="utf-8")) for path in THIS_FILE.rglob("*.py") if path != Path(__file__))
+    assert [str(path) for path, text in texts if CLOCK_PATCH.search(text)] == []

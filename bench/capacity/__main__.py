@@ -1,4 +1,4 @@
-"""Measure what everything costs, fit the model, simulate, and write docs/how-to/scaling.md; parts, or all."""
+"""Measure costs, fit the model, simulate, and write docs/how-to/scaling.md: all parts, or some."""
 
 from __future__ import annotations
 
@@ -30,50 +30,50 @@ MANY = (1_000_000, 1_000, 100_000)  # posteriors, workers, data sets
 
 
 def main() -> None:
-    """Do the parts asked for, in their order; what is measured is kept in out/capacity/."""
+    """Run the selected parts in order; measurements are stored in out/capacity/."""
     parser = argparse.ArgumentParser(prog="python -m bench.capacity", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to do (everything)")
-    parser.add_argument("--largest", type=int, default=50_000, help="leave out what has more points (%(default)s)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to run (all)")
+    parser.add_argument("--largest", type=int, default=50_000, help="largest number of points (%(default)s)")
     parser.add_argument("--many", type=int, nargs=3, default=MANY, help="posteriors, workers, data sets (%(default)s)")
     options = parser.parse_args()
     RAW.mkdir(parents=True, exist_ok=True)
     if "engine" in options.parts:
-        _keep("engine", _shown(engine.rows(options.largest)))
+        _store("engine", _print_rows(engine.rows(options.largest)))
     if "service" in options.parts:
-        _keep("service", operations.measured(options.largest))
+        _store("service", operations.measured(options.largest))
     if "fit" in options.parts:
-        MEASURED.write_text(json.dumps(laws.model(_kept("engine"), _kept("service"), machine()), indent=1) + "\n")
+        MEASURED.write_text(json.dumps(laws.model(_stored("engine"), _stored("service"), machine()), indent=1) + "\n")
     if "limits" in options.parts:
-        _result("limits", _shown(asdict(question) for question in limits.questions(*options.many)))
+        _result("limits", _print_rows(asdict(question) for question in limits.questions(*options.many)))
     if "simulation" in options.parts:
-        _result("simulation", _shown(asdict(result) for result in scenarios.results(Model.read())))
+        _result("simulation", _print_rows(asdict(result) for result in scenarios.results(Model.read())))
     if "validation" in options.parts:
-        _result("validation", _shown(asdict(one) for one in validation.compared(Model.read())))
+        _result("validation", _print_rows(asdict(one) for one in validation.compared(Model.read())))
     if "page" in options.parts:
         for name, table in tables.tables().items():
             put(tables.PAGE, name, table)
         picture.draw(tables.read()[1]["simulation"], PICTURE)
 
 
-def _shown(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print rows as they come, and return them."""
-    found = []
+def _print_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print each row and return all rows."""
+    printed = []
     for row in rows:
         print(json.dumps(row), flush=True)
-        found.append(row)
-    return found
+        printed.append(row)
+    return printed
 
 
-def _keep(name: str, result: object) -> None:
+def _store(name: str, result: object) -> None:
     (RAW / f"{name}.json").write_text(json.dumps(result))
 
 
-def _kept(name: str) -> Any:
+def _stored(name: str) -> Any:
     return json.loads((RAW / f"{name}.json").read_text())
 
 
 def _result(name: str, rows: list[dict[str, Any]]) -> None:
-    """Keep what the page tells beside the model."""
+    """Store a result that the page shows beside the model."""
     known = json.loads(tables.RESULTS.read_text()) if tables.RESULTS.exists() else {}
     rounded = json.loads(json.dumps(rows), parse_float=lambda text: float(f"{float(text):.4g}"))
     tables.RESULTS.write_text(json.dumps({**known, name: rounded}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Size a deployment: the workers, API processes and memory of a demand, by the measured costs (docs/how-to/scaling.md).
+"""Compute the workers, API processes and memory for a demand, from the measured costs (docs/how-to/scaling.md).
 
 Run it as `python -m bench.capacity.demand --n 5000 --draws-per-second 200`.
 """
@@ -22,7 +22,7 @@ _SIZES = (
     ("d", 1, 3, "features"),
     ("k", 2, 10, "neighbors"),
     ("p", 1, 2, "dimensions of the embedding"),
-    ("draws-per-job", 1, 64, "draws of a job"),
+    ("draws-per-job", 1, 64, "draws per job"),
     ("posteriors", 0, 0, "posteriors to keep in the cache"),
     ("draws-kept", 0, 0, "draws of each posterior to keep in the cache"),
 )

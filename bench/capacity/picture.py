@@ -1,4 +1,4 @@
-"""The picture of docs/how-to/scaling.md: what is asked and done, and what is busy, by the number of workers."""
+"""Figure of docs/how-to/scaling.md: throughput and utilization by the number of workers."""
 
 from __future__ import annotations
 

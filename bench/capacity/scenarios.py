@@ -1,4 +1,4 @@
-"""Settings of up to a thousand workers and a million posteriors, simulated, beside the closed form."""
+"""Simulated deployments of up to a thousand workers and a million posteriors, beside the closed form."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 POSTERIORS = 1_000_000
 WORKERS = (1, 10, 30, 100, 300, 1_000)
-LOAD = 0.7  # of what the workers could do
-REQUESTS = 40_000  # that come in a run, about
+LOAD = 0.7  # fraction of the workers' capacity
+REQUESTS = 40_000  # approximate number of requests in a run
 CACHE_BYTES = 512e9
-LEAST_SECONDS = 10.0  # of a run: what waits is to grow beyond a task's time
-# What is asked for in proportion: fits, draws in jobs, first single draws, reads.
+LEAST_SECONDS = 10.0  # minimum duration of a run, so that queues exceed a task's time
+# Proportions: fits, draws in jobs, first single draws, reads.
 MIXES = {
     "interactive": Demand(shape=Shape(n=5_000), fits=1, draws=640, singles=60, reads=300, posteriors=POSTERIORS),
     "heavy": Demand(
@@ -39,13 +39,13 @@ class Result:
     Attributes
     ----------
     asked, done
-        Requests a second.
+        Requests per second.
     p50, p95, p99
-        Seconds from a request to its end, of those that ended after a tenth of the run; None where none did.
+        Quantiles of the response time in seconds, over requests that ended after a tenth of the run; None without any.
     busy, expected
-        Share of its time that each station was busy; by the closed form, which knows of no refits and no waiting.
+        Utilization of each station, simulated and by the closed form without refits and waiting.
     refits
-        A second.
+        Refits per second.
 
     """
 
@@ -63,14 +63,14 @@ class Result:
 
 
 def results(model: Model) -> Iterator[Result]:
-    """Simulate every mix with every number of workers, each loaded alike."""
+    """Simulate every mix with every number of workers at equal load."""
     for mix, demand in MIXES.items():
         for workers in WORKERS:
             yield simulated(model, mix, demand, workers)
 
 
 def simulated(model: Model, mix: str, demand: Demand, workers: int, requests: int = REQUESTS) -> Result:
-    """Simulate a mix at a rate that would keep the workers busy for `LOAD` of their time, were they all there is."""
+    """Simulate a mix at a rate that loads the workers by `LOAD`, if only they limit it."""
     rate = LOAD * workers / plan(model, demand).cost.worker_cpu
     asked = _at(demand, rate)
     found = plan(model, asked)

@@ -1,8 +1,8 @@
-"""A deployment simulated event by event, with the costs of the model: what waits, what is full, what is fitted again.
+"""Discrete event simulation of a deployment with the costs of the model: queues, bottlenecks and refits.
 
-Requests come at random (Poisson) for posteriors of unequal popularity (Zipf). Each goes through an API process, the one
-thread of the queue's server, a place in the queue (what someone waits for first), a worker, and the one thread and the
-network of the cache's server. The cache evicts what was used longest ago; an evicted posterior is fitted again.
+Requests arrive at random (Poisson) for posteriors of unequal popularity (Zipf). Each passes an API process, the single
+thread of the queue server, the queue (single draws first), a worker, and the single thread and the network of the cache
+server. The cache evicts the least recently used entry; an evicted posterior is fitted again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.capacity.model.plan import NETWORK, reading
-from bench.capacity.stations import Job, Kept, Line, Outcome
+from bench.capacity.stations import Job, Line, LruCache, Outcome
 from worker.base.settings import Settings
 from worker.jobs.priority_scripts import MOST_PASSED
 from worker.records.draws import DrawsSpec, shard_seconds
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bench.capacity.model.queueing_model import Cost, Model
     from bench.capacity.stations import Setting, Steps
 
-GROUP = 4  # draws that a first single draw leaves in the cache
+GROUP = 4  # draws that a first single draw adds to the cache
 
 
 class Simulation:
@@ -50,15 +50,15 @@ class Simulation:
         self._asked = self._done = self._refits = 0
         self._random = np.random.default_rng(setting.seed)
         self._costs()
-        self._kept = Kept(setting.cache_bytes)
-        # What is popular was used last.
+        self._cached = LruCache(setting.cache_bytes)
+        # The most popular posteriors were used last.
         room = int(setting.cache_bytes / (self._posterior_bytes + GROUP * self._draw_bytes))
         for rank in reversed(range(min(self._demand.posteriors, room))):
-            self._kept.put(rank, self._posterior_bytes)
-            self._kept.put((rank, "draw"), GROUP * self._draw_bytes)
+            self._cached.put(rank, self._posterior_bytes)
+            self._cached.put((rank, "draw"), GROUP * self._draw_bytes)
 
     def _costs(self) -> None:
-        """Look up what everything takes, once."""
+        """Compute all costs once."""
         model, shape, job = self._model, self._shape, float(self._demand.job)
         answer = model.answer_bytes(shape)
         self._cost = {
@@ -67,7 +67,7 @@ class Simulation:
             "first": model.cost("first", shape, draws=float(GROUP), bytes=answer),
             "read": model.cost("cached npy", shape, bytes=answer),
             "job": model.cost("job", shape, draws=job, tasks=0.0),
-            "task": _less(
+            "task": _finish(
                 model.cost("job", shape, draws=job, tasks=1.0), model.cost("job", shape, draws=job, tasks=0.0)
             ),
             "result": model.cost("result npy", shape, draws=job, bytes=job * answer),
@@ -84,18 +84,18 @@ class Simulation:
         self._chains = self.spec.chains(self._setting.workers)
 
     def run(self) -> Outcome:
-        """Let requests come, serve them all for as long as they come, and tell."""
+        """Simulate the arrivals and their service for the configured time; return the outcome."""
         for at, kind, posterior in self._arrivals():
             self._push(at, getattr(self, f"_{kind}")(posterior))
         end = self._setting.seconds
         while self._events and self._events[0][0] <= end:
             self.now, _, steps = heapq.heappop(self._events)
-            self._go_on(steps)
+            self._advance(steps)
         stations = {"api": self.api, "queue": self.queue, "cache": self.cache, "network": self.network}
         spent = {name: line.busy for name, line in stations.items()} | {"workers": self._worked}
         size = {"api": self._setting.api, "workers": self._setting.workers}
         busy = {name: min(1.0, seconds / end / size.get(name, 1)) for name, seconds in spent.items()}
-        return Outcome(dict(self._waits), self._asked, self._done, busy, spent, self._refits, self._kept.evicted)
+        return Outcome(dict(self._waits), self._asked, self._done, busy, spent, self._refits, self._cached.evicted)
 
     def _arrivals(self) -> Iterator[tuple[float, str, int]]:
         demand, seconds = self._demand, self._setting.seconds
@@ -111,8 +111,8 @@ class Simulation:
     def _push(self, at: float, steps: Steps) -> None:
         heapq.heappush(self._events, (at, next(self._order), steps))
 
-    def _go_on(self, steps: Steps) -> None:
-        """Take the next step of a request: into a line, or just time."""
+    def _advance(self, steps: Steps) -> None:
+        """Take the next step of a request: enter a line, or let time pass."""
         step = next(steps, None)
         if step is not None:
             line, seconds = step
@@ -129,7 +129,7 @@ class Simulation:
             yield None, self._work(cost.worker_cpu)
             yield self.cache, cost.cache_cpu
             yield self.network, cost.cache_in / NETWORK
-            self._kept.put(posterior, self._posterior_bytes)
+            self._cached.put(posterior, self._posterior_bytes)
             yield self.queue, (cost.queue_cpu + upload.queue_cpu) / 2
             self._free(worker)
             self._end("fit", began)
@@ -137,7 +137,7 @@ class Simulation:
         self._enqueue(task(), None)
 
     def _read(self, posterior: int) -> Steps:
-        if not self._kept.has((posterior, "draw")):
+        if not self._cached.has((posterior, "draw")):
             yield from self._single(posterior)
             return
         began, cost = self._begin(), self._cost["read"]
@@ -154,11 +154,11 @@ class Simulation:
 
         def task() -> Steps:
             worker = self._given
-            yield from self._at_hand(posterior)
+            yield from self._load_posterior(posterior)
             yield None, self._work(cost.worker_cpu)
             yield self.cache, cost.cache_cpu
             yield self.network, cost.cache_in / NETWORK
-            self._kept.put((posterior, "draw"), GROUP * self._draw_bytes)
+            self._cached.put((posterior, "draw"), GROUP * self._draw_bytes)
             yield self.queue, cost.queue_cpu / 2
             self._free(worker)
             self._end("single", began)
@@ -177,11 +177,11 @@ class Simulation:
             self._enqueue(self._shards(job, shard), job, shard=shard)
 
     def _shards(self, job: Job, first: int) -> Steps:
-        """Make a shard, and others of the job that wait while there is time."""
+        """Run a shard of a job, and further waiting shards while time remains."""
         worker, whole = self._given, self._cost["job"]
         yield self.queue, self._cost["task"].queue_cpu
         yield None, self._work(self._cost["task"].worker_cpu)
-        yield from self._at_hand(job.posterior)
+        yield from self._load_posterior(job.posterior)
         until, shard = self.now + Settings.shard_seconds, first
         while True:
             share, began = job.spec.shard_size(shard) / job.spec.total, self.now
@@ -191,16 +191,16 @@ class Simulation:
             yield self.cache, share * whole.cache_cpu
             yield self.network, share * whole.cache_in / NETWORK
             yield self.queue, share * whole.queue_cpu / 2
-            self._kept.put((job.posterior, job.began, shard), job.spec.shard_size(shard) * self._draw_bytes)
+            self._cached.put((job.posterior, job.began, shard), job.spec.shard_size(shard) * self._draw_bytes)
             if shard + self._chains < job.spec.shards:
                 self._open(job, [shard + self._chains])
-            job.left -= 1
+            job.free_at -= 1
             if not job.waiting or self._urgent or 2 * self.now - began >= until:
                 break
             shard = min(job.waiting)
             job.waiting.discard(shard)
         self._free(worker)
-        if not job.left:
+        if not job.free_at:
             result = self._cost["result"]
             yield self.api, result.api_cpu
             yield self.queue, result.queue_cpu
@@ -208,15 +208,15 @@ class Simulation:
             yield self.network, result.cache_out / NETWORK
             self._end("job", job.began)
 
-    def _at_hand(self, posterior: int) -> Steps:
-        """Have a posterior in a task's memory: from the cache, or fitted again."""
+    def _load_posterior(self, posterior: int) -> Steps:
+        """Load a posterior into a task's memory: from the cache, or by a refit."""
         cost = self._cost["reading"]
-        if not self._kept.has(posterior):
+        if not self._cached.has(posterior):
             self._refits += 1
             yield None, self._work(self._fit_seconds)
             yield self.cache, self._cost["fit"].cache_cpu
             yield self.network, self._cost["fit"].cache_in / NETWORK
-            self._kept.put(posterior, self._posterior_bytes)
+            self._cached.put(posterior, self._posterior_bytes)
         yield self.cache, cost.cache_cpu
         yield self.network, cost.cache_out / NETWORK
         yield None, self._work(cost.worker_cpu)
@@ -240,8 +240,8 @@ class Simulation:
                 if shard not in job.waiting:  # taken by another task of the job
                     continue
                 job.waiting.discard(shard)
-            self._given = self._idle.pop()  # which its first step reads
-            self._go_on(steps)
+            self._given = self._idle.pop()  # read by its first step
+            self._advance(steps)
 
     def _free(self, worker: int) -> None:
         self._idle.append(worker)
@@ -261,5 +261,5 @@ class Simulation:
             self._waits[kind].append(self.now - began)
 
 
-def _less(more: Cost, less: Cost) -> Cost:
+def _finish(more: Cost, less: Cost) -> Cost:
     return more.plus(less.times(-1.0))

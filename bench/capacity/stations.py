@@ -1,4 +1,4 @@
-"""Parts of the simulation: stations that serve in order, a cache that evicts, jobs, and the result."""
+"""Parts of the simulation: first-come first-served stations, an LRU cache, jobs, and the outcome."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ if TYPE_CHECKING:
 
 @dataclass
 class Line:
-    """Station that serves in order; `busy` seconds of its time were used."""
+    """Station that serves in order; `busy` counts its seconds of service."""
 
     servers: list[float]
     busy: float = 0.0
 
     def leave(self, now: float, seconds: float) -> float:
-        """Return when who comes now, and is served for so long, leaves."""
+        """Return the time at which a request that arrives now leaves after its service."""
         end = max(now, heapq.heappop(self.servers)) + seconds
         heapq.heappush(self.servers, end)
         self.busy += seconds
         return end
 
 
-class Kept:
-    """Values by name in so many bytes: what was used longest ago goes first."""
+class LruCache:
+    """LRU cache of values by name with a limit in bytes."""
 
     def __init__(self, room: float) -> None:
         self._room = room
         self._bytes = 0.0
-        self._kept: OrderedDict[object, float] = OrderedDict()
+        self._cached: OrderedDict[object, float] = OrderedDict()
         self.evicted = 0
 
     def has(self, name: object) -> bool:
-        """Say whether a value is there, which uses it."""
-        if name in self._kept:
-            self._kept.move_to_end(name)
+        """Return whether a value is cached, and mark it as used."""
+        if name in self._cached:
+            self._cached.move_to_end(name)
             return True
         return False
 
     def put(self, name: object, nbytes: float) -> None:
-        """Keep a value."""
-        self._bytes += nbytes - self._kept.pop(name, 0.0)
-        self._kept[name] = nbytes
-        while self._bytes > self._room and len(self._kept) > 1:
-            self._bytes -= self._kept.popitem(last=False)[1]
+        """Add a value."""
+        self._bytes += nbytes - self._cached.pop(name, 0.0)
+        self._cached[name] = nbytes
+        while self._bytes > self._room and len(self._cached) > 1:
+            self._bytes -= self._cached.popitem(last=False)[1]
             self.evicted += 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A deployment, and what is asked of it.
+    """A deployment and its demand.
 
     Parameters
     ----------
     demand
-        Rates a second; `posteriors` there are, of which as many are cached at first as there is room for.
+        Rates per second, and the number of `posteriors`; initially the cache is full of the most popular ones.
     cache_bytes
-        Room of the cache.
+        Size of the cache.
     seconds
-        That requests come; a tenth before counts not.
+        Duration of the arrivals; the first tenth is not counted.
     zipf
-        The posterior of rank r is asked for in proportion to 1 / r^zipf.
+        The posterior of rank r is requested in proportion to 1 / r^zipf.
 
     """
 
@@ -81,12 +81,12 @@ class Setting:
 
 @dataclass
 class Job:
-    """A draws job at work: shards that wait, and how many are still to be made."""
+    """A running draws job: waiting shards, and the number of unfinished ones."""
 
     posterior: int
     spec: DrawsSpec
     began: float
-    left: int
+    free_at: int
     waiting: set[int] = field(default_factory=set)
 
 
@@ -104,4 +104,4 @@ class Outcome:
 
 
 Steps = Iterator[tuple[Line | None, float]]
-"""A request on its way: each step is a line to stand in, or none, and seconds."""
+"""A request in progress: each step is a line, or None, and seconds."""

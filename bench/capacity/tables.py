@@ -1,4 +1,4 @@
-"""The tables of docs/how-to/scaling.md, each from what was measured and kept."""
+"""Tables of docs/how-to/scaling.md, from the stored results."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ OPERATIONS = {
     "list": "a page of posteriors",
     "ready": "GET /readyz, one worker",
 }
-BAD = 2.0  # predicted / measured, beyond which a law is said to be no more than an order of magnitude
+BAD = 2.0  # predicted / measured above which a law is marked as an order of magnitude
 
 
 def read() -> tuple[Model, dict[str, Any]]:
-    """Return the model and the other results, as they are kept."""
+    """Return the stored model and the other results."""
     return Model.of(json.loads(MEASURED.read_text("utf-8"))), json.loads(RESULTS.read_text("utf-8"))
 
 
 def tables() -> dict[str, str]:
-    """Return every table by the name of its place in the page."""
+    """Return every table by its marker in the page."""
     model, results = read()
     return {
         "machine": f"`{json.dumps(model.machine)}`",
@@ -77,7 +77,7 @@ def engine(model: Model) -> str:
 
 
 def operations(model: Model) -> str:
-    """Return what each operation takes of each station, at 5,000 points."""
+    """Return the cost of each operation at each station, at 5,000 points."""
     shape = Shape(n=5_000)
     rows = []
     for name, label in OPERATIONS.items():
@@ -97,7 +97,7 @@ def operations(model: Model) -> str:
 
 
 def errors(model: Model) -> str:
-    """Return how far the service's laws are from what was left out of their fits."""
+    """Return the errors of the service's laws on the settings left out of their fits."""
     rows = []
     for name, label in OPERATIONS.items():
         cells = []
@@ -129,7 +129,7 @@ def sizes(model: Model) -> str:
 
 
 def full_first(model: Model) -> str:
-    """Return for pure demands of each kind how many workers there are when something else is full, and what."""
+    """Return, for pure demands of each kind, the first full station and the number of workers then."""
     rows = []
     for shape in SHAPES:
         for result, demand in (
@@ -139,14 +139,14 @@ def full_first(model: Model) -> str:
             ("draws from the cache", Demand(shape=shape, reads=1)),
         ):
             one = next(one for one in plan(model, demand).stations if one.name != "connections")
-            cost, most = plan(model, demand).cost, 1 / one.busy
-            workers, api = cost.worker_cpu * most, cost.api_cpu * most
-            rows.append([f"{shape.n:,}", result, _number(most), _number(workers), _number(api), one.name])
+            cost, rate = plan(model, demand).cost, 1 / one.busy
+            workers, api = cost.worker_cpu * rate, cost.api_cpu * rate
+            rows.append([f"{shape.n:,}", result, _number(rate), _number(workers), _number(api), one.name])
     return _table(["n", "what", "most a second", "busy workers then", "busy API processes then", "full"], rows)
 
 
 def limits(rows: list[dict[str, Any]]) -> str:
-    """Return what few and many records cost."""
+    """Return the costs with few and many records."""
     found = [
         [f"{row['count']:,} {row['of']}", row["what"], *(_number(row[name]) for name in ("client_ms", "server_ms"))]
         for row in rows
@@ -166,7 +166,7 @@ def validation(rows: list[dict[str, Any]]) -> str:
 
 
 def simulation(rows: list[dict[str, Any]]) -> str:
-    """Return the runs; busy as simulated, in brackets by the closed form."""
+    """Return the simulated runs; utilizations in brackets are those of the closed form."""
     found = []
     for row in rows:
         busy = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Embed = Callable[[Posterior, NDArray[np.float64]], NDArray[np.float64]]
 
-# Data, n, draws of ours, repetitions, goal.
+# Data, n, draws of glle, repetitions, goal.
 AGAINST_EIGSH = [
     ("swiss_roll", 5_000, 16, 9, 50.0),
     ("s_curve", 5_000, 16, 9, 50.0),
@@ -57,7 +57,7 @@ def rows(largest: int) -> Iterator[Row]:
 
 
 def _drawn(embed: Embed, posterior: Posterior, number: int) -> None:
-    """Draw as the peer would: weights by numpy, then its own way to the embedding."""
+    """Draw as the peer does: weights by numpy, then the peer's embedding."""
     embed(posterior, posterior.weights(number))
 
 

@@ -1,4 +1,4 @@
-"""Fits of LLE, neighbours and weights included, against other libraries."""
+"""Fits of LLE, including neighbors and weights, against other libraries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOAL_TAPKEE = {20_000: 40.0}
 
 
 def lle(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Embed by LLE alone: what a fit does before it comes to the posterior."""
+    """Embed by LLE alone: the part of a fit before the posterior."""
     spec = FitSpec()
     nearest, _ = kneighbors(X, spec.n_neighbors)
     return reference_embedding(X, nearest, spec).embedding

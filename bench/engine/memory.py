@@ -1,4 +1,4 @@
-"""Peak memory of a fit, each in a separate process; and a million points."""
+"""Peak memory of a fit, each in a separate process, and figures at a million points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def rows(*, million: bool) -> Iterator[Row]:
-    """Measure memory at 100,000 points, and everything at a million."""
+    """Measure memory at 100,000 points, and all figures at a million."""
     ours, theirs = _apart("glle", N), _apart("sklearn", N)
     detail = {"ours MiB": ours["extra"] / 2**20, "theirs MiB": theirs["extra"] / 2**20}
     yield Row(
@@ -52,17 +52,17 @@ def rows(*, million: bool) -> Iterator[Row]:
         yield Row(f"one draw of many, {what}", "-", result["draw"], "s", 4.0, at_least=False)
 
 
-def _apart(which: str, n: int) -> dict[str, Any]:
+def _apart(library: str, n: int) -> dict[str, Any]:
     """Run `main` in a separate process."""
-    command = [sys.executable, "-m", "bench.engine.memory", which, str(n)]
+    command = [sys.executable, "-m", "bench.engine.memory", library, str(n)]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # this module
     body: dict[str, Any] = json.loads(done.stdout)
     return body
 
 
 def _peak() -> int:
-    """Return the peak of this program's memory; `ru_maxrss` has the parent's in it, where there is a choice."""
+    """Return the peak memory of this program; `ru_maxrss` may include the parent's."""
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
@@ -70,20 +70,20 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def main(which: str, n: int) -> None:
-    """Fit once, and print what it took above what there was before."""
+def main(library: str, n: int) -> None:
+    """Fit once, and print the peak memory above the initial use."""
     small = data_of("swiss_roll", 500)
-    (fit if which == "glle" else fit_sklearn)(small)  # what is imported is not counted
+    (fit if library == "glle" else fit_sklearn)(small)  # imports are not counted
     X = data_of("swiss_roll", n)
     before, started = _peak(), time.perf_counter()
-    if which == "sklearn":
+    if library == "sklearn":
         fit_sklearn(X)
         fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
     else:
         posterior = fit(X)
         fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
         lanes = posterior.lane_solver.lanes if posterior.lane_solver else 1
-        for name, first in (("first", 0), ("draw", lanes)):  # the first analyses and finds its memory
+        for name, first in (("first", 0), ("draw", lanes)):  # the first draw analyses the pattern and allocates
             started = time.perf_counter()
             for _ in posterior.draws(lanes, first=first):
                 pass

@@ -1,4 +1,4 @@
-"""Two threads, and two processes, against one."""
+"""Speed-up of two threads and of two processes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ CASES = [(5_000, 64), (20_000, 16)]
 
 
 def rows() -> Iterator[Row]:
-    """Measure the same draws by one and by two, and what two get of the machine who need nothing but a core."""
+    """Measure the same draws on one and on two cores, and the speed-up of two independent processes."""
     for n, count in CASES:
         one, two = partial(_draw, n, count, 1), partial(_draw, n, count, 2)
         yield _row("threads", n, count, in_turn(two, one, REPEATS))
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:  # the posteriors are there
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:  # the posteriors are fitted
         for n, count in CASES:
             one, two = partial(_draw, n, count, 1), partial(_by_processes, pool, n, count)
             yield _row("processes", n, count, in_turn(two, one, REPEATS))
-        pair = in_turn(partial(_two_multiply, pool), partial(_one_multiplies, pool), REPEATS)
+        pair = in_turn(partial(_multiply_on_two, pool), partial(_multiply_on_one, pool), REPEATS)
         yield Row("two processes, products of small matrices in cache", "one", pair.ratio, "x")
 
 
@@ -53,11 +53,11 @@ def _multiply(count: int) -> None:
         np.matmul(a, a)
 
 
-def _one_multiplies(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 -- of the repetition
+def _multiply_on_one(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 # number of the repetition
     list(pool.map(_multiply, [2 * PRODUCTS]))
 
 
-def _two_multiply(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 -- of the repetition
+def _multiply_on_two(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 # number of the repetition
     list(pool.map(_multiply, [PRODUCTS, PRODUCTS]))
 
 

@@ -24,7 +24,7 @@ def residual_matrix(posterior: Posterior, weights: NDArray[np.float64]) -> csr_a
 
 
 def by_eigsh(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Embed as scikit-learn's LLE does: M = (I - W)^T (I - W), ARPACK by shift and invert, the first vector dropped."""
+    """Embed as scikit-learn's LLE does: M = (I - W)^T (I - W), ARPACK by shift-invert, without the first vector."""
     residual = residual_matrix(posterior, weights)
     start = np.random.default_rng(0).uniform(-1, 1, residual.shape[0])
     wanted = posterior.spec.n_components + 1

@@ -81,16 +81,16 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
             pass
         marks.append(time.perf_counter())
         if batch:
-            for stage, took in zip(times, np.diff(marks), strict=True):
-                times[stage].append(float(took) / lanes)
+            for stage, duration in zip(times, np.diff(marks), strict=True):
+                times[stage].append(float(duration) / lanes)
     found = {stage: statistics.median(values) for stage, values in times.items()}
     inner = sum(value for stage, value in found.items() if stage != "whole")
-    # Scaling, alignment and diagnostics are what the whole draw has beyond the compiled stages.
+    # Scaling, alignment and diagnostics are the difference between a whole draw and its compiled stages.
     return {**found, "finish": max(0.0, found["whole"] - inner), "symbolic, once": symbolic}
 
 
 def print_profile(console: Console, found: list[dict[str, Any]]) -> None:
-    """Print the profile, milliseconds."""
+    """Print the profile in milliseconds."""
     for what in ("draw", "fit"):
         entries = [entry for entry in found if entry["what"] == what]
         if not entries:

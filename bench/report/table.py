@@ -23,12 +23,12 @@ class Row:
     Attributes
     ----------
     work, against : str
-        What is measured, and what it is held against.
+        Measured work, and the reference.
     figure : float or None
-        In `unit`; None where a peer is not there.
+        In `unit`; None without the peer.
     unit : str
     goal : float or None
-        None where there is none.
+        None without a goal.
     at_least : bool
         Whether more is better.
     detail : dict
@@ -72,7 +72,7 @@ def _number(value: float) -> str:
 
 
 def show(console: Console, row: Row) -> None:
-    """Print a row as it comes."""
+    """Print a row as soon as it is measured."""
     work, against, figure, goal, verdict = row.cells()
     label = ", ".join(f"{name} {_number(value)}" for name, value in row.detail.items() if isinstance(value, float))
     colour = {"reached": "green", "missed": "red", "": "default"}[verdict]
@@ -95,13 +95,13 @@ def markdown(rows: list[Row]) -> str:
 
 
 def save(path: Path, machine: dict[str, Any], rows: list[Row], stages: list[dict[str, Any]]) -> None:
-    """Write the run, so that another one can be compared with it."""
+    """Write the run as JSON for later comparisons."""
     fields = {"machine": machine, "rows": [asdict(row) for row in rows], "stages": stages}
     path.write_text(json.dumps(fields, indent=1) + "\n")
 
 
 def compare(console: Console, path: Path, rows: list[Row]) -> None:
-    """Print this run beside an earlier one: the figures of both, and their quotient."""
+    """Print this run beside an earlier one: both figures, and their quotient."""
     earlier = {(row["work"], row["against"]): row for row in json.loads(path.read_text())["rows"]}
     table = Table("work", "against", "then", "now", "now / then")
     for row in rows:

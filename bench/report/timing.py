@@ -22,7 +22,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two things done in turn, ours and theirs.
+    """Interleaved timings of two functions.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """The median of theirs / ours, repetition by repetition: what drifts, drifts for both."""
+        """Median of theirs / ours by repetition, so that drift affects both."""
         return statistics.median(b / a for a, b in zip(self.ours, self.theirs, strict=True))
 
     @property
@@ -51,7 +51,7 @@ class Pair:
 
 
 def always(work: Callable[..., object], *arguments: object) -> Callable[[int], object]:
-    """Return a function of the repetition's number that does not care for it."""
+    """Return a function that ignores the number of the repetition."""
 
     def do(_: int) -> object:
         return work(*arguments)
@@ -62,7 +62,7 @@ def always(work: Callable[..., object], *arguments: object) -> Callable[[int], o
 def in_turn(
     ours: Callable[[int], object], theirs: Callable[[int], object], repeats: int, *, units: int = 1, warm: bool = True
 ) -> Pair:
-    """Time two functions of the repetition's number in turn; `units` is how many of theirs one call of ours does."""
+    """Time two functions in turn, by repetition number; one call of `ours` is worth `units` calls of `theirs`."""
     if warm:
         ours(repeats)
     pair = Pair([], [])

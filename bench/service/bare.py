@@ -1,4 +1,4 @@
-"""A bare Starlette route that returns the same bytes every time: what HTTP itself costs."""
+"""A bare Starlette route that returns constant bytes: the cost of HTTP itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def running_bare(body: Path) -> Iterator[str]:
     """Serve a file's bytes from a separate process; yield the URL."""
     command = [sys.executable, "-m", "bench.service.bare", str(body)]
     root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:  # noqa: S603 -- ourselves
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:  # noqa: S603 # this module
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

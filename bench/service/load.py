@@ -1,4 +1,4 @@
-"""Many clients of one address, as cheap as Python makes them: raw sockets, one process, keep-alive."""
+"""Many clients of one URL at the lowest cost in Python: raw sockets, one process, keep-alive."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ HEAD_END = b"\r\n\r\n"
 
 
 def load(url: str, clients: int, seconds: float) -> dict[str, float]:
-    """Ask for an address over and over from a separate process; {} in it becomes 0, 1, ..., 63, and again 0.
+    """Request a URL repeatedly from a separate process; {} in it cycles through 0, 1, ..., 63.
 
     Returns
     -------
     dict
-        "rate", requests a second; "p50" and "p99", seconds; "bytes" of a body.
+        "rate", requests per second; "p50" and "p99", seconds; "bytes" of a body.
 
     """
     command = [sys.executable, "-m", "bench.service.load", url, str(clients), str(seconds)]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # this module
     body: dict[str, float] = json.loads(done.stdout)
     return body
 
@@ -50,7 +50,7 @@ class _Client:
         self.socket.sendall(next(self.requests))
 
     def receive(self) -> bool:
-        """Take what came; return whether the answer is complete."""
+        """Read available bytes; return whether the answer is complete."""
         count = self.socket.recv_into(memoryview(self.buffer)[self.got :])
         if not count:
             raise ConnectionError("the server hung up")
@@ -65,13 +65,13 @@ class _Client:
 
 
 def main(url: str, clients: int, seconds: float) -> dict[str, Any]:
-    """Ask until the time is over."""
+    """Send requests until the time is over."""
     parts = urlsplit(url)
     assert parts.hostname
     assert parts.port
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    rest = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: application/x-npy\r\n\r\n"
-    requests = itertools.cycle([("GET " + path.replace("{}", str(i)) + rest).encode() for i in range(DIFFERENT)])
+    headers = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: application/x-npy\r\n\r\n"
+    requests = itertools.cycle([("GET " + path.replace("{}", str(i)) + headers).encode() for i in range(DIFFERENT)])
     selector = selectors.DefaultSelector()
     for _ in range(clients):
         client = _Client(parts.hostname, parts.port, requests)
@@ -86,10 +86,10 @@ def main(url: str, clients: int, seconds: float) -> dict[str, Any]:
                 times.append(time.perf_counter() - client.started)
                 size = client.whole - client.head
                 client.ask()
-    took = time.perf_counter() - started
+    duration = time.perf_counter() - started
     times.sort()
     return {
-        "rate": len(times) / took,
+        "rate": len(times) / duration,
         "p50": times[len(times) // 2],
         "p99": times[int(len(times) * 0.99)],
         "bytes": size,

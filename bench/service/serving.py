@@ -50,7 +50,7 @@ def rows() -> Iterator[Row]:
 
 
 def _job(http: httpx.Client, posterior: str, n: int, repeats: int, goal: float) -> Row:
-    """64 uncached draws, from the request to the array, against the same draws by the engine alone."""
+    """Compare 64 uncached draws over HTTP, from the request to the array, with the same draws by the engine alone."""
     own = posterior_of("swiss_roll", n)
 
     def ask(number: int) -> None:
@@ -85,7 +85,7 @@ def _cached(http: httpx.Client, url: str, posterior: str) -> Iterator[Row]:
             for number in range(LOAD_ROUNDS + 1):
                 result = load(f"{url}/v1{path}", CLIENTS, LOAD_SECONDS), load(bare, CLIENTS, LOAD_SECONDS)
                 assert result[0]["bytes"] == result[1]["bytes"] == len(body)
-                if number:  # the first one warms
+                if number:  # warm-up
                     ours.append(result[0])
                     theirs.append(result[1])
     ratio = statistics.median(a["rate"] / b["rate"] for a, b in zip(ours, theirs, strict=True))

@@ -8,9 +8,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class PackagesHook(BuildHookInterface[Any]):
-    """Adds `service` and `worker` to a wheel; an editable install has the repository on its path instead."""
+    """Add `service` and `worker` to a wheel; an editable install adds the repository to the path instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the folders, outside of this one, that go into the wheel."""
+        """Set the wheel's folders, which are outside of this one."""
         if version == "standard":
             build_data["force_include"] = {"../../service": "service", "../../worker": "worker"}

@@ -1,1 +1,1 @@
-"""The pictures and numbers of the documentation, each made by a module here: `make figures`."""
+"""Generators of the documentation's figures and tables: `make figures`."""

@@ -1,1 +1,1 @@
-"""`make -C qa audit`: what is locked, against what is known of its faults."""
+"""`make -C qa audit`: known vulnerabilities of all locked packages."""

@@ -1,11 +1,12 @@
-"""`make -C qa audit`: the known vulnerabilities of everything that the lock files pin, for every platform.
+"""`make -C qa audit`: known vulnerabilities of every pin of the lock files, for every platform.
 
-It ends with 1 where there is one, and where a package was not looked at. Where no advisory service can be reached it
-says so on stderr and ends with 0; with AUDIT=required in the environment, with 1.
+The exit code is 1 if a package has one or was not audited. If no advisory service answers, it is 0 with a message on
+stderr, or 1 with AUDIT=required in the environment.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -21,41 +22,43 @@ AUDIT = ("optional", "required")
 
 def main(command: Sequence[str] = PIP_AUDIT) -> int:
     """Run the audit, print its report and return the exit code."""
-    wanted = os.environ.get("AUDIT") or "optional"
-    if wanted not in AUDIT:
-        _loudly(f"AUDIT is {wanted!r}: one of {', '.join(AUDIT)}.")
+    mode = os.environ.get("AUDIT") or "optional"
+    if mode not in AUDIT:
+        _print_error(f"AUDIT={mode!r} is unknown. Use one of {', '.join(AUDIT)}.")
         return 2
     pins = locked(LOCKS)
     silent = []
     for service in SERVICES:
         try:
-            return judged(audit_report(service, rounds(pins), command), pins, service)
+            return print_report(audit_report(service, rounds(pins), command), pins, service)
         except UnreachableError as error:
             silent.append(str(error))
         except AuditError as error:
-            _loudly(f"The audit failed: {error}")
+            _print_error(f"The audit failed: {error}")
             return 1
-    _loudly("NOT AUDITED: no advisory service could be reached.", *silent)
-    _loudly(f"Nothing is known of the {len(pins)} pins; run it where one can be reached. AUDIT={wanted}.")
-    return int(wanted == "required")
+    _print_error("NOT AUDITED: no advisory service could be reached.", *silent)
+    _print_error(f"The {len(pins)} pins are unchecked. Run the audit with network access. AUDIT={mode}.")
+    return int(mode == "required")
 
 
-def judged(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
+def print_report(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
     """Print the report; return 1 unless every pin was audited and is clean."""
     for pin, vulnerabilities in sorted(result.vulnerable.items()):
         where = pins.get(pin, Locked(frozenset(), frozenset())).locks
-        _loudly(*(f"{pin} ({', '.join(sorted(where))}): {one}" for one in vulnerabilities))
-    unasked = sorted(set(pins) - result.clean - set(result.vulnerable))
-    _loudly(*(f"{pin} was not looked at: {result.skipped.get(pin.name, 'no word of it')}" for pin in unasked))
-    counts = f"{len(result.clean)} clean, {len(result.vulnerable)} vulnerable, {len(unasked)} not looked at"
+        _print_error(*(f"{pin} ({', '.join(sorted(where))}): {vulnerability}" for vulnerability in vulnerabilities))
+    unaudited = sorted(set(pins) - result.clean - set(result.vulnerable))
+    reasons = {pin: result.skipped.get(pin.name, "it is missing from the report") for pin in unaudited}
+    _print_error(*(f"{pin} was not audited: {reason}" for pin, reason in reasons.items()))
+    counts = f"{len(result.clean)} clean, {len(result.vulnerable)} vulnerable, {len(unaudited)} not audited"
     print(f"{len(pins)} pins, by {service}: {counts}.")  # noqa: T201 # the command's output
-    return int(bool(result.vulnerable or unasked))
+    return int(bool(result.vulnerable or unaudited))
 
 
-def _loudly(*lines: str) -> None:
+def _print_error(*lines: str) -> None:
     for line in lines:
         print(line, file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m qa.audit", description=__doc__).parse_args()
     sys.exit(main())

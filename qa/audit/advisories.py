@@ -1,7 +1,7 @@
 """Reports of pip-audit: clean, vulnerable and unaudited pins, kept apart.
 
-It ends with 0 when it passed over every package, with 1 for a vulnerability as for a network that is not there, and its
-report is the only proof that anything was looked at.
+pip-audit exits with 0 even if it skipped every package, and with 1 for a vulnerability as for a missing network.
+Only its report proves that a package was audited.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from qa.audit.locks import Locked
 
 PIP_AUDIT = (sys.executable, "-m", "pip_audit")
-SERVICES = ("pypi", "osv")  # asked in this order, until one answers
-# What it writes when the service, or the way to it, fails; anything else is a fault of the call or of the lock files.
+SERVICES = ("pypi", "osv")  # in this order, until one answers
+# stderr of pip-audit if the service or the network fails; other errors are faults of the call or of the lock files
 NO_ANSWER = re.compile(
     r"Could not connect to|^requests\.exceptions\.|^pip_audit\._service\.\S*ServiceError", re.MULTILINE
 )
@@ -32,11 +32,11 @@ SECONDS = 600.0
 
 
 class UnreachableError(RuntimeError):
-    """The advisory service gave no answer."""
+    """The advisory service did not answer."""
 
 
 class AuditError(RuntimeError):
-    """pip-audit itself failed, and not for want of an answer."""
+    """pip-audit failed for another reason than a missing answer."""
 
 
 @dataclass
@@ -48,42 +48,42 @@ class AuditReport:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def read(self, report: str) -> None:
-        """Take in a report of pip-audit, as JSON."""
-        for one in json.loads(report)["dependencies"]:
-            if "skip_reason" in one:
-                self.skipped[one["name"]] = one["skip_reason"]
+        """Parse a JSON report of pip-audit."""
+        for entry in json.loads(report)["dependencies"]:
+            if "skip_reason" in entry:
+                self.skipped[entry["name"]] = entry["skip_reason"]
                 continue
-            pin = Pin(one["name"], one["version"])
-            if one["vulns"]:
-                self.vulnerable[pin] = [_described(vulnerability) for vulnerability in one["vulns"]]
+            pin = Pin(entry["name"], entry["version"])
+            if entry["vulns"]:
+                self.vulnerable[pin] = [_described(vulnerability) for vulnerability in entry["vulns"]]
             else:
                 self.clean.add(pin)
 
 
 def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[str] = PIP_AUDIT) -> AuditReport:
-    """Return what an advisory service says of all parts.
+    """Return the report of an advisory service on all parts.
 
     Raises
     ------
     UnreachableError
-        When it gives no answer, or knows none of the packages: then something else answers in its place.
+        If it does not answer, or knows none of the packages, so that another service answers in its place.
     AuditError
-        When pip-audit fails by itself.
+        If pip-audit fails for another reason.
 
     """
     result = AuditReport()
     with tempfile.TemporaryDirectory() as folder:
-        asked, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
+        pinned, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
         for part in parts:
-            asked.write_text(requirements(part), encoding="utf-8")
+            pinned.write_text(requirements(part), encoding="utf-8")
             report.unlink(missing_ok=True)
-            flags = ["--requirement", str(asked), "--require-hashes", "--disable-pip", "--output", str(report)]
+            flags = ["--requirement", str(pinned), "--require-hashes", "--disable-pip", "--output", str(report)]
             flags += ["--vulnerability-service", service, "--format", "json", "--progress-spinner=off"]
-            ran = subprocess.run([*command, *flags], check=False, capture_output=True, text=True, timeout=SECONDS)
+            completed = subprocess.run([*command, *flags], check=False, capture_output=True, text=True, timeout=SECONDS)
             if not report.exists():
-                last = ran.stderr.strip().rpartition("\n")[2]
-                kind = UnreachableError if NO_ANSWER.search(ran.stderr) else AuditError
-                raise kind(f"{service}: {last or f'pip-audit ended with {ran.returncode} and said nothing'}")
+                last = completed.stderr.strip().rpartition("\n")[2]
+                kind = UnreachableError if NO_ANSWER.search(completed.stderr) else AuditError
+                raise kind(f"{service}: {last or f'pip-audit exited with {completed.returncode} without a message'}")
             result.read(report.read_text(encoding="utf-8"))
     if result.skipped and not result.clean and not result.vulnerable:
         raise UnreachableError(f"{service}: it knows none of the packages: {next(iter(result.skipped.values()))}")
@@ -91,10 +91,10 @@ def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequ
 
 
 def _described(vulnerability: dict[str, object]) -> str:
-    """Return a vulnerability in one line: its names, the versions without it, and what it is."""
+    """Return a vulnerability in one line: its names, the fixed versions, and its description."""
     names = [vulnerability["id"], *_listed(vulnerability.get("aliases"))]
     without = ", ".join(map(str, _listed(vulnerability.get("fix_versions")))) or "no version"
-    return f"{' '.join(map(str, names))}, mended in {without}: {str(vulnerability.get('description', ''))[:200]}"
+    return f"{' '.join(map(str, names))}, fixed in {without}: {str(vulnerability.get('description', ''))[:200]}"
 
 
 def _listed(value: object) -> list[object]:

@@ -18,7 +18,7 @@ class Pin:
     version: str
 
     def __str__(self) -> str:
-        """Return it as a requirement."""
+        """Return the pin as a requirement."""
         return f"{self.name}=={self.version}"
 
 
@@ -31,15 +31,15 @@ class Locked:
 
 
 def locked(locks: list[Path]) -> dict[Pin, Locked]:
-    """Return everything that is pinned, also for other platforms and Pythons than this one.
+    """Return all pins, also those for other platforms and Python versions.
 
     Raises
     ------
     ValueError
-        Where an entry is no pin with hashes.
+        If an entry is not a pin with hashes.
 
     """
-    found: dict[Pin, Locked] = {}
+    pins: dict[Pin, Locked] = {}
     for lock in locks:
         for entry in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
             if not entry.strip():
@@ -47,25 +47,25 @@ def locked(locks: list[Path]) -> dict[Pin, Locked]:
             read = re.match(r"([\w.-]+)(?:\[[^]]*])?==([^\s;]+)", entry)
             hashes = frozenset(re.findall(r"--hash=(\S+)", entry))
             if read is None or not hashes:
-                raise ValueError(f"{lock.name} has an entry that is no pin with hashes: {entry[:80]}")
+                raise ValueError(f"{lock.name} has an entry that is not a pin with hashes: {entry[:80]}")
             pin = Pin(re.sub(r"[-_.]+", "-", read[1]).lower(), read[2])
-            before = found.get(pin, Locked(frozenset(), frozenset()))
-            found[pin] = Locked(before.locks | {lock.name}, before.hashes | hashes)
-    return found
+            before = pins.get(pin, Locked(frozenset(), frozenset()))
+            pins[pin] = Locked(before.locks | {lock.name}, before.hashes | hashes)
+    return pins
 
 
-def rounds(found: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
-    """Return the same in parts with one version of a package each, which is all that pip-audit takes in one go."""
+def rounds(pins: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
+    """Split pins into parts with one version of each package, as pip-audit requires."""
     parts: list[dict[Pin, Locked]] = []
-    for pin in sorted(found):
+    for pin in sorted(pins):
         free = next((part for part in parts if all(other.name != pin.name for other in part)), None)
         if free is None:
             parts.append(free := {})
-        free[pin] = found[pin]
+        free[pin] = pins[pin]
     return parts
 
 
 def requirements(part: dict[Pin, Locked]) -> str:
-    """Return a part as a requirements file without markers: pip-audit passes over what is not for this platform."""
+    """Return a part as a requirements file without markers, because pip-audit skips packages for other platforms."""
     lines = (f"{pin} {' '.join(f'--hash={one}' for one in sorted(at.hashes))}" for pin, at in part.items())
     return "\n".join(lines) + "\n"

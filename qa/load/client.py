@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
     from qa.load.ledger import Ledger
 
-AGAIN = frozenset({429, 502, 503, 504})
+RETRY_STATUSES = frozenset({429, 502, 503, 504})
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
-class Asker:
-    """Asks one of several services, and the next one when there is no answer.
+class Requester:
+    """Client of several equivalent services, which goes to the next one if there is no answer.
 
     Parameters
     ----------
     urls
-        Of services that are one.
+        URLs of equivalent services.
     patience
-        Seconds for one request with all its attempts; 0: one attempt.
+        Time limit of a request with its retries, in seconds; 0: one attempt.
     stop
-        Set: a request that is not answered is not tried again.
+        No retries once it is set.
 
     """
 
@@ -46,47 +46,47 @@ class Asker:
         self._client = httpx.Client(timeout=60)
 
     def ask(self, operation: str, path: str, **request: Any) -> httpx.Response | None:
-        """Return the answer, with the time when it was first asked for; None when none came in time.
+        """Return the answer with the time of its first attempt, or None after the time limit.
 
-        POST has an Idempotency-Key.
+        POST sends an Idempotency-Key.
 
         Parameters
         ----------
         operation
-            The method, and what it is about.
+            Method and resource.
         path
-            With its query.
+            Path with its query.
         request
-            As `httpx.Client.request` takes it.
+            Keyword arguments of `httpx.Client.request`.
 
         """
         method = operation.partition(" ")[0]
         headers = dict(request.pop("headers", {}))
         if method == "POST":
             headers["Idempotency-Key"] = str(uuid.UUID(int=self._rng.getrandbits(128)))
-        self._ledger.asked()
-        asked_at = time.time()
-        began, pause = time.monotonic(), FIRST_PAUSE
+        self._ledger.count_request()
+        requested_at = time.time()
+        started, pause = time.monotonic(), FIRST_PAUSE
         attempts = 0
         while True:
             answer = self._attempt(operation, method, path, headers, request)
             attempts += 1
             if answer is not None:
-                answer.extensions["asked_at"] = asked_at
+                answer.extensions["requested_at"] = requested_at
             if answer is not None and method == "DELETE" and attempts > 1 and answer.status_code == 404:
                 answer.extensions["deleted_before"] = True
                 return answer
             if answer is not None and not _may_go_better(answer):
                 return answer
-            wait = max(pause * (0.5 + 0.5 * self._rng.random()), _asked(answer))
-            if time.monotonic() - began + wait > self._patience or self._stop.wait(wait):
+            wait = max(pause * (0.5 + 0.5 * self._rng.random()), _retry_after(answer))
+            if time.monotonic() - started + wait > self._patience or self._stop.wait(wait):
                 return answer
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _attempt(
         self, operation: str, method: str, path: str, headers: dict[str, str], request: dict[str, Any]
     ) -> httpx.Response | None:
-        at, began = time.time(), time.perf_counter()
+        at, started = time.time(), time.perf_counter()
         answer: httpx.Response | None = None
         try:
             answer = self._client.request(method, self._urls[self._at] + path, headers=headers, **request)
@@ -96,7 +96,7 @@ class Asker:
             code = type(error).__name__
         status = NO_ANSWER if answer is None else answer.status_code
         may_retry = answer is not None and "retry-after" in answer.headers
-        self._ledger.attempted(Attempt(operation, status, at, time.perf_counter() - began, code, may_retry))
+        self._ledger.attempted(Attempt(operation, status, at, time.perf_counter() - started, code, may_retry))
         return answer
 
     def close(self) -> None:
@@ -105,10 +105,10 @@ class Asker:
 
 
 def _may_go_better(answer: httpx.Response) -> bool:
-    """Say whether a client should ask again: a fault that passes, not the end of a job that failed by one."""
+    """Return whether a retry may help: the fault is temporary, and not the final error of a job."""
     if answer.status_code == 409:
         return bool(answer.json()["type"].endswith("idempotency-key-in-use"))
-    if answer.status_code in AGAIN:
+    if answer.status_code in RETRY_STATUSES:
         return not _names_a_job(answer)
     return False
 
@@ -120,6 +120,6 @@ def _names_a_job(answer: httpx.Response) -> bool:
         return False
 
 
-def _asked(answer: httpx.Response | None) -> float:
-    """Return the seconds that an answer asks to wait."""
+def _retry_after(answer: httpx.Response | None) -> float:
+    """Return the Retry-After of an answer in seconds."""
     return 0.0 if answer is None else float(answer.headers.get("retry-after", 0))

@@ -32,12 +32,12 @@ class Content:
 
     @property
     def n(self) -> int:
-        """Points."""
+        """Number of points."""
         return LEAST + self.number * 37 % (MOST - LEAST + 1)
 
     @property
     def synthetic(self) -> dict[str, Any]:
-        """The body that asks for a synthetic one."""
+        """Request body of a synthetic one."""
         return {"name": "s_curve", "n": self.n, "noise": 0.02, "seed": self.number}
 
     def values(self) -> NDArray[np.float64]:
@@ -83,35 +83,35 @@ class Summary:
 
 @dataclass(frozen=True)
 class Embedding:
-    """A data set embedded by a method of `METHODS`."""
+    """An embedding of a data set by one of `METHODS`."""
 
     content: Content
     method: str
 
 
-Made = Content | Fit | Draws | Summary | Embedding
+Artifact = Content | Fit | Draws | Summary | Embedding
 Kind = Literal["dataset", "posterior", "embedding"]
 
 
-def content_of(made: Made) -> Content:
-    """Return the data set that something is made of."""
-    if isinstance(made, Content):
-        return made
-    if isinstance(made, Fit | Embedding):
-        return made.content
-    return made.fit.content
+def dataset_of(artifact: Artifact) -> Content:
+    """Return the data set of a content."""
+    if isinstance(artifact, Content):
+        return artifact
+    if isinstance(artifact, Fit | Embedding):
+        return artifact.content
+    return artifact.fit.content
 
 
-def fit_of(made: Made) -> Fit | None:
-    """Return the posterior that something is made of, or is; None where there is none."""
-    if isinstance(made, Draws | Summary):
-        return made.fit
-    return made if isinstance(made, Fit) else None
+def fit_of(artifact: Artifact) -> Fit | None:
+    """Return the posterior of a content, or None."""
+    if isinstance(artifact, Draws | Summary):
+        return artifact.fit
+    return artifact if isinstance(artifact, Fit) else None
 
 
-def is_refused_alone(made: Made, error: str) -> bool:
-    """Say whether the engine alone refuses a fit, too: of many data sets, one or the other is not connected."""
-    if not error.endswith("disconnected-graph") or (fit := fit_of(made)) is None:
+def is_refused_alone(artifact: Artifact, error: str) -> bool:
+    """Return whether the engine alone refuses a fit as well, because some data sets are disconnected."""
+    if not error.endswith("disconnected-graph") or (fit := fit_of(artifact)) is None:
         return False
     try:
         glle_engine.fit(fit.content.values(), n_neighbors=fit.n_neighbors)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from qa.load.content import Made
+    from qa.load.content import Artifact
 
 NO_ANSWER = 0
 ENDED = frozenset({"cancelled", "succeeded", "failed"})
@@ -25,18 +25,18 @@ ENDED = frozenset({"cancelled", "succeeded", "failed"})
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request on the wire.
+    """One HTTP attempt.
 
     Parameters
     ----------
     operation
-        The method and what it is about, such as ``GET draw``.
+        Method and resource, such as ``GET draw``.
     status
-        `NO_ANSWER` where there was none, or not all of one.
+        HTTP status; `NO_ANSWER` for a missing or incomplete answer.
     at, seconds
-        When it began (`time.time`), and how long it took.
+        Start (`time.time`) and duration.
     code
-        The type of the problem, or the name of what the transport raised.
+        Code of the problem, or class name of the transport's exception.
     may_retry
         Whether the answer had a Retry-After.
 
@@ -51,31 +51,31 @@ class Attempt:
 
     @property
     def is_error(self) -> bool:
-        """Return whether clients should never see it: a service error without Retry-After."""
+        """Return whether the attempt failed by a service error without Retry-After."""
         return self.status >= 500 and not (self.status == 503 and self.may_retry)
 
 
 @dataclass
 class Accepted:
-    """A job that was accepted.
+    """An accepted job.
 
     Parameters
     ----------
     made
-        What it is to make.
+        Requested content.
     status
-        Its last reported state, its `error` when it failed.
+        Last reported state, and the `error` of a failed job.
     is_cancelled
         Whether the client asked to cancel it.
     is_doomed
-        Whether what it needs was deleted meanwhile: then it may fail.
+        Whether its subject was deleted meanwhile, so that it may fail.
     open_at
-        When it had not ended yet, or just did (`time.time`).
+        Last time at which it was open (`time.time`).
 
     """
 
     id: str
-    made: Made
+    artifact: Artifact
     status: str = "queued"
     error: str = ""
     is_cancelled: bool = False
@@ -85,25 +85,25 @@ class Accepted:
 
 @dataclass
 class Ledger:
-    """Safe for threads.
+    """Thread-safe ledger.
 
     Parameters
     ----------
     keeps
-        Attempts, and ended jobs, that are kept; None: all of them.
+        Number of attempts and of ended jobs to keep; None: all.
     ttl
-        Seconds for which the service keeps a job's record after its end, and an embedding's after it was asked for.
+        Retention of a job's record after its end, and of an embedding's after its last request, in seconds.
 
     Attributes
     ----------
     requests : int
-        Requests of the clients, however many attempts each took.
+        Number of requests, without retries.
     there : dict
-        By path what was accepted, and not deleted since.
+        Accepted content by path, unless deleted since.
     gone : dict
-        By path what was deleted, and not accepted again since.
+        Deleted content by path, unless accepted again.
     arrays : dict
-        By (what it is a function of, name of the array) the digests that came.
+        Received digests by (content, name of the array).
     faults : list of str
         Answers that contradict earlier answers.
 
@@ -114,9 +114,9 @@ class Ledger:
     requests: int = 0
     attempts: deque[Attempt] = field(default_factory=deque)
     jobs: dict[str, Accepted] = field(default_factory=dict)
-    there: dict[str, Made] = field(default_factory=dict)
-    gone: dict[str, Made] = field(default_factory=dict)
-    arrays: dict[tuple[Made, str], set[str]] = field(default_factory=dict)
+    stored: dict[str, Artifact] = field(default_factory=dict)
+    deleted: dict[str, Artifact] = field(default_factory=dict)
+    arrays: dict[tuple[Artifact, str], set[str]] = field(default_factory=dict)
     received: int = 0
     faults: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -125,35 +125,35 @@ class Ledger:
     def __post_init__(self) -> None:
         self.attempts = deque(maxlen=self.keeps)
 
-    def asked(self) -> int:
-        """Count a request; return how many there were before."""
+    def count_request(self) -> int:
+        """Count a request; return the number before it."""
         with self._lock:
             self.requests += 1
             return self.requests - 1
 
     def attempted(self, attempt: Attempt) -> None:
-        """Enter an attempt."""
+        """Record an attempt."""
         with self._lock:
             self.attempts.append(attempt)
             self.counts[f"{attempt.operation} {attempt.status or attempt.code}"] += 1
 
-    def accepted(self, id_: str, made: Made) -> Accepted:
-        """Enter a job, unless it is known; return what is known of it."""
+    def accepted(self, id_: str, artifact: Artifact) -> Accepted:
+        """Record an accepted job, unless it is known; return its entry."""
         with self._lock:
             if self.keeps is not None and len(self.jobs) > self.keeps:
                 self.jobs = {id_: job for id_, job in self.jobs.items() if job.status not in ENDED}
-            job = self.jobs.setdefault(id_, Accepted(id_, made))
-            if job.made != made:
-                self.fault(f"{id_} was accepted for {job.made}, and then for {made}")
+            job = self.jobs.setdefault(id_, Accepted(id_, artifact))
+            if job.artifact != artifact:
+                self.fault(f"{id_} was accepted for {job.artifact}, and then for {artifact}")
             return job
 
-    def record(self, job: Accepted, body: dict[str, Any], asked_at: float = 0.0) -> None:
+    def record(self, job: Accepted, body: dict[str, Any], requested_at: float = 0.0) -> None:
         """Record the reported state of a job. An ended job keeps its state, unless its result is computed again.
 
         Parameters
         ----------
         asked_at
-            When it was asked for; 0: not known.
+            Time of the request; 0: unknown.
 
         """
         with self._lock:
@@ -163,55 +163,55 @@ class Ledger:
                 self.fault(f"{job.id} was {job.status}, and then {status}")
             job.status, job.error = status, error
             finished = body.get("finished")
-            open_at = datetime.fromisoformat(finished).timestamp() if finished and status in ENDED else asked_at
+            open_at = datetime.fromisoformat(finished).timestamp() if finished and status in ENDED else requested_at
             job.open_at = max(job.open_at, open_at)
 
-    def must_be_kept(self, since: float) -> bool:
-        """Say whether the service keeps now what it keeps for a time from some moment on, that or a later one."""
+    def is_retained(self, since: float) -> bool:
+        """Return whether the retention that started at a moment has not passed."""
         return time.time() < since + self.ttl
 
-    def came(self, path: str, made: Made) -> None:
-        """Enter what was created, or is there."""
+    def record_created(self, path: str, artifact: Artifact) -> None:
+        """Record created or existing content."""
         with self._lock:
-            self.there[path] = made
-            self.gone.pop(path, None)
+            self.stored[path] = artifact
+            self.deleted.pop(path, None)
 
-    def asked_for(self, made: Made) -> None:
-        """Enter that something is asked for, which may be there from now on, whatever becomes of the answer."""
+    def record_request(self, artifact: Artifact) -> None:
+        """Record a request for content that may exist from now on, whatever the answer."""
         with self._lock:
-            self.gone = {path: what for path, what in self.gone.items() if what != made}
+            self.deleted = {path: what for path, what in self.deleted.items() if what != artifact}
 
-    def left(self, path: str, made: Made) -> None:
-        """Enter what was deleted."""
+    def record_deleted(self, path: str, artifact: Artifact) -> None:
+        """Record a deletion."""
         with self._lock:
-            self.there.pop(path, None)
-            self.gone[path] = made
+            self.stored.pop(path, None)
+            self.deleted[path] = artifact
 
-    def received_array(self, made: Made, name: str, array: NDArray[Any]) -> None:
-        """Enter an array."""
+    def received_array(self, artifact: Artifact, name: str, array: NDArray[Any]) -> None:
+        """Record an array."""
         digest = digest_of(array)
         with self._lock:
             self.received += 1
-            known = self.arrays.setdefault((made, name), set())
-            known.add(digest)
-            if len(known) > 1:
-                self.fault(f"two results of one request: {name} of {made}")
+            digests = self.arrays.setdefault((artifact, name), set())
+            digests.add(digest)
+            if len(digests) > 1:
+                self.fault(f"two results of one request: {name} of {artifact}")
 
     def fault(self, what: str) -> None:
-        """Enter an answer that should not have come."""
+        """Record an answer that should not occur."""
         with self._lock:
             self.faults.append(what)
 
     def errors(self) -> list[Attempt]:
-        """Return the attempts that no client should see."""
+        """Return the attempts with an error."""
         return [attempt for attempt in self.attempts if attempt.is_error]
 
     def operations(self) -> list[str]:
-        """Return what was attempted."""
+        """Return the attempted operations."""
         return sorted({attempt.operation for attempt in self.attempts})
 
     def seconds(self, operation: str) -> list[float]:
-        """Return the seconds of the attempts at an operation that were answered, except with 503."""
+        """Return the durations of an operation's answers, except for 503."""
         return [
             attempt.seconds
             for attempt in self.attempts
@@ -220,12 +220,12 @@ class Ledger:
 
 
 def digest_of(array: NDArray[Any]) -> str:
-    """Return the digest of an array, to the last bit."""
+    """Return a digest of all bits of an array."""
     whole = np.asarray(array, order="C")
     return hashlib.sha256(f"{whole.dtype.str} {whole.shape}".encode() + whole.tobytes()).hexdigest()[:32]
 
 
 def percentiles(values: Iterable[float], levels: tuple[float, ...] = (50, 95, 99, 100)) -> dict[str, float]:
-    """Return percentiles by name, such as ``p95``; none of nothing."""
+    """Return percentiles by name, such as ``p95``; empty for no values."""
     found = list(values)
     return {f"p{level:g}": float(np.percentile(found, level)) for level in levels} if found else {}

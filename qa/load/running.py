@@ -1,4 +1,4 @@
-"""The load itself: clients in threads, at a rate or as fast as they come."""
+"""Run a load: client threads, at a rate or as fast as possible."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 import time
 from dataclasses import dataclass
 
-from qa.load.client import Asker
+from qa.load.client import Requester
 from qa.load.content import Content
 from qa.load.ledger import Ledger
 from qa.load.user import User
 
-EVERYONES = 4  # data sets
-OWN = 8  # data sets that a client takes in turn, in a long run
-FRESH = 500  # in a short one
+EVERYONES = 4  # number of shared data sets
+OWN = 8  # data sets of each client in a long run
+FRESH = 500  # in a short run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,13 @@ class Load:
     Parameters
     ----------
     requests, seconds
-        The end; None: no end of this kind.
+        Limits of the run; None: no limit.
     rate
-        Things done a second by all clients together; None: as fast as they come.
+        Operations per second of all clients together; None: as fast as possible.
     patience
-        Seconds for which a request is tried again when there is no answer, or 503; 0: one attempt.
+        Time limit of the retries after a missing answer or 503, in seconds; 0: one attempt.
     keeps
-        See `Ledger`; with it, clients take few data sets in turn.
+        See `Ledger`; if set, clients reuse a few data sets.
 
     """
 
@@ -44,7 +44,7 @@ class Load:
 
 
 class Pace:
-    """Gives out moments that are evenly apart."""
+    """Evenly spaced start times for operations."""
 
     def __init__(self, rate: float | None) -> None:
         self._between = 0.0 if rate is None else 1 / rate
@@ -52,7 +52,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def wait(self, stop: threading.Event) -> None:
-        """Wait for the next moment; those that were missed are not made up for."""
+        """Wait for the next start time; missed ones are skipped."""
         if not self._between:
             return
         with self._lock:
@@ -62,21 +62,21 @@ class Pace:
 
 
 def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: threading.Event | None = None) -> Ledger:
-    """Run a load to its end; return what came.
+    """Run a load to its end and return the ledger.
 
     Parameters
     ----------
     urls
-        Where the service is; clients begin at one of them each.
+        URLs of the service; each client starts with one of them.
     ledger
-        Is filled; it may be looked at meanwhile.
+        Ledger to fill; it may be read meanwhile.
     stop
-        Ends the load when it is set.
+        Ends the load once it is set.
 
     Raises
     ------
     RuntimeError
-        When a client itself failed, after all have ended.
+        If a client failed, after all have ended.
 
     """
     ledger = Ledger(load.keeps) if ledger is None else ledger
@@ -117,13 +117,13 @@ def _client(
         failures.append(error)
         stop.set()
     finally:
-        user.asker.close()
+        user.requester.close()
 
 
 def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:
-    """Return a client of a load by its number; one that is to have no data separate sets has number -1."""
+    """Return a client of a load by its number; number -1 has no separate data sets."""
     rng = random.Random(f"{load.seed} {number}")  # noqa: S311 # not for secrets
     shared = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(EVERYONES)]
     turn = FRESH if load.keeps is None else OWN
     own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
-    return User(Asker(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)
+    return User(Requester(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)

@@ -1,4 +1,4 @@
-"""Records that may be gone, and those that must be kept, by the ledger's own clock."""
+"""Expired records and retained records, by the ledger's clock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from qa.load.client import Asker
+from qa.load.client import Requester
 from qa.load.content import METHODS, Content, Embedding, Fit
-from qa.load.following import Known
+from qa.load.following import ServerDataset
 from qa.load.ledger import Ledger
 from qa.load.user import User
 
@@ -22,17 +22,17 @@ DATA = Content(1)
 
 @pytest.fixture
 def user(monkeypatch: pytest.MonkeyPatch) -> User:
-    """Return a user of a service that has no record any more."""
+    """Return a user of a service without records."""
 
-    def gone(_: Asker, operation: str, path: str, **_options: object) -> httpx.Response:
+    def gone(_: Requester, operation: str, path: str, **_options: object) -> httpx.Response:
         what = "embedding" if "coordinates" in operation else "job"
         fields = {"type": f"urn:glle:problem:{what}-not-found"}
         return httpx.Response(404, json=fields, request=httpx.Request("GET", f"http://127.0.0.1{path}"))
 
-    monkeypatch.setattr(Asker, "ask", gone)
+    monkeypatch.setattr(Requester, "ask", gone)
     ledger, rng = Ledger(ttl=TTL), random.Random(0)  # noqa: S311 # not for secrets
-    asker = Asker(["http://127.0.0.1"], ledger, rng, 0.0, threading.Event())
-    return User(asker, ledger, rng, [], [], {DATA: Known("ds_1")})
+    requester = Requester(["http://127.0.0.1"], ledger, rng, 0.0, threading.Event())
+    return User(requester, ledger, rng, [], [], {DATA: ServerDataset("ds_1")})
 
 
 def _ago(seconds: float) -> str:
@@ -40,7 +40,7 @@ def _ago(seconds: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("result", "asked", "faults"),
+    ("result", "requested", "faults"),
     [
         ({"status": "running"}, TTL + 1, 0),
         ({"status": "running"}, TTL - 1, 1),
@@ -49,32 +49,32 @@ def _ago(seconds: float) -> str:
     ],
 )
 @pytest.mark.parametrize("action", ["_follow", "fetch", "_cancel"])
-def test_a_job_may_be_gone_its_time_after_its_end(
-    user: User, action: str, result: dict[str, object], asked: float, faults: int
+def test_job_record_may_expire_after_its_end(
+    user: User, action: str, result: dict[str, object], requested: float, faults: int
 ) -> None:
-    """Not before: it was open in its last reported state."""
+    """A record may expire one retention after the last open state, not before."""
     user.own = [DATA]
     job = user.ledger.accepted("job_1", Fit(DATA, 8))
     finished = result.get("finished")
     body = {**result, "finished": None if finished is None else _ago(float(str(finished)))}
-    user.ledger.record(job, body, time.time() - asked)
+    user.ledger.record(job, body, time.time() - requested)
     user.jobs = {job.id: job}
     getattr(user, action)(*([job] if action == "fetch" else []))
     assert len(user.ledger.faults) == faults
     assert (job.id in user.jobs) == bool(faults)
 
 
-@pytest.mark.parametrize(("asked", "faults"), [(TTL + 1, 0), (TTL - 1, 1)])
-def test_an_embedding_may_be_gone_its_time_after_it_was_asked_for(user: User, asked: float, faults: int) -> None:
-    """After that, it is not requested again."""
-    made, known = Embedding(DATA, next(iter(METHODS))), user.known[DATA]
-    known.embeddings[made], known.embeddings_at[made] = "/v1/embeddings/emb_1", time.time() - asked
+@pytest.mark.parametrize(("requested", "faults"), [(TTL + 1, 0), (TTL - 1, 1)])
+def test_embedding_may_expire_after_its_last_request(user: User, requested: float, faults: int) -> None:
+    """After one retention the record is not requested again."""
+    artifact, datasets = Embedding(DATA, next(iter(METHODS))), user.datasets[DATA]
+    datasets.embeddings[artifact], datasets.embeddings_at[artifact] = "/v1/embeddings/emb_1", time.time() - requested
     user._read_embedding()
     assert len(user.ledger.faults) == faults
-    assert (made in known.embeddings) == bool(faults)
+    assert (artifact in datasets.embeddings) == bool(faults)
 
 
-def test_without_a_time_everything_must_be_kept(user: User) -> None:
+def test_without_retention_limit_records_must_exist(user: User) -> None:
     """With a retention of days, a job must be kept."""
     user.ledger.ttl = float("inf")
     job = user.ledger.accepted("job_1", Fit(DATA, 8))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Summary, content_of, fit_of
-from qa.load.following import JSON, NPY, NPZ, Follower, Known, is_missing
+from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Summary, dataset_of, fit_of
+from qa.load.following import JSON, NPY, NPZ, Follower, ServerDataset, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 NEIGHBORS = (8, 10)
 SCALES = (1.0, 0.5)
-MOST_OWN = 4  # data sets at a time
+MAX_OWN = 4  # limit of data sets at a time
 
-# What is done, and how often beside the rest.
+# Operations and their relative frequencies.
 MIX = {
     "upload": 6, "fit": 10, "draw": 24, "draws": 8, "summary": 4, "embed": 6, "follow": 18, "cancel": 3,
     "delete_dataset": 2, "delete_posterior": 2, "read_dataset": 6, "read_posterior": 6, "read_embedding": 3, "lists": 2,
@@ -23,170 +23,172 @@ MIX = {
 
 
 class User(Follower):
-    """Asks for one thing after the other."""
+    """Client that performs one operation after the other."""
 
     def act(self) -> None:
-        """Do one thing, one or more requests."""
+        """Perform one operation, which is one or more requests."""
         what = self.rng.choices(list(MIX), list(MIX.values()))[0]
         action: Callable[[], None] = getattr(self, "_" + what)
         action()
 
     def _upload(self) -> None:
-        """Upload a data set: a new one, one of everyone's, or one that is there."""
-        mine = [content for content in self.known if content in self.own]
-        fresh = [content for content in self.own if content not in self.known]
-        pool = self.shared + (fresh * 3 if len(mine) < MOST_OWN else mine)
+        """Upload a data set: a new one, a shared one, or an existing one."""
+        own = [content for content in self.datasets if content in self.own]
+        fresh = [content for content in self.own if content not in self.datasets]
+        pool = self.shared + (fresh * 3 if len(own) < MAX_OWN else own)
         self._make(self.rng.choice(pool))
 
     def _make(self, content: Content) -> None:
-        self.ledger.asked_for(content)
+        self.ledger.record_request(content)
         if content.is_synthetic:
-            answer = self.asker.ask("POST synthetic", "/v1/datasets/synthetic", json=content.synthetic)
+            answer = self.requester.ask("POST synthetic", "/v1/datasets/synthetic", json=content.synthetic)
         else:
             headers = {"Content-Type": NPY}
-            answer = self.asker.ask("POST dataset", "/v1/datasets", content=content.npy(), headers=headers)
+            answer = self.requester.ask("POST dataset", "/v1/datasets", content=content.npy(), headers=headers)
         if answer is None or not self._is(answer, content, 200, 201):
             return
         body = answer.json()
         if body["n"] != content.n:
             self.ledger.fault(f"{content} has {body['n']} points")
-        if content in self.known and self.known[content].id != body["id"]:
-            self.ledger.fault(f"{content} was {self.known[content].id} and is {body['id']}")
-        self.known.setdefault(content, Known(body["id"]))
-        self.ledger.came(f"/v1/datasets/{body['id']}", content)
+        if content in self.datasets and self.datasets[content].id != body["id"]:
+            self.ledger.fault(f"{content} was {self.datasets[content].id} and is {body['id']}")
+        self.datasets.setdefault(content, ServerDataset(body["id"]))
+        self.ledger.record_created(f"/v1/datasets/{body['id']}", content)
 
     def _fit(self) -> None:
-        """Fit a posterior, waiting a moment or not at all."""
+        """Fit a posterior, with or without a wait."""
         if (content := self._some()) is None:
             return
-        made = Fit(content, self.rng.choice(NEIGHBORS))
-        self.ledger.asked_for(made)
-        body = {"dataset": self.known[content].id, "n_neighbors": made.n_neighbors}
-        answer = self.asker.ask("POST posterior", f"/v1/posteriors?wait={self.rng.choice([0, 0, 2])}", json=body)
-        if answer is None or not self._is(answer, made, 200, 201, 202):
+        artifact = Fit(content, self.rng.choice(NEIGHBORS))
+        self.ledger.record_request(artifact)
+        body = {"dataset": self.datasets[content].id, "n_neighbors": artifact.n_neighbors}
+        answer = self.requester.ask("POST posterior", f"/v1/posteriors?wait={self.rng.choice([0, 0, 2])}", json=body)
+        if answer is None or not self._is(answer, artifact, 200, 201, 202):
             return
         if answer.status_code == 202:
-            self._follow_later(answer, made)
+            self._follow_later(answer, artifact)
         else:
-            self._fitted(made, answer.json())
+            self._fitted(artifact, answer.json())
 
     def _draw(self) -> None:
-        """Ask for one draw, as npy or JSON."""
+        """Request one draw, as npy or JSON."""
         if (fit := self._some_fit()) is None:
             return
-        made = Draws(fit, self.rng.randrange(40), 1, self.rng.randrange(2), self.rng.choice(SCALES), is_single=True)
-        path = f"/v1/posteriors/{self._id(fit)}/draws/{made.first}?seed={made.seed}&scale={made.scale}&wait=5"
+        artifact = Draws(fit, self.rng.randrange(40), 1, self.rng.randrange(2), self.rng.choice(SCALES), is_single=True)
+        path = (
+            f"/v1/posteriors/{self._id(fit)}/draws/{artifact.first}?seed={artifact.seed}&scale={artifact.scale}&wait=5"
+        )
         media = self.rng.choice([NPY, NPY, JSON])
-        answer = self.asker.ask("GET draw", path, headers={"Accept": media})
-        if answer is None or not self._is(answer, made, 200, 202):
+        answer = self.requester.ask("GET draw", path, headers={"Accept": media})
+        if answer is None or not self._is(answer, artifact, 200, 202):
             return
         if answer.status_code == 200:
-            self.array(answer, made, "embedding")
+            self.array(answer, artifact, "embedding")
         else:
-            self._maybe_follow(answer, Draws(fit, made.first, 1, made.seed, made.scale), fit)
+            self._maybe_follow(answer, Draws(fit, artifact.first, 1, artifact.seed, artifact.scale), fit)
 
     def _draws(self) -> None:
-        """Ask for many draws."""
+        """Request many draws."""
         if (fit := self._some_fit()) is None:
             return
         first, count = self.rng.randrange(0, 32, 8), self.rng.randint(1, 24)
-        made = Draws(fit, first, count, self.rng.randrange(2), self.rng.choice(SCALES))
-        body = {"first": made.first, "count": made.count, "seed": made.seed, "scale": made.scale}
-        answer = self.asker.ask("POST draws", f"/v1/posteriors/{self._id(fit)}/draws", json=body)
-        if answer is not None and self._is(answer, made, 200, 202):
-            self._follow_later(answer, made)
+        artifact = Draws(fit, first, count, self.rng.randrange(2), self.rng.choice(SCALES))
+        body = {"first": artifact.first, "count": artifact.count, "seed": artifact.seed, "scale": artifact.scale}
+        answer = self.requester.ask("POST draws", f"/v1/posteriors/{self._id(fit)}/draws", json=body)
+        if answer is not None and self._is(answer, artifact, 200, 202):
+            self._follow_later(answer, artifact)
 
     def _summary(self) -> None:
-        """Ask for a summary."""
+        """Request a summary."""
         if (fit := self._some_fit()) is None:
             return
-        made = Summary(fit, 10, self.rng.randrange(2))
-        path = f"/v1/posteriors/{self._id(fit)}/summary?count={made.count}&seed={made.seed}&wait=2"
-        answer = self.asker.ask("GET summary", path, headers={"Accept": NPZ})
-        if answer is None or not self._is(answer, made, 200, 202):
+        artifact = Summary(fit, 10, self.rng.randrange(2))
+        path = f"/v1/posteriors/{self._id(fit)}/summary?count={artifact.count}&seed={artifact.seed}&wait=2"
+        answer = self.requester.ask("GET summary", path, headers={"Accept": NPZ})
+        if answer is None or not self._is(answer, artifact, 200, 202):
             return
         if answer.status_code == 200:
-            self.arrays(answer, made)
+            self.arrays(answer, artifact)
         else:
-            self._maybe_follow(answer, made, fit)
+            self._maybe_follow(answer, artifact, fit)
 
     def _embed(self) -> None:
         """Embed a data set by one of the cheap methods."""
         if (content := self._some()) is None:
             return
-        made = Embedding(content, self.rng.choice(list(METHODS)))
-        body = {"dataset": self.known[content].id, "method": made.method, "parameters": METHODS[made.method]}
-        answer = self.asker.ask("POST embedding", "/v1/embeddings", json={**body, "scores": []})
-        if answer is None or not self._is(answer, made, 200, 202):
+        artifact = Embedding(content, self.rng.choice(list(METHODS)))
+        body = {"dataset": self.datasets[content].id, "method": artifact.method, "parameters": METHODS[artifact.method]}
+        answer = self.requester.ask("POST embedding", "/v1/embeddings", json={**body, "scores": []})
+        if answer is None or not self._is(answer, artifact, 200, 202):
             return
-        self._follow_later(answer, made)
+        self._follow_later(answer, artifact)
         path = answer.json()["links"]["embedding"]
-        self.known[content].embeddings[made] = path
-        self.known[content].embeddings_at[made] = answer.extensions["asked_at"]
-        self.ledger.came(path, made)
+        self.datasets[content].embeddings[artifact] = path
+        self.datasets[content].embeddings_at[artifact] = answer.extensions["requested_at"]
+        self.ledger.record_created(path, artifact)
 
     def _cancel(self) -> None:
         """Cancel a job on this user's data, which no other user shares."""
-        mine = [job for job in self.jobs.values() if content_of(job.made) in self.own]
-        if not mine:
+        own = [job for job in self.jobs.values() if dataset_of(job.artifact) in self.own]
+        if not own:
             return
-        job = self.rng.choice(mine)
+        job = self.rng.choice(own)
         job.is_cancelled = True
-        answer = self.asker.ask("DELETE job", f"/v1/jobs/{job.id}")
+        answer = self.requester.ask("DELETE job", f"/v1/jobs/{job.id}")
         if answer is None or self._has_expired(answer, job):
             return
-        if self._is(answer, job.made, 200, 202):
-            self.ledger.record(job, answer.json(), answer.extensions["asked_at"])
+        if self._is(answer, job.artifact, 200, 202):
+            self.ledger.record(job, answer.json(), answer.extensions["requested_at"])
 
     def _delete_dataset(self) -> None:
-        """Delete a data set with all that was made of it; it is gone then."""
-        mine = [content for content in self.known if content in self.own]
-        if not mine:
+        """Delete a data set with its posteriors and embeddings."""
+        own = [content for content in self.datasets if content in self.own]
+        if not own:
             return
-        content = self.rng.choice(mine)
-        known = self.known.pop(content)
-        self._doom(lambda made: content_of(made) == content)
-        answer = self.asker.ask("DELETE dataset", f"/v1/datasets/{known.id}?force=true")
-        paths = {f"/v1/posteriors/{id_}": made for made, id_ in known.fits.items()}
-        path = f"/v1/datasets/{known.id}"
+        content = self.rng.choice(own)
+        dataset = self.datasets.pop(content)
+        self._doom(lambda artifact: dataset_of(artifact) == content)
+        answer = self.requester.ask("DELETE dataset", f"/v1/datasets/{dataset.id}?force=true")
+        paths = {f"/v1/posteriors/{id_}": artifact for artifact, id_ in dataset.fits.items()}
+        path = f"/v1/datasets/{dataset.id}"
         if answer is None or not self._is(answer, content, 204):
-            self.ledger.there.pop(path, None)  # who knows
-            for other in (*paths, *known.embeddings.values()):
-                self.ledger.there.pop(other, None)
+            self.ledger.stored.pop(path, None)  # unknown without an answer
+            for other in (*paths, *dataset.embeddings.values()):
+                self.ledger.stored.pop(other, None)
             return
-        self.ledger.left(path, content)
-        for other, made in paths.items():
-            self.ledger.left(other, made)
-        for other in known.embeddings.values():
-            self.ledger.there.pop(other, None)
-        answer = self.asker.ask("GET dataset", path)
+        self.ledger.record_deleted(path, content)
+        for other, artifact in paths.items():
+            self.ledger.record_deleted(other, artifact)
+        for other in dataset.embeddings.values():
+            self.ledger.stored.pop(other, None)
+        answer = self.requester.ask("GET dataset", path)
         if answer is not None:
             self._is(answer, content, 404)
 
     def _delete_posterior(self) -> None:
-        """Delete a posterior; it is gone then."""
+        """Delete a posterior."""
         fits = [fit for fit in self._fits() if fit.content in self.own]
         if not fits:
             return
         fit = self.rng.choice(fits)
         path = f"/v1/posteriors/{self._id(fit)}"
-        del self.known[fit.content].fits[fit]
-        self._doom(lambda made: fit_of(made) == fit)
-        answer = self.asker.ask("DELETE posterior", path)
+        del self.datasets[fit.content].fits[fit]
+        self._doom(lambda artifact: fit_of(artifact) == fit)
+        answer = self.requester.ask("DELETE posterior", path)
         if answer is None or not self._is(answer, fit, 204):
-            self.ledger.there.pop(path, None)  # who knows
+            self.ledger.stored.pop(path, None)  # unknown without an answer
             return
-        self.ledger.left(path, fit)
-        answer = self.asker.ask("GET posterior", path)
+        self.ledger.record_deleted(path, fit)
+        answer = self.requester.ask("GET posterior", path)
         if answer is not None:
             self._is(answer, fit, 404, 409)
 
     def _read_dataset(self) -> None:
-        """Read a data set's values back."""
+        """Read the values of a data set."""
         if (content := self._some()) is None:
             return
         headers = {"Accept": self.rng.choice([NPY, JSON])}
-        answer = self.asker.ask("GET data", f"/v1/datasets/{self.known[content].id}/data", headers=headers)
+        answer = self.requester.ask("GET data", f"/v1/datasets/{self.datasets[content].id}/data", headers=headers)
         if answer is not None and self._is(answer, content, 200):
             self.array(answer, content, "data")
 
@@ -196,11 +198,11 @@ class User(Follower):
             return
         path = f"/v1/posteriors/{self._id(fit)}"
         if self.rng.random() < 0.5:
-            answer = self.asker.ask("GET posterior", path)
+            answer = self.requester.ask("GET posterior", path)
             if answer is not None and self._is(answer, fit, 200):
                 self._fitted(fit, answer.json())
             return
-        answer = self.asker.ask("GET arrays", path + "/arrays", headers={"Accept": NPZ})
+        answer = self.requester.ask("GET arrays", path + "/arrays", headers={"Accept": NPZ})
         if answer is None or not self._is(answer, fit, 200, 202):
             return
         if answer.status_code == 200:
@@ -210,38 +212,38 @@ class User(Follower):
 
     def _read_embedding(self) -> None:
         """Read an embedding's coordinates."""
-        made = [(known, made, path) for known in self.known.values() for made, path in known.embeddings.items()]
-        if not made:
+        choices = [(dataset, *entry) for dataset in self.datasets.values() for entry in dataset.embeddings.items()]
+        if not choices:
             return
-        known, embedding, path = self.rng.choice(made)
-        # 409: the job that was to make it was cancelled while this request waited.
-        answer = self.asker.ask("GET coordinates", f"{path}/coordinates?wait=2", headers={"Accept": NPY})
+        dataset, embedding, path = self.rng.choice(choices)
+        # 409: the job of this embedding was cancelled during the wait.
+        answer = self.requester.ask("GET coordinates", f"{path}/coordinates?wait=2", headers={"Accept": NPY})
         if answer is None:
             return
-        if is_missing(answer, "embedding") and not self.ledger.must_be_kept(known.embeddings_at[embedding]):
-            del known.embeddings[embedding], known.embeddings_at[embedding]
-            self.ledger.there.pop(path, None)
+        if is_missing(answer, "embedding") and not self.ledger.is_retained(dataset.embeddings_at[embedding]):
+            del dataset.embeddings[embedding], dataset.embeddings_at[embedding]
+            self.ledger.stored.pop(path, None)
         elif self._is(answer, embedding, 200, 202, 409):
-            known.embeddings_at[embedding] = answer.extensions["asked_at"]
+            dataset.embeddings_at[embedding] = answer.extensions["requested_at"]
             if answer.status_code == 200:
                 self.array(answer, embedding, "embedding")
 
     def _lists(self) -> None:
         """List data sets, posteriors, or jobs."""
         name = self.rng.choice(["datasets", "posteriors", "jobs"])
-        answer = self.asker.ask(f"GET {name}", f"/v1/{name}?limit=10")
+        answer = self.requester.ask(f"GET {name}", f"/v1/{name}?limit=10")
         if answer is not None and answer.status_code != 200:
             self.ledger.fault(f"GET /v1/{name}: {answer.status_code} {answer.text[:200]}")
 
     def _some(self) -> Content | None:
-        return self.rng.choice(list(self.known)) if self.known else None
+        return self.rng.choice(list(self.datasets)) if self.datasets else None
 
     def _fits(self) -> list[Fit]:
-        return [fit for known in self.known.values() for fit in known.fits]
+        return [fit for dataset in self.datasets.values() for fit in dataset.fits]
 
     def _some_fit(self) -> Fit | None:
         fits = self._fits()
         return self.rng.choice(fits) if fits else None
 
     def _id(self, fit: Fit) -> str:
-        return self.known[fit.content].fits[fit]
+        return self.datasets[fit.content].fits[fit]

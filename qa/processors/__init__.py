@@ -1,1 +1,1 @@
-"""Fast tests of the engine with the kernels of other processors: `python -m qa.processors`."""
+"""Fast engine tests with the kernels of other processors: `python -m qa.processors`."""

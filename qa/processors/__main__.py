@@ -1,4 +1,4 @@
-"""`make -C qa processors`: the engine's fast tests under the kernels of other processors.
+"""`make -C qa processors`: run the engine's fast tests with the kernels of other processors.
 
 Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
 instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOW = ("test_acceptance.py", "test_approximate.py", "test_dense.py", "test_calibration.py", "test_advice.py")
-PRETENDERS = ("test_processors.py", "test_reproducible.py")  # they choose processors themselves
+PRETENDERS = ("test_processors.py", "test_reproducible.py")  # they select processors themselves
 SLOW_TESTS = ("test_lanes.py::test_the_number_of_lanes_does_not_show",)
 ENGINE = Path("tests/engine")
 KERNELS = {
@@ -24,7 +24,7 @@ KERNELS = {
     "Nehalem": ("sse4_2",),
     "SkylakeX": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
 }
-# What the libraries of this environment compute with: OpenBLAS kernels, and the vector units that numpy dispatches to.
+# Prints the OpenBLAS kernels and the vector units that numpy dispatches to.
 PROBE = """
 import numpy, scipy.linalg
 from numpy._core import _multiarray_umath as core
@@ -36,7 +36,7 @@ print(*(name for name in core.__cpu_dispatch__ if core.__cpu_features__[name]))
 
 @dataclass(frozen=True)
 class Setting:
-    """An environment, the processor's flags that it needs, and the kernels or vector units that show its effect."""
+    """An environment, the processor flags that it needs, and the kernels or vector units that prove its effect."""
 
     name: str
     environment: dict[str, str]
@@ -46,7 +46,7 @@ class Setting:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tests under each setting that this processor can take; return 1 if any fails."""
+    """Run the tests under each setting that this processor supports; return 1 if any fails."""
     flags = processor_flags(Path("/proc/cpuinfo"))
     own, units = probed({})
     failed = []
@@ -60,12 +60,12 @@ def main(arguments: list[str]) -> int:
         if setting.no_units and not units:
             _say(f"{setting.name}: SKIPPED, numpy dispatches to no vector unit of this processor.")
             continue
-        kernels, left = probed(setting.environment)
-        if (setting.kernel and kernels != [setting.kernel]) or (setting.no_units and left):
-            _say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {left}.")
+        kernels, active = probed(setting.environment)
+        if (setting.kernel and kernels != [setting.kernel]) or (setting.no_units and active):
+            _say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {active}.")
             failed.append(setting.name)
             continue
-        _say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(left) or 'its baseline'}.")
+        _say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(active) or 'its baseline'}.")
         if subprocess.run(command(arguments), env=environment(setting.environment), check=False).returncode:
             failed.append(setting.name)
     _say(f"FAILED under {', '.join(failed)}." if failed else "Passed under every setting of this processor.")
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
 
 
 def chosen(units: list[str]) -> list[Setting]:
-    """Return the settings, given the vector units that numpy dispatches to on this processor."""
+    """Return the settings for a processor with these vector units."""
     return [
         Setting("default", {}),
         *(Setting(name, {"OPENBLAS_CORETYPE": name}, flags, name) for name, flags in KERNELS.items()),
@@ -90,24 +90,24 @@ def command(arguments: list[str]) -> list[str]:
 
 
 def environment(changes: dict[str, str]) -> dict[str, str]:
-    """Return this environment with one BLAS thread a process, without other settings of kernels, with the changes."""
-    held = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
-    return {**held, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
+    """Return this environment with one BLAS thread and with these changes, without other kernel settings."""
+    inherited = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
+    return {**inherited, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
 
 
 def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Return OpenBLAS's kernels and numpy's vector units in a process of this environment."""
-    found = subprocess.run(
+    """Return the OpenBLAS kernels and numpy's vector units of a process with these changes."""
+    process = subprocess.run(
         [sys.executable, "-c", PROBE], env=environment(changes), check=True, capture_output=True, text=True
     )
-    kernels, units = found.stdout.splitlines()
+    kernels, units = process.stdout.splitlines()
     return kernels.split(), units.split()
 
 
 def other_processors() -> list[dict[str, str]]:
-    """Return environments in which this machine computes as others do; none where it is no x86-64.
+    """Return environments that select the kernels of other processors; empty except on x86-64.
 
-    OpenBLAS does not check that the processor has the instructions of a kernel, so the flags decide.
+    OpenBLAS does not check the processor for the instructions of a kernel, so the flags decide.
     """
     if platform.machine() not in {"x86_64", "AMD64"}:
         return []
@@ -120,7 +120,7 @@ def other_processors() -> list[dict[str, str]]:
 
 
 def processor_flags(cpuinfo: Path) -> set[str]:
-    """Return the flags of the first processor; none where the system does not name them."""
+    """Return the flags of the first processor; empty if the system does not list them."""
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
 

@@ -1,4 +1,4 @@
-"""The program that runs the engine's tests with the kernels of other processors."""
+"""Tests of the program that selects other processors' kernels."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ FLAGS = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "avx", "s
 
 @pytest.fixture
 def every_setting(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Replace the processor by one with every flag; return the environments that were probed."""
-    seen: list[dict[str, str]] = []
+    """Pretend that the processor has every flag; return the probed environments."""
+    probed_environments: list[dict[str, str]] = []
 
     def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
-        seen.append(changes)
+        probed_environments.append(changes)
         units = [] if "NPY_DISABLE_CPU_FEATURES" in changes else ["X86_V3"]
         return [changes.get("OPENBLAS_CORETYPE", "Zen")], units
 
     monkeypatch.setattr(__main__, "probed", probed)
     monkeypatch.setattr(__main__, "processor_flags", lambda _: FLAGS)
-    return seen
+    return probed_environments
 
 
 def ends_with(code: str) -> list[str]:
-    """Return a command in the place of the tests."""
+    """Return a command that replaces the tests and exits with a code."""
     return [sys.executable, "-c", f"import os, sys; sys.exit({code})"]
 
 
-def test_each_setting_runs_and_one_failure_counts(
+def test_each_setting_runs_and_any_failure_counts(
     every_setting: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The tests run in each environment; the names of those under which they fail are printed."""
+    """The tests run in each environment; the report names the environments with failures."""
     monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
     assert __main__.main([]) == 0
     assert [changes.get("OPENBLAS_CORETYPE") for changes in every_setting[1:]] == [
@@ -53,7 +53,7 @@ def test_each_setting_runs_and_one_failure_counts(
 def test_a_setting_without_effect_is_a_failure(
     every_setting: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Libraries that ignore the environment would make every run one of the default."""
+    """Libraries that ignore the environment would only test the default."""
     monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
     monkeypatch.setattr(__main__, "probed", lambda _: (["Zen"], ["X86_V3"]))
     assert __main__.main([]) == 1
@@ -66,7 +66,7 @@ def test_missing_instructions_are_skipped_with_a_line(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    """A kernel whose instructions the processor lacks would end the process."""
+    """A kernel with unsupported instructions would crash the process."""
     monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
     monkeypatch.setattr(__main__, "processor_flags", lambda _: {"sse4_2", "avx"})
     assert __main__.main([]) == 0

@@ -1,1 +1,1 @@
-"""The service under ten times its usual load for half an hour: memory, descriptors and latency stay what they are."""
+"""Soak test: memory, descriptors and latency stay flat under ten times the usual load for half an hour."""

@@ -1,9 +1,8 @@
 """`python -m qa.soak`: `glle up` under ten times its usual load, sampled and judged.
 
-The usual load is that of ten people at work, each of whom does one thing every ten seconds: one thing a second, of the
-mixture of `qa.load` (uploads, fits, draws, summaries, embeddings, reads, cancels, deletions). What is kept for a
-time is kept for a short one here, and what is kept within a budget has a small one, so that both are full before the
-measured part begins.
+The usual load is ten users with one operation every ten seconds each, from the mix of `qa.load`: uploads, fits, draws,
+summaries, embeddings, reads, cancels, deletions. Retention times are short and budgets small, so that records and
+caches reach their steady state during the warm-up.
 """
 
 from __future__ import annotations
@@ -25,54 +24,56 @@ from qa.soak import verdict as judging
 from qa.soak.sampling import Sampler
 from tests.system.conftest import running
 
-USUAL = 1.0  # things a second
+USUAL = 1.0  # operations per second
 CLIENTS = 10
-AT_ONCE = 60  # more than the service has threads
-KEPT_SECONDS = 60
+AT_ONCE = 60  # more than the thread pool of the service
+RETENTION_SECONDS = 60
 SETTINGS = {
     "GLLE_HEARTBEAT": "5",
     "GLLE_LOG_LEVEL": "warning",
-    "GLLE_JOB_TTL": str(KEPT_SECONDS),
-    "GLLE_IDEMPOTENCY_TTL": str(KEPT_SECONDS),
+    "GLLE_JOB_TTL": str(RETENTION_SECONDS),
+    "GLLE_IDEMPOTENCY_TTL": str(RETENTION_SECONDS),
     "GLLE_CACHE_BYTES": str(6 * 2**20),
     "GLLE_RECENT_BYTES": str(2**20),
 }
 
 
 def main() -> int:
-    """Run it; print the table, leave samples, verdicts and a picture; return 1 unless all of it is flat."""
+    """Run the soak; print the table, write samples, verdicts and a picture; return 1 unless every series is flat."""
     parser = argparse.ArgumentParser(prog="python -m qa.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--rate", type=float, default=10 * USUAL, help="things done a second")
+    parser.add_argument("--rate", type=float, default=10 * USUAL, help="operations per second")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--warm-up", type=float, help="minutes that are not measured; a fifth, two at least")
+    parser.add_argument("--warm-up", type=float, help="warm-up minutes without measurement (a fifth, at least two)")
     parser.add_argument("--out", type=Path, default=Path("out/soak"))
-    asked = parser.parse_args()
-    warm_up = 60 * (max(2.0, asked.minutes / 5) if asked.warm_up is None else asked.warm_up)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger(keeps=200_000, ttl=KEPT_SECONDS)
-    load = Load(seconds=60 * asked.minutes, rate=asked.rate, clients=CLIENTS, keeps=200_000)
+    options = parser.parse_args()
+    warm_up = 60 * (max(2.0, options.minutes / 5) if options.warm_up is None else options.warm_up)
+    if warm_up >= 60 * options.minutes:
+        parser.error(f"--minutes {options.minutes:g} is within the warm-up. Give a longer run or a shorter --warm-up.")
+    options.out.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(keeps=200_000, ttl=RETENTION_SECONDS)
+    load = Load(seconds=60 * options.minutes, rate=options.rate, clients=CLIENTS, keeps=200_000)
     with (
         tempfile.TemporaryDirectory(prefix="glle-soak-") as folder,
-        running(Path(folder), **SETTINGS, GLLE_WORKERS=str(asked.workers)) as up,
+        running(Path(folder), **SETTINGS, GLLE_WORKERS=str(options.workers)) as up,
     ):
         with Sampler(up) as sampler:
             _fill_pools(up.url)
-            began = time.time()
+            started = time.time()
             run(load, [up.url], ledger=ledger)
-        (asked.out / "up.log").write_text(up.log.read_text())
+        (options.out / "up.log").write_text(up.log.read_text())
     verdicts = [
-        *judging.of_processes(sampler.samples, warm_up),
-        *judging.of_servers(sampler.samples, warm_up),
-        *judging.of_latency(ledger.attempts, began, warm_up),
+        *judging.process_verdicts(sampler.samples, warm_up),
+        *judging.server_verdicts(sampler.samples, warm_up),
+        *judging.latency_verdicts(ledger.attempts, started, warm_up),
     ]
-    picture.draw(asked.out / "soak.png", sampler.samples, ledger.attempts, began, warm_up)
+    picture.draw(options.out / "soak.png", sampler.samples, ledger.attempts, started, warm_up)
     last = sampler.samples[-1].servers
     fields = {
-        "minutes": asked.minutes,
-        "rate": asked.rate,
+        "minutes": options.minutes,
+        "rate": options.rate,
         "requests": ledger.requests,
-        "requests_per_second": ledger.requests / (60 * asked.minutes),
+        "requests_per_second": ledger.requests / (60 * options.minutes),
         "answers": dict(sorted(ledger.counts.items())),
         "faults": ledger.faults,
         "errors": [str(error) for error in ledger.errors()],
@@ -84,18 +85,18 @@ def main() -> int:
             for sample in sampler.samples
         ],
     }
-    (asked.out / "soak.json").write_text(json.dumps(fields, indent=1))
+    (options.out / "soak.json").write_text(json.dumps(fields, indent=1))
     lines = [judging.HEAD, *(verdict.line() for verdict in verdicts)]
     lines.append(f"{ledger.requests} requests, {fields['requests_per_second']:.1f} a second; {last}")
     lines += [*ledger.faults[:20], *fields["errors"][:20]]
-    (asked.out / "soak.txt").write_text("\n".join(lines) + "\n")
+    (options.out / "soak.txt").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))  # noqa: T201 # the command's output
     is_well = all(verdict.is_flat for verdict in verdicts) and not ledger.faults and not ledger.errors()
     return 0 if is_well else 1
 
 
 def _fill_pools(url: str) -> None:
-    """Ask so much at once that every thread and connection there can be is there before anything is measured."""
+    """Send enough concurrent requests to start every thread and connection before the measurement."""
     with httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_connections=AT_ONCE)) as client:
 
         def ask(_: int) -> None:

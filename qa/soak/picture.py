@@ -1,4 +1,4 @@
-"""The picture of a soak: what each process held, what the servers held, and how long answers took."""
+"""Picture of a soak: memory of each process and server, and latency."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _MIB = 2**20
 _WINDOW = 15.0  # seconds
 
 
-def draw(path: Path, samples: Sequence[Sample], attempts: Sequence[Attempt], began: float, warm_up: float) -> None:
+def draw(path: Path, samples: Sequence[Sample], attempts: Sequence[Attempt], started: float, warm_up: float) -> None:
     """Write the picture as PNG."""
     figure = Figure(figsize=(12, 9), layout="constrained")
     FigureCanvasAgg(figure)
     memory, counts, servers, latency = figure.subplots(2, 2).flat
     minutes = [sample.at / 60 for sample in samples]
     for name in samples[0].processes:
-        held = [sample.processes.get(name) for sample in samples]
-        memory.plot(minutes, [np.nan if one is None else one.rss / _MIB for one in held], label=name)
-        counts.plot(minutes, [np.nan if one is None else one.fds for one in held], label=name)
+        usages = [sample.processes.get(name) for sample in samples]
+        memory.plot(minutes, [np.nan if usage is None else usage.rss / _MIB for usage in usages], label=name)
+        counts.plot(minutes, [np.nan if usage is None else usage.fds for usage in usages], label=name)
     for name in ("queue used MiB", "cache used MiB", "queue length"):
         servers.plot(minutes, [sample.servers.get(name, np.nan) for sample in samples], label=name)
     servers.plot(minutes, [sample.servers.get("queue keys", np.nan) / 1000 for sample in samples], label="1,000 keys")
-    at = np.array([attempt.at - began for attempt in attempts])
+    at = np.array([attempt.at - started for attempt in attempts])
     seconds = np.array([attempt.seconds for attempt in attempts])
     windows = np.arange(0, at.max(), _WINDOW)
     for level in (50, 95, 99):

@@ -25,8 +25,8 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Held:
-    """Sample of a process: resident, proportional and unique bytes; descriptors and threads."""
+class Usage:
+    """Memory of a process (resident, proportional, unique bytes), descriptors and threads."""
 
     rss: int
     pss: int
@@ -36,7 +36,7 @@ class Held:
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """Return what a process holds now; None when it has just ended."""
+        """Return the sample of a process, or None if it has ended."""
         folder = Path(f"/proc/{pid}")
         try:
             fields = {
@@ -56,18 +56,18 @@ class Sample:
     """Samples of all processes and servers by name, at `at` seconds from the start."""
 
     at: float
-    processes: dict[str, Held]
+    processes: dict[str, Usage]
     servers: dict[str, float]
 
 
 @dataclass
 class Sampler:
-    """Samples a running `glle up` in a thread, until its context is left.
+    """Samples a running `glle up` in a thread until the context exits.
 
     Parameters
     ----------
     seconds
-        Between two samples.
+        Seconds between two samples.
 
     """
 
@@ -76,8 +76,8 @@ class Sampler:
     samples: list[Sample] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._began = time.monotonic()
-        self._over = threading.Event()
+        self._started = time.monotonic()
+        self._stop_event = threading.Event()
         self._names = processes(self.up)
         self._clients = {
             "queue": self.up.redis("GLLE_REDIS_URL"),
@@ -90,16 +90,16 @@ class Sampler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stop_event.set()
         self._thread.join()
         for client in self._clients.values():
             client.close()
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            held = {name: found for name, pid in self._names.items() if (found := Held.of(pid)) is not None}
-            self.samples.append(Sample(time.monotonic() - self._began, held, self._servers()))
-            self._over.wait(self.seconds)
+        while not self._stop_event.is_set():
+            usage = {name: pids for name, pid in self._names.items() if (pids := Usage.of(pid)) is not None}
+            self.samples.append(Sample(time.monotonic() - self._started, usage, self._servers()))
+            self._stop_event.wait(self.seconds)
 
     def _servers(self) -> dict[str, float]:
         figures: dict[str, float] = {}
@@ -117,12 +117,12 @@ class Sampler:
 
 def processes(up: Up) -> dict[str, int]:
     """Return the pids of a tree's lasting processes by name."""
-    found = {"head": up.process.pid}
+    pids = {"head": up.process.pid}
     for number, pid in enumerate(up.children(" worker "), 1):
-        found[f"worker {number}"] = pid
-    (found["API"],) = up.children(" serve ")
-    found["queue server"], found["cache server"] = sorted(up.children("valkey-server"))
-    return found
+        pids[f"worker {number}"] = pid
+    (pids["API"],) = up.children(" serve ")
+    pids["queue server"], pids["cache server"] = sorted(up.children("valkey-server"))
+    return pids
 
 
 def _read(path: Path) -> str:

@@ -1,10 +1,9 @@
 """Check that a series is flat: medians of its second half against its first half, allowing for noise.
 
-What is measured begins after the warm-up. Memory: the medians of both halves differ by 5 % at most; of resident bytes,
-because the share and the own bytes of a process change whenever it forks a work-horse. Descriptors and threads: the
-medians differ by two at most. Latency: each percentile is taken in ten windows; their slope (Theil and Sen's, with its
-confidence interval of 95 %) may be anything that noise makes it, but it must not be sure that it rises by more than
-5 % over the measured time. A machine that others use, too, widens the interval; it does not make it rise.
+The measurement begins after the warm-up. Memory: the medians of the resident bytes of both halves differ by at most
+5 %; proportional and unique bytes change with every fork. Descriptors and threads: the medians differ by at most two.
+Latency: each percentile is computed in ten windows. The 95 % confidence interval of their slope (Theil and Sen) must
+not lie above a rise of 5 % over the measured time. Noise of a shared machine widens the interval without raising it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ALLOWED = 0.05
 ALLOWED_COUNT = 2
 ALLOWED_WAITING = 20
 WINDOWS = 10
-LEAST_A_WINDOW = {50: 5, 95: 20, 99: 50}  # attempts, for a percentile that means something
+MIN_ATTEMPTS = {50: 5, 95: 20, 99: 50}  # minimum number of attempts for a percentile
 _MIB = 2**20
 
 
@@ -43,11 +42,11 @@ class Verdict:
 
     @property
     def change(self) -> float:
-        """The second half against the first, relative."""
+        """Relative change from the first half to the second."""
         return self.second / self.first - 1 if self.first else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return the verdict as a JSON-able dictionary."""
         return {**asdict(self), "change": self.change}
 
     def line(self) -> str:
@@ -60,70 +59,72 @@ class Verdict:
 HEAD = f"{'series':34} {'unit':4} {'1st half':>10} {'2nd half':>10} {'change%':>7} {'slope 95 %':>18}"
 
 
-def of_processes(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
-    """Return the verdicts on memory, descriptors and threads of each process; one that ended is not flat."""
+def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
+    """Return the verdicts on memory, descriptors and threads of each process; a process that ended is not flat."""
     measured = [sample for sample in samples if sample.at >= warm_up]
     names = list(samples[0].processes)
-    found = []
+    verdicts = []
     for name in names:
-        there = [sample for sample in measured if name in sample.processes]
-        if len(there) < len(measured):
-            found.append(Verdict(f"{name}: ended", "", 1, 0, -1, -1, is_flat=False))
+        present = [sample for sample in measured if name in sample.processes]
+        if len(present) < len(measured):
+            verdicts.append(Verdict(f"{name}: ended", "", 1, 0, -1, -1, is_flat=False))
             continue
-        at = np.array([sample.at for sample in there])
-        held = [sample.processes[name] for sample in there]
-        found.append(_memory(f"{name}: resident", at, np.array([one.rss for one in held]) / _MIB))
-        found.append(_count(f"{name}: descriptors", at, np.array([one.fds for one in held])))
-        found.append(_count(f"{name}: threads", at, np.array([one.threads for one in held])))
-    return found
+        at = np.array([sample.at for sample in present])
+        usages = [sample.processes[name] for sample in present]
+        verdicts.append(_memory(f"{name}: resident", at, np.array([usage.rss for usage in usages]) / _MIB))
+        verdicts.append(_count(f"{name}: descriptors", at, np.array([usage.fds for usage in usages])))
+        verdicts.append(_count(f"{name}: threads", at, np.array([usage.threads for usage in usages])))
+    return verdicts
 
 
-def of_servers(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
-    """Return the verdicts on the memory that each server uses, as it says itself, and on what waits in the queue.
+def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
+    """Return the verdicts on each server's reported memory and on the number of waiting tasks.
 
-    A queue that grows says that the machine, as it is, does not sustain the load: latency means nothing then.
+    A growing queue means that this machine cannot sustain the load, so that latency is meaningless.
     """
     measured = [sample for sample in samples if sample.at >= warm_up]
     at = np.array([sample.at for sample in measured])
     waiting = np.array([sample.servers.get("queue length", np.nan) for sample in measured])
     first, second = _halves(at, waiting)
     low, high = _slope(at, waiting)
-    found = [Verdict("queue: tasks that wait", "", first, second, low, high, is_flat=second <= first + ALLOWED_WAITING)]
+    verdicts = [
+        Verdict("queue: tasks that wait", "", first, second, low, high, is_flat=second <= first + ALLOWED_WAITING)
+    ]
     for name in ("queue used MiB", "cache used MiB"):
-        there = [sample for sample in measured if name in sample.servers]
-        at = np.array([sample.at for sample in there])
-        values = np.array([sample.servers[name] for sample in there])
-        found.append(_memory(name.replace(" used MiB", " server: used"), at, values))
-    return found
+        present = [sample for sample in measured if name in sample.servers]
+        at = np.array([sample.at for sample in present])
+        values = np.array([sample.servers[name] for sample in present])
+        verdicts.append(_memory(name.replace(" used MiB", " server: used"), at, values))
+    return verdicts
 
 
-def of_latency(attempts: Sequence[Attempt], began: float, warm_up: float) -> list[Verdict]:
-    """Return the verdicts on the percentiles of all attempts, and of each operation of which there are enough.
+def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float) -> list[Verdict]:
+    """Return the verdicts on the percentiles of all attempts, and of each operation with enough attempts.
 
     Parameters
     ----------
     began
-        When the load began, as `time.time` has it.
+        Start of the load (`time.time`).
 
     """
-    measured = [attempt for attempt in attempts if attempt.at - began >= warm_up and attempt.status not in {0, 503}]
+    measured = [attempt for attempt in attempts if attempt.at - started >= warm_up and attempt.status not in {0, 503}]
     kinds = {"all": measured}
     for attempt in measured:
         kinds.setdefault(attempt.operation, []).append(attempt)
-    found = []
-    for kind, some in sorted(kinds.items()):
-        at = np.array([attempt.at for attempt in some])
-        seconds = np.array([attempt.seconds for attempt in some])
-        edges = np.linspace(began + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
+    verdicts = []
+    for kind, group in sorted(kinds.items()):
+        at = np.array([attempt.at for attempt in group])
+        seconds = np.array([attempt.seconds for attempt in group])
+        edges = np.linspace(started + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
         windows = [seconds[np.digitize(at, edges) == number] for number in range(WINDOWS)]
-        for level, least in LEAST_A_WINDOW.items():
+        for level, least in MIN_ATTEMPTS.items():
             if min(map(len, windows)) >= least:
                 values = 1000 * np.array([np.percentile(window, level) for window in windows])
                 first, second = np.median(values[: WINDOWS // 2]), np.median(values[WINDOWS // 2 :])
                 low, high = _slope(np.arange(WINDOWS), values)
                 verdict = Verdict(f"{kind}: p{level}", "ms", first, second, low, high, is_flat=bool(low <= ALLOWED))
-                found.append(verdict)
-    return found
+                verdicts.append(verdict)
+    return verdicts
 
 
 def _memory(what: str, at: Any, values: Any) -> Verdict:
@@ -144,7 +145,7 @@ def _halves(at: Any, values: Any) -> tuple[float, float]:
 
 
 def _slope(at: Any, values: Any) -> tuple[float, float]:
-    """Return the interval of the change over the whole time, relative to the median."""
+    """Return the interval of the relative change over the whole time, in units of the median."""
     _, _, low, high = stats.theilslopes(values, at, 0.95)
     scale = (at[-1] - at[0]) / max(abs(float(np.median(values))), 1e-9)
     return float(low * scale), float(high * scale)

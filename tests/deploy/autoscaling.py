@@ -1,4 +1,4 @@
-"""The autoscaler's arithmetic, played through: what the age of the oldest task asks for, and what the queue's length.
+"""Simulation of the autoscaler with two metrics: age of the oldest task, and length of the queue.
 
 python -m tests.deploy.autoscaling      prints the table of docs/how-to/kubernetes.md
 """
@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TOLERANCE = 0.1  # of Kubernetes: a ratio so near to 1 changes nothing
-LOOK_SECONDS = 15  # between two looks of the autoscaler
-START_SECONDS = 30  # of a pod
-LEAST, MOST, TARGET = 2, 40, 10.0
+TOLERANCE = 0.1  # tolerance of Kubernetes: a smaller relative deviation changes nothing
+LOOK_SECONDS = 15  # seconds between two evaluations of the autoscaler
+START_SECONDS = 30  # startup time of a pod, s
+MIN_WORKERS, MAX_WORKERS, TARGET = 2, 40, 10.0
 
 
 def desired(current: int, metric: float, target: float = TARGET) -> int:
-    """Return how many an HPA wants, before it heeds its limits: ceil(current x metric / target)."""
+    """Return the replicas that an HPA computes before its limits: ceil(current x metric / target)."""
     ratio = metric / target
     return current if abs(ratio - 1) <= TOLERANCE else math.ceil(current * ratio)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a backlog: most workers at once, and start of the last task (s)."""
+    """Result of a backlog: largest number of workers, and start of the last task (s)."""
 
     workers: int
     seconds: int
 
 
-def played(tasks: int, seconds: float, wanted: Callable[[int, int, float], int]) -> Outcome:
-    """Play `tasks` of so many seconds each, all asked for at once, with the limits of the manifest.
+def simulate(tasks: int, seconds: float, policy: Callable[[int, int, float], int]) -> Outcome:
+    """Simulate a backlog of `tasks` of equal duration with the manifest's limits.
 
-    `wanted` is given the workers, the queue's length and the age of its oldest task. Time goes in steps of a second; a
-    worker does `1 / seconds` tasks a second, and one that begins a task of many seconds is busy for them.
+    `policy` maps the workers, the queue's length and the age of its oldest task to a number of workers. Time advances
+    in steps of 1 s. A worker completes `1 / seconds` tasks per second, and stays busy during a longer task.
     """
     waiting, busy, starting = float(tasks), deque[float](), deque[int]()
-    workers, most, now = LEAST, LEAST, 0
+    workers, largest, now = MIN_WORKERS, MIN_WORKERS, 0
     while waiting > 0 and now < 36_000:
         while starting and starting[0] <= now:
             starting.popleft()
@@ -55,30 +55,30 @@ def played(tasks: int, seconds: float, wanted: Callable[[int, int, float], int])
             busy.extend(now + seconds for _ in range(begun))
         if now % LOOK_SECONDS == 0 and waiting > 0:
             have = workers + len(starting)
-            want = min(wanted(have, math.ceil(waiting), float(now)), MOST, max(2 * have, have + 4))
+            want = min(policy(have, math.ceil(waiting), float(now)), MAX_WORKERS, max(2 * have, have + 4))
             starting.extend([now + START_SECONDS] * max(0, want - have))
-            most = max(most, want)
+            largest = max(largest, want)
         now += 1
-    return Outcome(most, now)
+    return Outcome(largest, now)
 
 
 def by_age(workers: int, length: int, age: float) -> int:
-    """Return what the manifest asks for."""
+    """Return the manifest's number of workers, by age."""
     del length
     return desired(workers, age)
 
 
 def by_length(workers: int, length: int, age: float) -> int:
-    """Return what is asked for by the length: a worker for so many tasks that wait."""
+    """Return the number of workers by queue length: one worker per this number of waiting tasks."""
     del workers, age
     return math.ceil(length / TARGET)
 
 
 def main() -> None:
     """Print the table."""
-    print("| Asked for at once | by age: most workers, last begun | by length |\n|---|---|---|")  # noqa: T201 # the command's output
+    print("| Requested at once | by age: most workers, last start | by length |\n|---|---|---|")  # noqa: T201 # the command's output
     for tasks, seconds in ((1500, 0.03), (200, 2.0), (40, 60.0)):
-        age, length = played(tasks, seconds, by_age), played(tasks, seconds, by_length)
+        age, length = simulate(tasks, seconds, by_age), simulate(tasks, seconds, by_length)
         result = f"| {age.workers}, {age.seconds} s | {length.workers}, {length.seconds} s |"
         print(f"| {tasks} tasks of {seconds:g} s {result}")  # noqa: T201 # the command's output
 

@@ -1,4 +1,4 @@
-"""Promises of docker-compose.yml, the Dockerfile and the lock files, without a container engine."""
+"""Contracts of docker-compose.yml, the Dockerfile and the lock files, without a container engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pins(lock: str) -> set[str]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_is_confined(name: str) -> None:
-    """No service has a writable root file system, a capability, a way to gain one, or runs as root."""
+    """No service has a writable root file system, a capability, a way to gain one, or the root user."""
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -36,7 +36,7 @@ def test_every_service_is_confined(name: str) -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
 
 
-def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
+def test_only_the_api_is_published_on_loopback() -> None:
     """The API alone publishes a port, on loopback by default; the other services use the inner network."""
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
     assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
@@ -44,21 +44,21 @@ def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
     assert yaml.safe_load(COMPOSE)["networks"]["inner"]["internal"] is True
 
 
-def test_published_elsewhere_the_api_asks_for_keys() -> None:
-    """The API knows its published address; with the unchanged file it is open on loopback."""
+def test_api_requires_keys_on_other_addresses() -> None:
+    """The API receives its published address; with the unchanged file it is open on loopback."""
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
     assert AccessPolicy.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
     assert not AccessPolicy.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104
 
 
-def test_a_stopping_worker_has_time_for_its_job() -> None:
-    """A worker's grace is longer than a job may take."""
+def test_grace_period_exceeds_task_timeout() -> None:
+    """A worker's stop grace period exceeds the task timeout."""
     assert int(DEFAULTS["GLLE_WORKER_GRACE"].removesuffix("s")) > int(DEFAULTS["GLLE_JOB_TIMEOUT"])
     assert SERVICES["worker"]["stop_grace_period"].startswith("${GLLE_WORKER_GRACE:-")
 
 
-def test_every_variable_is_explained_with_its_default() -> None:
-    """The head of the file lists what can be set, with the defaults that hold."""
+def test_every_variable_is_documented_with_its_default() -> None:
+    """The head of the file lists every variable with its real default."""
     head = COMPOSE.partition("\nx-")[0]
     listed = {line.split()[1]: line for line in head.splitlines() if line.startswith("#   GLLE_")}
     assert listed.keys() == DEFAULTS.keys()
@@ -66,7 +66,7 @@ def test_every_variable_is_explained_with_its_default() -> None:
 
 
 def test_environment_of_the_containers_has_the_default_settings() -> None:
-    """Every GLLE_ variable of a container is a setting; what is interpolated there defaults to its default."""
+    """Every GLLE_ variable of a container is a setting; interpolated variables have the setting's default."""
     settings = {name: str(default) for name, default, _ in table()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
@@ -75,8 +75,8 @@ def test_environment_of_the_containers_has_the_default_settings() -> None:
     assert "GLLE_JOB_TIMEOUT" in shared
 
 
-def test_the_image_installs_what_the_tests_ran_with() -> None:
-    """Every pin of the service's lock is one of the development lock, and all it should hold is there."""
+def test_image_pins_match_the_development_lock() -> None:
+    """Every pin of the server's lock is in the development lock, and the lock has all dependencies."""
     lock = pins("requirements/server.lock")
     assert lock <= pins("requirements/dev.lock")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -88,7 +88,7 @@ def test_the_image_installs_what_the_tests_ran_with() -> None:
     assert {canonicalize_name(Requirement(text).name) for text in wanted} <= locked
 
 
-def test_the_build_sees_no_more_than_it_copies() -> None:
+def test_build_context_is_minimal() -> None:
     """.dockerignore admits exactly the files that the Dockerfile copies."""
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
     let_through = {line.removeprefix("!") for line in ignore if line.startswith("!")}
@@ -97,8 +97,8 @@ def test_the_build_sees_no_more_than_it_copies() -> None:
     assert ignore[1] == "*"
 
 
-def test_markers_are_judged_by_the_python_of_the_image() -> None:
-    """The wheelhouse takes the entries for the requested Python version, independent of the running one."""
+def test_markers_use_the_python_of_the_image() -> None:
+    """Markers are evaluated for the requested Python version, not for the running one."""
     lock = "a==1 ; python_full_version < '3.11.3' \\\n    --hash=x \\\n    --hash=y\nb==2 \\\n    --hash=z\n"
     assert chosen(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
     assert chosen(lock, "3.11.3") == "b==2 --hash=z"

@@ -21,7 +21,7 @@ PACKAGES = {"glle": {"glle", "glle_engine"}, "glle_server": {"service", "worker"
 
 
 def build(folder: Path, target: Path, *, kind: str = "wheel") -> Path:
-    """Return the wheel of the project in a folder, built without a network."""
+    """Build the wheel of the project in a folder without a network."""
     program = f"import sys; from hatchling.build import build_{kind} as build; print(build(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", program, str(target)], cwd=folder, check=True, capture_output=True, text=True
@@ -31,14 +31,14 @@ def build(folder: Path, target: Path, *, kind: str = "wheel") -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both wheels, by distribution."""
+    """Return both wheels by distribution."""
     target = tmp_path_factory.mktemp("wheels")
     return {"glle": build(ROOT, target), "glle_server": build(SERVER, target)}
 
 
 @pytest.fixture
 def dependencies(tmp_path: Path) -> Path:
-    """The packages of this environment, without those of this repository."""
+    """Return a folder with this environment's packages except for those of this repository."""
     folder = tmp_path / "dependencies"
     folder.mkdir()
     for site in [Path(path) for path in sys.path if path.endswith("site-packages")]:
@@ -50,7 +50,7 @@ def dependencies(tmp_path: Path) -> Path:
 
 
 def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
-    """Run `glle` with nothing but these folders on the path of modules."""
+    """Run `glle` with only these folders on the module path."""
     program = f"import sys; sys.path += {[str(folder) for folder in path]}; from glle.cli import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, *words], check=False, capture_output=True, text=True
@@ -58,8 +58,8 @@ def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("distribution", PACKAGES)
-def test_wheel_has_every_file_of_its_packages_and_no_other(wheels: dict[str, Path], distribution: str) -> None:
-    """The client brings no server code; py.typed, the explorer and other data files are included."""
+def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distribution: str) -> None:
+    """The client has no server code; py.typed, the explorer and other data files are included."""
     names = zipfile.ZipFile(wheels[distribution]).namelist()
     content = {name for name in names if ".dist-info/" not in name}
     paths = [path for package in PACKAGES[distribution] for path in (ROOT / package).rglob("*") if path.is_file()]
@@ -69,10 +69,10 @@ def test_wheel_has_every_file_of_its_packages_and_no_other(wheels: dict[str, Pat
     ]
 
 
-def test_client_alone_has_its_commands_and_names_the_server(
+def test_client_without_server_names_the_server_distribution(
     wheels: dict[str, Path], dependencies: Path, tmp_path: Path
 ) -> None:
-    """`glle up` without the server is refused with the distribution to install."""
+    """`glle up` without the server is refused, and the error names the distribution to install."""
     zipfile.ZipFile(wheels["glle"]).extractall(tmp_path / "site")
     path = [tmp_path / "site", dependencies]
     listed = command("--help", path=path)
@@ -85,7 +85,7 @@ def test_client_alone_has_its_commands_and_names_the_server(
 
 
 def test_server_adds_its_commands(wheels: dict[str, Path], dependencies: Path, tmp_path: Path) -> None:
-    """Nothing outside both wheels and their dependencies is imported."""
+    """The server imports nothing outside both wheels and their dependencies."""
     for wheel in wheels.values():
         zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     listed = command("--help", path=[tmp_path / "site", dependencies])
@@ -95,21 +95,21 @@ def test_server_adds_its_commands(wheels: dict[str, Path], dependencies: Path, t
     assert (settings.returncode, "GLLE_REDIS_URL" in settings.stdout) == (0, True)
 
 
-def test_editable_server_has_no_copy_of_its_packages(tmp_path: Path) -> None:
-    """Else a copy from the day of the installation would hide the checkout."""
+def test_editable_server_copies_no_packages(tmp_path: Path) -> None:
+    """A copy from the day of the installation would hide the checkout."""
     names = zipfile.ZipFile(build(SERVER, tmp_path, kind="editable")).namelist()
     assert {name.partition("/")[0] for name in names} == {"_glle_server.pth", f"glle_server-{__version__}.dist-info"}
 
 
-def test_server_commands_are_those_of_the_message() -> None:
-    """Each command that the client refers to `glle-server` exists there."""
+def test_client_message_lists_the_server_commands() -> None:
+    """Each command that the client refers to `glle-server` exists in that distribution."""
     commands = argparse.ArgumentParser().add_subparsers()
     add_commands(commands)
     assert commands.choices.keys() >= cli.SERVER_COMMANDS
 
 
 def test_both_distributions_have_the_version_of_the_engine() -> None:
-    """They are released together; the server needs the client of the same version."""
+    """The distributions are released together; the server requires the client of the same version."""
     projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, SERVER)]
     assert [project["version"] for project in projects] == [__version__, __version__]
     assert f"glle[client]=={__version__}" in projects[1]["dependencies"]

@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes: against its schema, against docker-compose.yml, and by the rules of a hardened pod."""
+"""Kubernetes manifests: valid by the schema, consistent with docker-compose.yml, and hardened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deploy.autoscaling import by_age, by_length, desired, played
+from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import table
 
@@ -23,7 +23,7 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 VERSION = "1.37"
 COMPOSE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]+)\}", (ROOT / "docker-compose.yml").read_text()))
-# Custom resources are in no schema of Kubernetes: the least that their own ask for.
+# Custom resources are not in the schema of Kubernetes; these are their required fields.
 CUSTOM = {
     "ScaledObject": ("keda.sh/v1alpha1", {"scaleTargetRef", "triggers"}),
     "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
@@ -48,7 +48,7 @@ CONTAINERS = [
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
-    """Return a manifest."""
+    """Return the manifest of this kind and name."""
     found: list[dict[str, Any]] = [
         document for document in NATIVE if (document["kind"], document["metadata"]["name"]) == (kind, name)
     ]
@@ -57,19 +57,19 @@ def named(kind: str, name: str) -> dict[str, Any]:
 
 
 def main_container(pod: str) -> dict[str, Any]:
-    """Return the container of a pod that does its work."""
+    """Return the main container of a pod."""
     container: dict[str, Any] = PODS[pod]["containers"][0]
     return container
 
 
 @pytest.mark.parametrize("document", NATIVE, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_manifests_fit_the_schema(document: dict[str, Any]) -> None:
-    """Each manifest follows the schema of Kubernetes, without unknown fields."""
+    """Each manifest follows the schema of Kubernetes without unknown fields."""
     assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
 
 
 def test_the_schema_refuses_a_misspelling() -> None:
-    """The check above can fail: on a field that is not there, and on a value of another kind."""
+    """The schema check fails for an unknown field and for a value of the wrong type."""
     for path, value in ((("spec", "replicaCount"), 2), (("spec", "replicas"), "two")):
         document = copy.deepcopy(named("Deployment", "api"))
         document[path[0]][path[1]] = value
@@ -77,8 +77,8 @@ def test_the_schema_refuses_a_misspelling() -> None:
             kubernetes_validate.validate(document, VERSION, strict=True)
 
 
-def test_custom_resources_have_what_theirs_ask_for() -> None:
-    """Their group, version and the fields that must be there; their schemas are their operators'."""
+def test_custom_resources_have_their_required_fields() -> None:
+    """Group, version and required fields are present; the complete schemas belong to the operators."""
     found = [document for _, document in ALL if document["kind"] in CUSTOM]
     assert {document["kind"] for document in found} == CUSTOM.keys()
     for document in found:
@@ -94,13 +94,13 @@ def test_every_file_is_applied() -> None:
         assert set(yaml.safe_load(listing.read_text())["resources"]) == beside, listing.parent.name
 
 
-def test_everything_lands_in_one_namespace() -> None:
-    """A component, too: a name without a namespace is another one's."""
+def test_all_resources_share_one_namespace() -> None:
+    """Components set the namespace as well, because the default namespace would be another one."""
     for listing in FOLDER.rglob("kustomization.yaml"):
         assert yaml.safe_load(listing.read_text())["namespace"] == "glle", listing.parent.name
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     """Every component of docs/how-to/kubernetes.md builds, all in one namespace."""
     page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
@@ -110,18 +110,18 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     )
     shutil.copytree(FOLDER, tmp_path / "own")
     (tmp_path / "own" / "kustomization.yaml").write_text(listing)
-    built = subprocess.run(["kubectl", "kustomize", tmp_path / "own"], check=True, capture_output=True, text=True)  # noqa: S607 # wherever it is
+    built = subprocess.run(["kubectl", "kustomize", tmp_path / "own"], check=True, capture_output=True, text=True)  # noqa: S607 # the path depends on the machine
     documents = list(yaml.safe_load_all(built.stdout))
     assert {"ScaledObject", "ServiceMonitor", "Ingress", "Deployment"} <= {one["kind"] for one in documents}
-    assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA makes its own"
+    assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA creates its own autoscaler"
     for document in documents:
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
     (settings,) = [one["data"] for one in documents if one["kind"] == "ConfigMap"]
     assert settings == {**named("ConfigMap", "glle-settings")["data"], "GLLE_STORE_URL": settings["GLLE_STORE_URL"]}
 
 
-def test_an_object_store_is_reached_by_who_uses_it() -> None:
-    """API and workers, outside the cluster alone, where docs/how-to/storage.md has the store's URL a setting."""
+def test_api_and_workers_reach_the_object_store() -> None:
+    """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
     policy = named("NetworkPolicy", "to-object-store")["spec"]
     (rule,) = policy["egress"]
     assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker"]
@@ -133,7 +133,7 @@ def test_an_object_store_is_reached_by_who_uses_it() -> None:
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
-    """No pod runs as root, has a writable root file system, a capability, a way to gain one, or a cluster token."""
+    """No pod has the root user, a writable root file system, a capability, a way to gain one, or a cluster token."""
     context = pod["securityContext"]
     assert (context["runAsNonRoot"], context["seccompProfile"]) == (True, {"type": "RuntimeDefault"})
     assert context["runAsUser"] > 0
@@ -148,7 +148,7 @@ def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("container", [one for _, one in CONTAINERS], ids=[name for name, _ in CONTAINERS])
 def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> None:
-    """CPU and memory are asked for and limited; no image is whatever is the latest."""
+    """CPU and memory have requests and limits; no image has the tag latest."""
     for what in ("requests", "limits"):
         assert container["resources"][what].keys() == {"cpu", "memory"}
     tags = {
@@ -159,7 +159,7 @@ def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> 
 
 
 def test_secrets_are_named_never_written() -> None:
-    """A variable with a URL or a password comes of the secret's keys; nothing else has one."""
+    """Variables with a URL or password refer to the secret's keys; no other value contains one."""
     keys = named("Secret", "glle-servers")["stringData"]
     for name, container in CONTAINERS:
         for row in container.get("env", ()):
@@ -173,22 +173,22 @@ def test_secrets_are_named_never_written() -> None:
         assert keys[f"{server}-url"] == f"redis://:{keys[f'{server}-password']}@{server}:6379/0"
 
 
-def test_environment_of_the_pods_is_that_of_the_containers() -> None:
-    """The same variables as docker-compose.yml, each a setting, with the same defaults; keys are asked for."""
+def test_pods_have_the_environment_of_compose() -> None:
+    """The variables are those of docker-compose.yml, each a setting with the same default; API keys are required."""
     settings = {name: str(default) for name, default, _ in table()}
     result = named("ConfigMap", "glle-settings")["data"]
     variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | result.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
-    assert variables == in_compose - {"GLLE_PUBLISHED"}  # of the machine's own addresses
+    assert variables == in_compose - {"GLLE_PUBLISHED"}  # addresses of the pod itself
     others = {"GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
     assert result == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in result}
     threads = {row["name"]: row["value"] for row in main_container("worker")["env"] if "value" in row}
     assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}
 
 
-def test_commands_and_ports_are_those_of_compose() -> None:
-    """The same program with the same arguments; the servers with the same options, and a password."""
+def test_commands_and_ports_match_compose() -> None:
+    """Programs and arguments are the same; the servers have the same options and a password."""
     for pod in ("api", "worker"):
         assert main_container(pod)["args"] == COMPOSE[pod]["command"]
     (port,) = main_container("api")["ports"]
@@ -201,8 +201,8 @@ def test_commands_and_ports_are_those_of_compose() -> None:
         assert 'requirepass $REDIS_PASSWORD" |' in shell
 
 
-def test_a_stopping_worker_has_time_for_its_task() -> None:
-    """Its grace is longer than a task may take; an API's is longer than its proxies need."""
+def test_grace_periods_exceed_timeouts() -> None:
+    """The worker's grace period exceeds the task timeout; the API's exceeds the delay of its proxies."""
     settings = named("ConfigMap", "glle-settings")["data"]
     assert PODS["worker"]["terminationGracePeriodSeconds"] > int(settings["GLLE_JOB_TIMEOUT"])
     pause = int(main_container("api")["lifecycle"]["preStop"]["exec"]["command"][1])
@@ -210,19 +210,19 @@ def test_a_stopping_worker_has_time_for_its_task() -> None:
 
 
 def test_every_selector_finds_pods() -> None:
-    """Services, budgets, autoscaler and policies name what is there."""
+    """Services, budgets, autoscaler and policies select existing pods."""
     labels = {name: {"app.kubernetes.io/name": name} for name in PODS}
     for document in NATIVE:
         spec = document.get("spec", {})
         selector = spec.get("selector", {}) if document["kind"] != "NetworkPolicy" else {}
-        wanted = selector.get("matchLabels", selector)
-        assert not wanted or wanted in labels.values(), document["metadata"]["name"]
+        expected = selector.get("matchLabels", selector)
+        assert not expected or expected in labels.values(), document["metadata"]["name"]
     assert named("HorizontalPodAutoscaler", "worker")["spec"]["scaleTargetRef"]["name"] in PODS
-    assert "replicas" not in named("Deployment", "worker")["spec"], "their number is the autoscaler's"
+    assert "replicas" not in named("Deployment", "worker")["spec"], "the autoscaler sets the number"
 
 
 def allowed(source: str, target: str) -> bool:
-    """Say whether the policies let a pod reach another on its port, in and out."""
+    """Return whether the policies let a pod reach another on its port, in both directions."""
     policies = [document["spec"] for document in NATIVE if document["kind"] == "NetworkPolicy"]
 
     def selects(selector: dict[str, Any], pod: str) -> bool:
@@ -243,14 +243,14 @@ def allowed(source: str, target: str) -> bool:
 
 
 def test_only_api_and_workers_reach_the_servers() -> None:
-    """Of all pairs of pods, these four may connect; only the API is reachable from outside."""
+    """Of all pairs of pods, only these four may connect; only the API is reachable from outside."""
     pods = ("api", "worker", "queue", "cache", "stranger")
     pairs = {(source, target) for source in pods for target in pods if source != target and allowed(source, target)}
     assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}
 
 
-def test_the_metric_is_one_that_is_exported() -> None:
-    """Autoscaler, KEDA and adapter ask for the gauge of /metrics, by the same target."""
+def test_autoscalers_use_an_exported_metric() -> None:
+    """Autoscaler, KEDA and adapter use the gauge of /metrics with the same target."""
     metric = named("HorizontalPodAutoscaler", "worker")["spec"]["metrics"][0]["external"]
     name, target = metric["metric"]["name"], metric["target"]["value"]
     assert f"| `{name}` | gauge | queue |" in (ROOT / "docs" / "how-to" / "operations.md").read_text()
@@ -262,16 +262,16 @@ def test_the_metric_is_one_that_is_exported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("current", "age", "wanted"), [(2, 10, 2), (2, 10.9, 2), (2, 11.1, 3), (2, 25, 5), (5, 2, 1), (4, 0, 0)]
+    ("current", "age", "expected"), [(2, 10, 2), (2, 10.9, 2), (2, 11.1, 3), (2, 25, 5), (5, 2, 1), (4, 0, 0)]
 )
-def test_desired_is_the_ratio_rounded_up(current: int, age: float, wanted: int) -> None:
-    """The arithmetic of an HPA: ceil(current x metric / target), and nothing within a tenth of the target."""
-    assert desired(current, age) == wanted
+def test_desired_is_the_ratio_rounded_up(current: int, age: float, expected: int) -> None:
+    """The HPA computes ceil(current x metric / target), and ignores deviations within a tenth of the target."""
+    assert desired(current, age) == expected
 
 
-def test_age_asks_for_workers_where_work_waits_and_length_does_not() -> None:
-    """Many quick tasks need no pods, few slow ones do: their number tells them apart the wrong way round."""
+def test_age_scales_by_waiting_time_and_length_does_not() -> None:
+    """Many quick tasks need no pods and few slow tasks do, so the queue length misleads."""
     quick, slow = (1500, 0.03), (40, 60.0)
-    assert played(*quick, by_age).workers < played(*slow, by_age).workers
-    assert played(*quick, by_length).workers > played(*slow, by_length).workers
-    assert played(*slow, by_age).seconds < 0.3 * played(*slow, by_length).seconds
+    assert simulate(*quick, by_age).workers < simulate(*slow, by_age).workers
+    assert simulate(*quick, by_length).workers > simulate(*slow, by_length).workers
+    assert simulate(*slow, by_age).seconds < 0.3 * simulate(*slow, by_length).seconds

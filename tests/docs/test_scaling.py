@@ -15,7 +15,7 @@ from bench.capacity.model.plan import BUSY, Demand, plan, reading
 from bench.capacity.model.queueing_model import METERS, Model, Shape
 from bench.capacity.scenarios import LOAD, simulated
 from bench.capacity.simulation import Simulation
-from bench.capacity.stations import Kept, Line, Setting
+from bench.capacity.stations import Line, LruCache, Setting
 from docs.figures.methods.tables import between
 from glle_engine import fit, manifolds
 
@@ -109,7 +109,7 @@ def test_a_line_serves_in_order_and_a_cache_forgets_the_oldest() -> None:
     line = Line([0.0, 0.0])
     assert [line.leave(0.0, 1.0) for _ in range(3)] == [1.0, 1.0, 2.0]
     assert line.busy == 3
-    kept = Kept(2)
+    kept = LruCache(2)
     for name in ("a", "b"):
         kept.put(name, 1)
     assert kept.has("a")

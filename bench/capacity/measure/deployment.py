@@ -1,4 +1,4 @@
-"""The service as separate processes, each with a meter: what it took of the processor, sent, and keeps."""
+"""The service as separate processes with meters: processor time, traffic, and stored bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TICK = os.sysconf("SC_CLK_TCK")
 READY_SECONDS = 60.0
 CACHE_BYTES = 4 * 2**30
-_META = ("info", "hello", "client", "memory", "config", "scan", "auth")  # the meter's own questions
+_META = ("info", "hello", "client", "memory", "config", "scan", "auth")  # commands of the meter itself
 
 Reading = dict[str, float]
 
@@ -41,11 +41,11 @@ class Deployment:
     Attributes
     ----------
     url : str
-        Of the API.
+        URL of the API.
     queue, cache : redis.Redis
-        Its servers.
+        Clients of its servers.
     folder : Path
-        Its data folder.
+        Data folder.
     processes : dict
         API and workers by name.
 
@@ -58,26 +58,26 @@ class Deployment:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def reading(self) -> Reading:
-        """Return every meter: all of them only ever grow, or tell a size."""
-        found: Reading = {"tasks": self._tasks()}
+        """Return every meter; counters only grow, the others are sizes."""
+        meters: Reading = {"tasks": self._tasks()}
         for kind in ("api", "worker"):
             processes = [process for name, process in self.processes.items() if name.startswith(kind)]
-            found[f"{kind}_cpu"] = sum(cpu_seconds(process.pid) for process in processes)
+            meters[f"{kind}_cpu"] = sum(cpu_seconds(process.pid) for process in processes)
         for name, client in (("queue", self.queue), ("cache", self.cache)):
             info: dict[str, Any] = client.info("everything")
             commands = {what: label for what, label in info.items() if what.startswith("cmdstat_")}
             own = {what for what in commands if what.removeprefix("cmdstat_").partition("|")[0] in _META}
-            found |= {
+            meters |= {
                 f"{name}_cpu": info["used_cpu_user"] + info["used_cpu_sys"],
                 f"{name}_commands": sum(label["calls"] for what, label in commands.items() if what not in own),
                 f"{name}_in": info["total_net_input_bytes"],
                 f"{name}_out": info["total_net_output_bytes"],
                 f"{name}_aof": info.get("aof_current_size", 0),
             }
-        return found
+        return meters
 
     def _tasks(self) -> int:
-        """Return how many tasks began, ever."""
+        """Return the number of tasks ever started."""
         spreads = Counters(self.queue).read()[1]
         return sum(
             sum(spread.counts)
@@ -95,7 +95,7 @@ class Deployment:
 
 def cpu_total(deployment: Deployment) -> float:
     """Return the processor seconds of all workers."""
-    return sum(cpu_seconds(one.pid) for name, one in deployment.processes.items() if name.startswith("worker"))
+    return sum(cpu_seconds(process.pid) for name, process in deployment.processes.items() if name.startswith("worker"))
 
 
 def cpu_seconds(pid: int) -> float:
@@ -106,7 +106,7 @@ def cpu_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def running(workers: int, **changed: Any) -> Iterator[Deployment]:
-    """Run two servers, one API process and so many workers, and stop them in order."""
+    """Run two servers, one API process and this number of workers; stop them in order."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glle-capacity-")))
         changed = {"cache_bytes": CACHE_BYTES, "queue_bytes": 2 * 2**30, **changed}
@@ -132,7 +132,7 @@ def running(workers: int, **changed: Any) -> Iterator[Deployment]:
             process = _spawn(arguments, environment, sock.fileno())
             stack.callback(_stop, process)
             deployment.processes[name] = process
-        _until_ready(deployment, workers)
+        _wait_until_ready(deployment, workers)
         yield deployment
 
 
@@ -143,12 +143,12 @@ def _client(stack: contextlib.ExitStack, server: Server) -> redis.Redis:
 
 
 def _spawn(arguments: list[str], environment: dict[str, str], descriptor: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 -- this very program
+    return subprocess.Popen(  # noqa: S603 # this Python
         [sys.executable, "-m", "service.cli", *arguments],
         env=environment,
         pass_fds=(descriptor,),
         start_new_session=True,
-        preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 -- it ends with us
+        preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # ends with this process
     )
 
 
@@ -161,8 +161,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _until_ready(deployment: Deployment, workers: int) -> None:
-    """Wait until every worker is there and the API answers."""
+def _wait_until_ready(deployment: Deployment, workers: int) -> None:
+    """Wait until every worker is registered and the API answers."""
     import httpx
 
     deadline = time.monotonic() + READY_SECONDS

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from glle_engine import Posterior
 
 SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
-LARGE = 20_000  # from here on every other combination is enough
+LARGE = 20_000  # above this size, every other combination is enough
 NEIGHBORS, COMPONENTS, FEATURES = (8, 12, 20), (2, 3), (3, 8, 64)
-NOISE = 0.02  # of every feature's spread: no feature is a sum of others to the last bit
+NOISE = 0.02  # fraction of each feature's spread, so that no feature is an exact sum of others
 SEEDS = 20
-GROUPS = 4  # lane groups that the cost of a draw is the median of
-SECONDS = 0.4  # that a small fit is repeated for, and its median taken
+GROUPS = 4  # lane groups; the cost of a draw is their median
+SECONDS = 0.4  # seconds of repetitions of a small fit; the result is their median
 
 Row = dict[str, float]
 
 
 def rows(largest: int) -> Iterator[Row]:
-    """Yield what each setting of the grid costs, the smallest first."""
+    """Yield the costs of each setting of the grid, the smallest first."""
     warm()
     context = multiprocessing.get_context("fork")
     grid = product([n for n in SIZES if n <= largest], NEIGHBORS, COMPONENTS, FEATURES)
@@ -45,7 +45,7 @@ def rows(largest: int) -> Iterator[Row]:
 
 
 def data_of(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
-    """Return n points of a roll (two dimensions by nature), turned into d features, with a little noise."""
+    """Return n points of a roll, mapped linearly to d features with a little noise."""
     random = np.random.default_rng(seed)
     sheet = manifolds.make("swiss_roll", n, seed=seed).X
     turned = sheet @ np.linalg.qr(random.normal(size=(d, 3)))[0].T
@@ -53,35 +53,35 @@ def data_of(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
 
 
 def _seed(setting: tuple[int, int, int, int]) -> int:
-    """Return a seed whose points form one closed class by their neighbours: else the lanes make no draws."""
+    """Return a seed whose neighbor graph has one closed class; otherwise the lanes make no draws."""
     n, k, _, d = setting
     return next(seed for seed in range(SEEDS) if len(fit(data_of(n, d, seed), n_neighbors=k).pins) == 1)
 
 
 def _measured(setting: tuple[int, int, int, int], seed: int) -> Row:
     n, k, p, d = setting
-    fit(data_of(200, d), n_neighbors=k, n_components=p)  # what is imported is not counted
+    fit(data_of(200, d), n_neighbors=k, n_components=p)  # imports are not counted
     X = data_of(n, d, seed)
     before = _forget_peak()
     posterior, stages = _fitted(X, k, p)
-    found: Row = {"n": n, "k": k, "p": p, "d": d, "fit_bytes": _peak() - before}
+    fields: Row = {"n": n, "k": k, "p": p, "d": d, "fit_bytes": _peak() - before}
     again = [stages]
     while sum(sum(one.values()) for one in again) < SECONDS:
         again.append(_fitted(X, k, p)[1])
-    found |= {f"fit_{stage}": statistics.median(one.get(stage, 0.0) for one in again) for stage in stages}
-    found["posterior_bytes"] = sum(array.nbytes for array in posterior.arrays().values())
+    fields |= {f"fit_{stage}": statistics.median(one.get(stage, 0.0) for one in again) for stage in stages}
+    fields["posterior_bytes"] = sum(array.nbytes for array in posterior.arrays().values())
     before, started = _forget_peak(), time.process_time()
     solver = posterior.lane_solver
-    found["analysis"] = time.process_time() - started
+    fields["analysis"] = time.process_time() - started
     assert solver is not None, "the extra `fast` is not installed"
     _drawn(posterior, solver.lanes, 0)
-    found["lane"] = statistics.median(
+    fields["lane"] = statistics.median(
         _drawn(posterior, solver.lanes, group * solver.lanes) / solver.lanes for group in range(1, GROUPS + 1)
     )
-    found["draw_bytes"] = _peak() - before
+    fields["draw_bytes"] = _peak() - before
     _drawn(posterior, 1, 0)
-    found["single"] = statistics.median(_drawn(posterior, 1, index) for index in range(1, GROUPS))
-    return found
+    fields["single"] = statistics.median(_drawn(posterior, 1, index) for index in range(1, GROUPS))
+    return fields
 
 
 def _fitted(X: NDArray[np.float64], k: int, p: int) -> tuple[Posterior, dict[str, float]]:
@@ -90,7 +90,7 @@ def _fitted(X: NDArray[np.float64], k: int, p: int) -> tuple[Posterior, dict[str
 
 
 def _drawn(posterior: Posterior, count: int, first: int) -> float:
-    """Return the processor seconds of so many draws together."""
+    """Return the processor seconds of this number of draws together."""
     started = time.process_time()
     for _ in posterior.draws(count, first=first):
         pass
@@ -98,7 +98,7 @@ def _drawn(posterior: Posterior, count: int, first: int) -> float:
 
 
 def _forget_peak() -> int:
-    """Begin a new peak of this process's memory; return what is in use."""
+    """Reset the peak of this process's memory; return the present use."""
     Path("/proc/self/clear_refs").write_text("5")
     return _memory("VmRSS")
 

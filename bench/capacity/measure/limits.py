@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 REPEATS = 5
-TOGETHER = 2_000  # records written in one round trip
+TOGETHER = 2_000  # records per round trip
 PAGE = 20
 FEW = 1_000
-DRAWS = 16  # cached, of the posterior that is deleted
+DRAWS = 16  # cached draws of the deleted posterior
 BEGAN = "2025-01-01T00:00:"
 
-# As `_record` and its index, by number. KEYS: the index. ARGV: the first number, the last, the record of 0.
+# Copies of the record and index of `_record`, by number. KEYS: index. ARGV: first number, last number, record 0.
 _RECORDS = f"""
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
   local name = string.format('%032x', number)
@@ -48,7 +48,7 @@ for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
 end
 """
 
-# A draw of each in the cache. ARGV: the first number, the last.
+# One cached draw of each. ARGV: first number, last number.
 _DRAWS = """
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
   local key = string.format('draw:post_%032x:0:0:1.0:posterior:procrustes', number)
@@ -64,7 +64,7 @@ class Question:
     Attributes
     ----------
     of, count
-        What there is many of, and how many.
+        Kind of record, and its number.
 
     """
 
@@ -77,22 +77,22 @@ class Question:
 
 
 def questions(posteriors: int, workers: int, datasets: int) -> Iterator[Question]:
-    """Ask with few of everything, then with many."""
-    with _stores() as here:
+    """Measure every call with few records of each kind, then with many."""
+    with _stores() as stores:
         for count in (FEW, posteriors):
-            _fill_posteriors(here, count)
-            yield from _of_posteriors(here, count)
+            _fill_posteriors(stores, count)
+            yield from _of_posteriors(stores, count)
         for count in (FEW // 100, workers):
-            _fill_workers(here, count)
-            yield from _of_workers(here, count)
+            _fill_workers(stores, count)
+            yield from _of_workers(stores, count)
         for count in (FEW, datasets // 5, datasets):
-            _fill_datasets(here, count)
-            yield from _of_datasets(here, count)
+            _fill_datasets(stores, count)
+            yield from _of_datasets(stores, count)
 
 
 @contextlib.contextmanager
 def _stores() -> Iterator[Stores]:
-    """Run two servers with room for everything."""
+    """Run two servers with enough memory for everything."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="glle-limits-"))
         settings = Settings(data_dir=folder, cache_bytes=4 * 2**30, queue_bytes=8 * 2**30)
@@ -101,21 +101,21 @@ def _stores() -> Iterator[Stores]:
             server.spawn()
             stack.callback(server.stop)
         queue, cache = (server.wait().url for server in servers)
-        here = Stores.connect(replace(settings, redis_url=queue, cache_url=cache))
-        stack.callback(here.close)
-        here.client.config_set("appendonly", "no")  # it is not the disk that is asked about
-        yield here
+        stores = Stores.connect(replace(settings, redis_url=queue, cache_url=cache))
+        stack.callback(stores.close)
+        stores.client.config_set("appendonly", "no")  # the disk is not measured
+        yield stores
 
 
-def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], object]) -> Question:
-    """Ask several times."""
-    ask(-1)  # what is made once is made
-    servers = (here.client, here.cache.client)
+def _measure(stores: Stores, of: str, count: int, what: str, call: Callable[[int], object]) -> Question:
+    """Measure a call several times."""
+    call(-1)  # warm-up
+    servers = (stores.client, stores.cache.client)
     before = [client.info("everything") for client in servers]
     started = time.process_time()
     for number in range(REPEATS):
-        ask(number)
-    took = time.process_time() - started
+        call(number)
+    seconds = time.process_time() - started
     after = [client.info("everything") for client in servers]
 
     def more(name: str) -> float:
@@ -125,69 +125,68 @@ def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], ob
         what=what,
         of=of,
         count=count,
-        client_ms=1e3 * took / REPEATS,
+        client_ms=1e3 * seconds / REPEATS,
         server_ms=1e3 * (more("used_cpu_user") + more("used_cpu_sys")),
-        commands=more("total_commands_processed") - 2 / REPEATS,  # the two that ask for this
+        commands=more("total_commands_processed") - 2 / REPEATS,  # the two INFO commands of the meter
     )
 
 
-def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
-    """Ask about posteriors, of which there are so many, each with one array in the cache."""
+def _of_posteriors(stores: Stores, count: int) -> Iterator[Question]:
+    """Measure calls with this number of posteriors, each with one cached array."""
     id_ = _posterior(0)
-    middle = f"{BEGAN}{count // 2:012d}"
-    yield _asked(
-        here, "posteriors", count, "a page of the list", lambda _: list(islice(here.posteriors.newest(), PAGE))
-    )
-    yield _asked(
-        here, "posteriors", count, "a page from a cursor", lambda _: list(islice(here.posteriors.newest(middle), PAGE))
-    )
-    yield _asked(here, "posteriors", count, "one record", lambda _: here.posteriors.get(id_))
+    middle, newest = f"{BEGAN}{count // 2:012d}", stores.posteriors.newest
+    yield _measure(stores, "posteriors", count, "a page of the list", lambda _: list(islice(newest(), PAGE)))
+    yield _measure(stores, "posteriors", count, "a page from a cursor", lambda _: list(islice(newest(middle), PAGE)))
+    yield _measure(stores, "posteriors", count, "one record", lambda _: stores.posteriors.get(id_))
 
     def delete(number: int) -> None:
         record = _record(count + 1 + number)
-        here.posteriors.record(record)
+        stores.posteriors.record(record)
         small = Entry({}, {"embedding": np.zeros((2, 2))})
         keys = [DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.arrays_id) for index in range(DRAWS)]
-        here.cache.put_many(dict.fromkeys(keys, small))
-        here.posteriors.delete(record)
-        assert not any(here.cache.contains(keys))
+        stores.cache.put_many(dict.fromkeys(keys, small))
+        stores.posteriors.delete(record)
+        assert not any(stores.cache.contains(keys))
 
-    yield _asked(here, "posteriors", count, f"delete one with {DRAWS} draws", delete)
+    yield _measure(stores, "posteriors", count, f"delete one with {DRAWS} draws", delete)
 
 
-def _of_workers(here: Stores, count: int) -> Iterator[Question]:
-    """Ask about workers, of which there are so many registered."""
-    yield _asked(here, "workers", count, "GET /readyz", lambda _: readiness(here))
-    yield _asked(here, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(here))
+def _of_workers(stores: Stores, count: int) -> Iterator[Question]:
+    """Measure calls with this number of registered workers."""
+    yield _measure(stores, "workers", count, "GET /readyz", lambda _: readiness(stores))
+    yield _measure(stores, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(stores))
     one = GlleWorker(
-        [NAME], name="asks", connection=here.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue,
+        [NAME], name="asks", connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue,
         job_monitoring_interval=5, maintenance_interval=10,
     )  # fmt: skip
     one.register_birth()
 
-    def its_turn(number: int) -> None:
+    def reset_maintenance(number: int) -> None:
         del number
-        here.client.delete(MAINTAINED)
+        stores.client.delete(MAINTAINED)
         one.clean_registries()
 
-    yield _asked(here, "workers", count, "maintenance, once a heartbeat", its_turn)
-    yield _asked(here, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
-    one.register_death()  # type: ignore[no-untyped-call] # RQ's
+    yield _measure(stores, "workers", count, "maintenance, once a heartbeat", reset_maintenance)
+    yield _measure(stores, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
+    one.register_death()  # type: ignore[no-untyped-call] # RQ's own
 
 
-def _of_datasets(here: Stores, count: int) -> Iterator[Question]:
-    """Ask about data sets, of which there are so many in the folder."""
-    yield _asked(here, "data sets", count, "a page of the list", lambda _: list(islice(here.datasets.newest(), PAGE)))
-    yield _asked(here, "data sets", count, "bytes of all, GET /metrics", lambda _: here.datasets.usage())
-    mine = here.datasets.of("default", 10**15)
-    yield _asked(here, "data sets", count, "bytes of a tenant, upload with a quota", lambda _: mine.stored_bytes())
+def _of_datasets(stores: Stores, count: int) -> Iterator[Question]:
+    """Measure calls with this number of data sets in the folder."""
+    newest = stores.datasets.newest
+    yield _measure(stores, "data sets", count, "a page of the list", lambda _: list(islice(newest(), PAGE)))
+    yield _measure(stores, "data sets", count, "bytes of all, GET /metrics", lambda _: stores.datasets.usage())
+    tenant = stores.datasets.of("default", 10**15)
+    yield _measure(
+        stores, "data sets", count, "bytes of a tenant, upload with a quota", lambda _: tenant.stored_bytes()
+    )
 
 
-def _fill_posteriors(here: Stores, count: int) -> None:
-    """Have the servers write records up to so many, and a draw of each."""
-    begin = here.client.zcard("glle:posteriors")
+def _fill_posteriors(stores: Stores, count: int) -> None:
+    """Have the servers write records up to this number, and a draw of each."""
+    begin = stores.client.zcard("glle:posteriors")
     record = json.dumps(_record(0).to_dict())
-    records, draws = here.client.register_script(_RECORDS), here.cache.client.register_script(_DRAWS)
+    records, draws = stores.client.register_script(_RECORDS), stores.cache.client.register_script(_DRAWS)
     for first in range(begin, count, TOGETHER):
         last = min(first + TOGETHER, count) - 1
         records(keys=["glle:posteriors"], args=[first, last, record])
@@ -199,7 +198,7 @@ def _posterior(number: int) -> str:
 
 
 def _record(number: int) -> PosteriorRecord:
-    """Return a record as large as they are."""
+    """Return a record of realistic size."""
     arrays = {name: {"shape": [5000, 10, 10], "dtype": "float64"} for name in "abcdefgh"}
     spec = dict.fromkeys((f"parameter_{letter}" for letter in "abcdefghijkl"), 10)
     return PosteriorRecord(
@@ -211,9 +210,9 @@ def _record(number: int) -> PosteriorRecord:
     )  # fmt: skip
 
 
-def _fill_workers(here: Stores, count: int) -> None:
-    """Register so many workers, with what theirs have."""
-    with here.client.pipeline(transaction=False) as together:
+def _fill_workers(stores: Stores, count: int) -> None:
+    """Register this number of workers with realistic records."""
+    with stores.client.pipeline(transaction=False) as together:
         for number in range(count):
             key = f"rq:worker:machine-{number // 32}-{number}"
             beat = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -229,9 +228,9 @@ def _fill_workers(here: Stores, count: int) -> None:
         together.execute()
 
 
-def _fill_datasets(here: Stores, count: int) -> None:
-    """Write so many data sets of two points, past the store: it would hash each."""
-    folder = Path(here.settings.data_dir) / "datasets"
+def _fill_datasets(stores: Stores, count: int) -> None:
+    """Write this number of data sets of two points without the store, which would hash each."""
+    folder = Path(stores.settings.data_dir) / "datasets"
     folder.mkdir(exist_ok=True)
     for number in range(sum(1 for _ in folder.glob("*.json")), count):
         id_ = f"ds_{digest(number, 'ds')}"

@@ -1,4 +1,4 @@
-"""Costs of the service beside the engine: each client operation over HTTP, metered in all processes."""
+"""Costs of the service without the engine: each client operation over HTTP, metered in all processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = (  # n, k, p, d
     (500, 10, 2, 3), (1_000, 20, 3, 8), (2_000, 8, 3, 64), (5_000, 10, 2, 3), (8_000, 12, 2, 8), (20_000, 10, 2, 3)
 )  # fmt: skip
 COUNTS = (1, 4, 16, 64, 256)
-VALUES = 1_500_000  # n p draws of the largest job that is measured
+VALUES = 1_500_000  # limit of n p draws of a measured job
 MEDIA = {"npy": "application/x-npy", "json": "application/json", "csv": "text/csv"}
 POLLS = 100
 
@@ -33,12 +33,12 @@ Row = dict[str, Any]
 
 @dataclass
 class Measured:
-    """A client of a deployment, with the costs of its operations.
+    """Client of a deployment that records the costs of its operations.
 
     Attributes
     ----------
     rows : list of dict
-        One an operation and setting: every meter's difference, by operation done.
+        One for each operation and setting: difference of every meter per operation.
 
     """
 
@@ -48,15 +48,15 @@ class Measured:
     fresh: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def meter(self, operation: str, times: int, do: Callable[[int], object], **setting: float) -> None:
-        """Do something so many times, and note what it took each time."""
+        """Run an operation several times and record its cost each time."""
         self.deployment.calm()
         before = self.deployment.reading()
         for number in range(times):
             do(number)
         self.deployment.calm()
         after = self.deployment.reading()
-        took = {what: (after[what] - before[what]) / times for what in after}
-        self.rows.append({"operation": operation, "times": times, **setting, **took})
+        differences = {what: (after[what] - before[what]) / times for what in after}
+        self.rows.append({"operation": operation, "times": times, **setting, **differences})
 
     def post(self, path: str, **how: Any) -> dict[str, Any]:
         """Return the JSON of an answer."""
@@ -64,7 +64,7 @@ class Measured:
         return body
 
     def ended(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return a job that has succeeded."""
+        """Wait for a job and return it once it has succeeded."""
         while job["status"] in {"queued", "running"}:
             job = self.http.get(f"/v1/jobs/{job['id']}?wait=60").raise_for_status().json()
         if job["status"] != "succeeded":
@@ -72,23 +72,23 @@ class Measured:
         return job
 
     def read(self, path: str, media: str) -> bytes:
-        """Return a body."""
+        """Return a response body."""
         return self.http.get(path, headers={"Accept": MEDIA[media]}).raise_for_status().content
 
 
 def measured(largest: int) -> dict[str, list[Row]]:
-    """Return what every operation takes in every setting, on one worker, and what rests afterwards."""
+    """Return the costs of every operation in every setting on one worker, and of the idle deployment."""
     with (
         running(1) as deployment,
         httpx.Client(base_url=deployment.url, timeout=300, trust_env=False) as http,
     ):
         client = Measured(deployment, http)
-        fitted_posterior(client, 200, 8, 2, 3, times=3)  # what is made once is made
+        fitted_posterior(client, 200, 8, 2, 3, times=3)  # warm-up
         client.rows.clear()
         cached = []
         for n, k, p, d in SETTINGS:
             if n <= largest:
-                posterior = _all_of(client, n, k, p, d)
+                posterior = _measure_all(client, n, k, p, d)
                 cached.append({"k": k, **resting.draws(deployment, posterior.rpartition("/")[2], n, p)})
                 print(f"operations: n = {n:,}", flush=True)
         client.rows.append(resting.idle(deployment))
@@ -100,8 +100,8 @@ def measured(largest: int) -> dict[str, list[Row]]:
         }
 
 
-def _all_of(measured: Measured, n: int, k: int, p: int, d: int) -> str:
-    """Do everything with one kind of posterior; return the path of one."""
+def _measure_all(measured: Measured, n: int, k: int, p: int, d: int) -> str:
+    """Measure every operation on one shape of posterior; return the path of one."""
     posterior = fitted_posterior(measured, n, k, p, d, times=6 if n < 5_000 else 3)
     setting = {"n": n, "k": k, "p": p, "d": d}
     last = {}
@@ -109,18 +109,18 @@ def _all_of(measured: Measured, n: int, k: int, p: int, d: int) -> str:
         if n * p * count <= VALUES:
             times = max(2, min(8, 64 // count)) if n < 5_000 else 2
             last = _jobs(measured, posterior, count, times, setting)
-    # Of a fresh group of lanes, then again under other addresses: it is in the array cache, not in the API's memory.
+    # Draws of a new lane group, then the same under another URL: in the array cache, but not in the API's memory.
     start, path = 2**20, f"{posterior}/draws/{{}}?wait={{}}"
 
     def reading(media: str, first: int = 0, group: int = 0, again: int = 1) -> Callable[[int], object]:
-        """Return what reads a draw by a number: another group of lanes each time, or another address, or the same."""
+        """Return a function that reads a draw by number: a new lane group, another URL, or the same URL each time."""
         return lambda number: measured.read(path.format(start + group * number, first + again * number), media)
 
     measured.meter("first", 8, reading("npy", group=4, again=0), **setting, draws=4, bytes=8 * n * p)
     for media in MEDIA:
-        kept = len(measured.read(path.format(start, 0), media))
-        measured.meter(f"cached {media}", 20, reading(media, first=1), **setting, draws=1, bytes=kept)
-        measured.meter(f"kept {media}", POLLS, reading(media, again=0), **setting, bytes=kept)
+        in_memory = len(measured.read(path.format(start, 0), media))
+        measured.meter(f"cached {media}", 20, reading(media, first=1), **setting, draws=1, bytes=in_memory)
+        measured.meter(f"kept {media}", POLLS, reading(media, again=0), **setting, bytes=in_memory)
     for media in ("npy", "json") if n <= 5_000 else ("npy",):
         result = partial(measured.read, f"/v1/jobs/{last['id']}/result", media)
         more = {"draws": last["progress"]["total"], "bytes": len(result())}
@@ -136,20 +136,20 @@ def _all_of(measured: Measured, n: int, k: int, p: int, d: int) -> str:
 
 
 def fitted_posterior(measured: Measured, n: int, k: int, p: int, d: int, *, times: int) -> str:
-    """Upload and fit so many data sets; return the path of the last posterior."""
+    """Upload and fit several data sets; return the path of the last posterior."""
     setting = {"n": n, "k": k, "p": p, "d": d}
     seeds = [next(measured.fresh) for _ in range(times)]
     bodies = [_npy(data_of(n, d, seed)) for seed in seeds]
-    known: list[str] = []
+    cached_paths: list[str] = []
 
     def upload(number: int) -> None:
         headers = {"Content-Type": MEDIA["npy"]}
-        known.append(measured.post("/v1/datasets", content=bodies[number], headers=headers)["id"])
+        cached_paths.append(measured.post("/v1/datasets", content=bodies[number], headers=headers)["id"])
 
     posteriors: list[str] = []
 
     def fit(number: int) -> None:
-        body = {"dataset": known[number], "n_neighbors": k, "n_components": p}
+        body = {"dataset": cached_paths[number], "n_neighbors": k, "n_components": p}
         posteriors.append(measured.post("/v1/posteriors?wait=60", json=body)["id"])
 
     measured.meter("upload", times, upload, **setting, bytes=len(bodies[0]))
@@ -169,7 +169,7 @@ def _jobs(measured: Measured, posterior: str, count: int, times: int, setting: d
 
 
 def _always(do: Callable[[], object]) -> Callable[[int], object]:
-    """Return what does the same by any number."""
+    """Return a function that ignores its number."""
     return lambda _: do()
 
 

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 def idle(deployment: Deployment) -> Row:
-    """Return what each meter gains in a second in which nothing is asked."""
+    """Return the growth of each meter per second without requests."""
     before = deployment.reading()
     time.sleep(SECONDS)
     after = deployment.reading()
@@ -29,21 +29,21 @@ def idle(deployment: Deployment) -> Row:
 
 
 def processes(deployment: Deployment) -> Row:
-    """Return memory and connections to the two servers of an API process and of a worker."""
-    found: Row = {}
+    """Return memory and server connections of an API process and of a worker."""
+    usage: Row = {}
     for kind in ("api", "worker"):
         pid = next(process.pid for name, process in deployment.processes.items() if name.startswith(kind))
         status = Path(f"/proc/{pid}/status").read_text()
         (used,) = re.findall(r"VmRSS:\s+(\d+)", status)
-        found[f"{kind}_bytes"] = 1024 * int(used)
+        usage[f"{kind}_bytes"] = 1024 * int(used)
         for name, client in (("queue", deployment.queue), ("cache", deployment.cache)):
             port = client.connection_pool.connection_kwargs["port"]
-            found[f"{kind}_{name}_connections"] = _connections(pid, int(port))
-    return found
+            usage[f"{kind}_{name}_connections"] = _connections(pid, int(port))
+    return usage
 
 
 def _connections(pid: int, port: int) -> int:
-    """Return how many connections of a process lead to a port of this machine."""
+    """Return the number of connections of a process to a local port."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     to_port = {f"socket:[{line[9]}]" for line in lines if int(line[2].partition(":")[2], 16) == port}
     links = [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
@@ -51,21 +51,21 @@ def _connections(pid: int, port: int) -> int:
 
 
 def keys(deployment: Deployment) -> list[Row]:
-    """Return every kind of key: how many there are, and the median of their bytes."""
-    found = []
+    """Return the number of keys of each kind, and the median of their bytes."""
+    usage = []
     for server, client in (("queue", deployment.queue), ("cache", deployment.cache)):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
         for kind, size in _sizes(client):
             kinds[kind].append(size)
         for kind, sizes in sorted(kinds.items()):
-            found.append({"server": server, "kind": kind, "count": len(sizes), "bytes": statistics.median(sizes)})
-    return found
+            usage.append({"server": server, "kind": kind, "count": len(sizes), "bytes": statistics.median(sizes)})
+    return usage
 
 
 def draws(deployment: Deployment, posterior: str, n: int, p: int) -> Row:
-    """Return the bytes that a draw of a posterior, and its arrays, take in the cache."""
-    found = list(deployment.cache.scan_iter(f"draw:{posterior}:*", 1000))[:20]
-    sizes = [deployment.cache.memory_usage(key, samples=0) for key in found]
+    """Return the cached bytes of a draw and of a posterior's arrays."""
+    usage = list(deployment.cache.scan_iter(f"draw:{posterior}:*", 1000))[:20]
+    sizes = [deployment.cache.memory_usage(key, samples=0) for key in usage]
     whole = deployment.cache.memory_usage(f"posterior:{posterior}", samples=0) or 0
     return {
         "n": n,

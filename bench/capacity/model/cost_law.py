@@ -1,4 +1,4 @@
-"""A cost as a sum of terms, each a coefficient times a product of powers of what it depends on."""
+"""A cost as a sum of terms: each is a coefficient times a product of powers of factors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _FACTOR = re.compile(r"(?:(log)\()?([a-z_]+)\)?(?:\^([0-9]+))?")
 
 @dataclass(frozen=True, kw_only=True)
 class Law:
-    r"""A cost :math:`c(v) = \sum_t a_t \prod_f v_f^{e_{tf}}`, and how well it tells what was measured.
+    r"""A cost :math:`c(v) = \sum_t a_t \prod_f v_f^{e_{tf}}`, and its prediction errors.
 
     Parameters
     ----------
     terms
         Coefficients a_t >= 0 by term, such as ``"n k^2"``, ``"n log(n)"`` or ``"1"``.
     median, worst
-        Of the settings that were left out of a trial fit, the median and the largest of predicted / measured or its
-        inverse, whichever is above 1; 1 where the cost was never above nothing.
+        Over the settings left out of a trial fit: median and maximum of predicted / measured or its inverse,
+        whichever is above 1; 1 if the cost was always zero.
     settings
-        How many settings it was fitted to.
+        Number of settings of the fit.
 
     """
 
@@ -35,7 +35,7 @@ class Law:
     settings: int = 0
 
     def at(self, values: Mapping[str, float]) -> float:
-        """Return the cost of these values; `KeyError` names what is missing."""
+        """Return the cost of these values; `KeyError` names a missing factor."""
         return sum(coefficient * product(term, values) for term, coefficient in self.terms.items())
 
 
@@ -45,7 +45,7 @@ def product(term: str, values: Mapping[str, float]) -> float:
     for factor in term.split():
         if factor != "1":
             parts = _FACTOR.fullmatch(factor)
-            assert parts is not None, f"{factor!r} is no factor"
+            assert parts is not None, f"{factor!r} is not a factor"
             logarithm, name, power = parts.groups()
             value = values[name]
             found *= (math.log(value) if logarithm else value) ** int(power or 1)

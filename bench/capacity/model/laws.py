@@ -1,4 +1,4 @@
-"""Which terms each cost may have, and the laws that follow from what was measured."""
+"""Admissible terms of each cost, and the laws fitted to the measurements."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ENGINE: dict[str, tuple[str, ...]] = {
 }
 MEDIA = ("npy", "json", "csv")
 ASKED = ("upload", "poll", "describe", "list", "ready")
-# Smaller costs do not differ from zero: one clock tick of the processor, one heartbeat in between.
-LEAST = {
+# Smaller costs count as zero: one clock tick of the processor, one heartbeat in between.
+MIN_COST = {
     "worker_cpu": 2e-3, "api_cpu": 2e-4, "queue_cpu": 2e-5, "cache_cpu": 2e-5, "queue_commands": 0.2, "queue_in": 100,
     "queue_out": 3000, "queue_aof": 100, "cache_commands": 0.2, "cache_in": 100, "cache_out": 3000,
 }  # fmt: skip
@@ -42,7 +42,7 @@ SERVERS = tuple(meter for meter in METERS if meter.startswith(("queue", "cache")
 
 
 def terms(operation: str, meter: str) -> tuple[str, ...]:
-    """Return what the cost of an operation at a meter may depend on."""
+    """Return the admissible terms of an operation's cost at a meter."""
     what, station = operation.partition(" ")[0], meter.partition("_")[0]
     if what == "job":
         by_station = {
@@ -63,7 +63,7 @@ def terms(operation: str, meter: str) -> tuple[str, ...]:
 
 
 def model(engine: Sequence[Row], service: dict[str, list[Row]], machine: dict[str, Any]) -> dict[str, Any]:
-    """Return the model as JSON has it."""
+    """Return the model as a JSON-able dictionary."""
     laws: dict[str, Law] = {}
     for name, allowed in ENGINE.items():
         what, _, how = name.partition(" ")
@@ -80,16 +80,17 @@ def model(engine: Sequence[Row], service: dict[str, list[Row]], machine: dict[st
     for kind in kinds:
         rows = [row for row in operations if row["operation"] == kind]
         for meter in METERS:
-            laws[f"{kind} {meter}"] = fitted(rows, meter, terms(kind, meter), LEAST[meter]) if rows else Law(terms={})
+            law = fitted(rows, meter, terms(kind, meter), MIN_COST[meter]) if rows else Law(terms={})
+            laws[f"{kind} {meter}"] = law
     return {"machine": machine, "laws": {name: asdict(law) for name, law in laws.items()}, "sizes": _sizes(service)}
 
 
 def _prepared(rows: Sequence[Row], engine: Model) -> list[Row]:
-    """Return operations with what their costs may depend on."""
+    """Return the operations with the factors of their costs."""
     found = []
-    # An API process with the answer in memory sends no command; the count is the meter's own command.
-    asked_nothing = [row for row in rows if row["operation"].startswith("kept")]
-    own = {what: statistics.median(row[what] * row["times"] for row in asked_nothing) for what in SERVERS}
+    # An API process with the answer in memory sends no command; the counted one is the meter's.
+    memory_reads = [row for row in rows if row["operation"].startswith("kept")]
+    own = {what: statistics.median(row[what] * row["times"] for row in memory_reads) for what in SERVERS}
     for result in rows:
         if result["operation"] == "idle":
             continue
@@ -103,7 +104,7 @@ def _prepared(rows: Sequence[Row], engine: Model) -> list[Row]:
 
 
 def _sizes(service: dict[str, list[Row]]) -> dict[str, float]:
-    """Return what depends on nothing: an idle worker's commands, records, processes."""
+    """Return the constants: an idle worker's commands, records, processes."""
     idle = next(row for row in service["operations"] if row["operation"] == "idle")
     found = {f"idle_{meter}": idle[meter] for meter in ("queue_commands", "queue_cpu", "worker_cpu")}
     found |= dict(service["processes"][0])

@@ -1,4 +1,4 @@
-"""From a demand to what serves it: processes, bytes, how busy everything is, and what is full first."""
+"""From a demand to a deployment: processes, bytes, utilization, and the first bottleneck."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bench.capacity.model.queueing_model import Cost, Shape, tasks
 if TYPE_CHECKING:
     from bench.capacity.model.queueing_model import Model
 
-BUSY = 0.7  # of its time that a process is planned to work: at more, waiting grows quickly
-NETWORK = 1.25e9  # bytes a second of a link of 10 Gbit
+BUSY = 0.7  # planned utilization of a process; above it, waiting times grow quickly
+NETWORK = 1.25e9  # bytes per second of a 10 Gbit link
 CLIENTS = 10_000  # default limit of a Redis server (maxclients)
-API_CONNECTIONS = 44  # of an API process to each server at most: 40 threads, listeners, a lock's
-HORSE_CONNECTIONS = 4  # of a working worker and its work-horse to each server
+API_CONNECTIONS = 44  # connections of an API process to each server: 40 threads, listeners, and one for a lock
+HORSE_CONNECTIONS = 4  # connections of a busy worker and its work-horse to each server
 JOB_SECONDS = 7 * 86400  # GLLE_JOB_TTL
-SHARD_POINTS = 2**20  # a piece of a posterior, as the cache has it
+SHARD_POINTS = 2**20  # bytes of a posterior's chunk in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +27,12 @@ class Demand:
     Parameters
     ----------
     fits, draws, singles, reads, kept
-        A second: fits of new data sets, draws in jobs, first single draws, draws read from the cache, and draws that
-        an API process has in memory.
+        Rates per second: fits of new data sets, draws in jobs, first single draws, draws read from the cache, and
+        draws in the memory of an API process.
     job
-        Draws of a job.
+        Draws per job.
     posteriors, draws_kept
-        Posteriors that are to stay in the cache, and draws of each.
+        Cached posteriors, and cached draws of each.
 
     """
 
@@ -54,9 +54,9 @@ class Station:
     Parameters
     ----------
     busy
-        The share of what it can do that the demand takes: 1 is full.
+        Utilization by the demand: 1 is full.
     what
-        What it is, in words.
+        Description.
 
     """
 
@@ -72,13 +72,13 @@ class Plan:
     Parameters
     ----------
     cost
-        Of a second of it.
+        Cost of one second.
     workers, api
-        Processes, each busy for `BUSY` of its time.
+        Numbers of processes, each with utilization `BUSY`.
     cache_bytes, queue_bytes, disk_bytes
-        What is to be kept: arrays; records; data sets, by the second for the last.
+        Stored bytes: arrays; records; data sets, per second for the last.
     stations
-        What cannot be had twice, the fullest first.
+        Resources that exist once, the fullest first.
 
     """
 
@@ -97,13 +97,13 @@ class Plan:
 
 
 def plan(model: Model, demand: Demand) -> Plan:
-    """Return what serves a demand: each cost by its law, times its rate; the closed form of the simulation."""
+    """Return the plan for a demand: each cost by its law, times its rate; the closed form of the simulation."""
     shape, answer = demand.shape, model.answer_bytes(demand.shape)
     jobs = demand.draws / demand.job
     read = demand.singles + jobs * tasks(demand.job * model.engine("lane", shape))
     # In a stream of requests each uploads before it fits, and each job's result is read.
     parts = [
-        reading(model, shape).times(read),  # by each task; the laws below were measured with the posterior in memory
+        reading(model, shape).times(read),  # by each task; the other laws were measured with the posterior in memory
         model.cost("upload", shape, bytes=8.0 * shape.n * shape.d).times(demand.fits),
         model.cost("fit", shape).times(demand.fits),
         model.cost("job", shape, draws=float(demand.job)).times(jobs),
@@ -143,23 +143,23 @@ def plan(model: Model, demand: Demand) -> Plan:
 
 
 def command_seconds(model: Model) -> float:
-    """Return what a command takes of the queue's server, as tasks have them."""
+    """Return the queue server's processor seconds per command, as tasks send them."""
     first = model.cost("first", Shape())
     return first.queue_cpu / first.queue_commands
 
 
 def record_bytes(model: Model) -> float:
-    """Return the bytes in the queue's server that a posterior takes for ever: record, place in the list, data set."""
+    """Return the permanent bytes of a posterior in the queue server: record, list entry, data set."""
     return model.sizes["key glle:posterior:*"] + model.sizes["key glle:dataset:*:posteriors"] + 2 * 100
 
 
 def job_bytes(model: Model) -> float:
-    """Return the bytes in the queue's server that a job takes until its record expires: record, claim, place."""
+    """Return the bytes of a job in the queue server until its record expires: record, claim, list entry."""
     return model.sizes["key glle:job:*"] + model.sizes["key glle:claim:*"] + 2 * 100
 
 
 def reading(model: Model, shape: Shape) -> Cost:
-    """Return what a task takes to have its posterior in memory: read from the cache, and analysed."""
+    """Return the cost of loading a posterior into a task's memory: read from the cache, and analysed."""
     nbytes = model.engine("posterior_bytes", shape)
     pieces = math.ceil(nbytes / SHARD_POINTS)
     values = {"draws": float(pieces), "drawn": nbytes}

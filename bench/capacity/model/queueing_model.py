@@ -1,4 +1,4 @@
-"""The costs of everything a client asks for: laws by operation and meter, read from what was measured."""
+"""Cost model of all client operations: laws by operation and meter, read from the stored measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.capacity.model.cost_law import Law
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 
 MEASURED = Path(__file__).with_name("measured.json")
-STAGES = ("weights", "embedding", "posterior", "diagnostics")  # of a fit, beside its neighbours
+STAGES = ("weights", "embedding", "posterior", "diagnostics")  # neighbors of a fit
 METERS = (
     "worker_cpu", "api_cpu", "queue_cpu", "cache_cpu", "queue_commands", "cache_commands",
     "queue_in", "queue_out", "queue_aof", "cache_in", "cache_out",
@@ -58,28 +58,28 @@ class Cost:
     cache_out: float = 0.0
 
     def times(self, rate: float) -> Cost:
-        """Return the cost of so many."""
+        """Return the cost of this many."""
         return Cost(**{name: rate * value for name, value in asdict(self).items()})
 
     def plus(self, other: Cost) -> Cost:
-        """Return the cost of both."""
+        """Return the sum of two costs."""
         more = asdict(other)
         return Cost(**{name: value + more[name] for name, value in asdict(self).items()})
 
 
 @dataclass(frozen=True)
 class Model:
-    """The laws.
+    """The fitted laws.
 
     Parameters
     ----------
     laws
-        Of the engine by stage (``"lane"``: a draw of many), of the service by operation and meter
+        Engine laws by stage (``"lane"``: a draw of many), service laws by operation and meter
         (``"job queue_cpu"``).
     sizes
-        Bytes of each kind of record, and what a process takes: figures that depend on nothing.
+        Constants: bytes of each kind of record, and costs of a process.
     machine
-        Where it was measured.
+        Machine of the measurements.
 
     """
 
@@ -89,13 +89,13 @@ class Model:
 
     @classmethod
     def of(cls, result: dict[str, Any]) -> Self:
-        """Return the model that JSON tells."""
+        """Return the model of a JSON document."""
         return cls({name: Law(**law) for name, law in result["laws"].items()}, result["sizes"], result["machine"])
 
     @classmethod
     @cache
     def read(cls) -> Self:
-        """Return the model that goes with this version."""
+        """Return the stored model of this version."""
         return cls.of(json.loads(MEASURED.read_text(encoding="utf-8")))
 
     def engine(self, what: str, shape: Shape) -> float:
@@ -109,7 +109,7 @@ class Model:
         return sum(self.engine(stage, shape) for stage in stages)
 
     def cost(self, operation: str, shape: Shape, **more: float) -> Cost:
-        """Return what an operation takes.
+        """Return the cost of an operation.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Model:
             upload, fit, job (of `draws` draws), first (a draw that is not cached), ``cached``, ``kept`` and ``result``
             with npy, json or csv, poll, describe, list, ready.
         more
-            `draws`; `tasks`, where they are not as many as one worker makes of it; `bytes` of the answer or the body.
+            `draws`; `tasks`, if they differ from those of a single worker; `bytes` of the answer or the body.
 
         """
         draws = more.get("draws", 1.0)
@@ -140,5 +140,5 @@ class Model:
 
 
 def tasks(engine_seconds: float, shard_seconds: float = 2.0) -> float:
-    """Return how many tasks a draws job is for a worker that has nothing else: each goes on while there is time."""
+    """Return the number of tasks of a draws job on an idle worker, which continues a task while time remains."""
     return float(max(1, math.ceil(engine_seconds / shard_seconds)))

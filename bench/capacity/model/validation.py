@@ -1,4 +1,4 @@
-"""The simulation beside the service itself, in a setting that no law was fitted to: what every station spent."""
+"""The simulation beside the real service in a setting that no law was fitted to: processor seconds of every station."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPE = Shape(n=3_000, k=10, p=2, d=3)
 SINGLES, JOBS, READS = 40, 6, 60
 DRAWS = 64
 CLIENTS = 4
-SECONDS = 60.0  # that the simulated requests come in: as many, at random
+SECONDS = 60.0  # seconds in which the simulated requests arrive at random
 STATIONS = ("worker", "api", "queue", "cache")
 
 
@@ -40,7 +40,7 @@ class Comparison:
 
 
 def compared(model: Model) -> Iterator[Comparison]:
-    """Serve the same requests in both, by one worker and by two."""
+    """Serve the same requests in both, with one worker and with two."""
     for workers in (1, 2):
         real, simulated = _real(workers), _simulated(model, workers)
         for station in STATIONS:
@@ -65,7 +65,7 @@ def _real(workers: int) -> dict[str, float]:
                 client.read(f"/v1/jobs/{job['id']}/result", "npy")
 
         kinds = ["single"] * SINGLES + ["job"] * JOBS + ["read"] * READS
-        mixed = [kinds[i * 37 % len(kinds)] for i in range(len(kinds))]  # 37 and their number have no common divisor
+        mixed = [kinds[i * 37 % len(kinds)] for i in range(len(kinds))]  # coprime to their number
         deployment.calm()
         before = deployment.reading()
         with ThreadPoolExecutor(CLIENTS) as pool:
@@ -85,5 +85,5 @@ def _simulated(model: Model, workers: int) -> dict[str, float]:
         posteriors=1,
     )
     setting = Setting(demand=demand, workers=workers, api=1, cache_bytes=1e10, seconds=20 * SECONDS)
-    spent = Simulation(model, setting).run().spent  # twenty times as many, so that chance is small
+    spent = Simulation(model, setting).run().spent  # twenty times as many, to average the randomness
     return {station: spent["workers" if station == "worker" else station] / 20 for station in STATIONS}

@@ -1,4 +1,4 @@
-"""Goals for a spread, all three at once."""
+"""Goals for a spread, all of which must hold."""
 
 RHO = 0.85
 RATIO = (0.7, 1.4)

@@ -61,9 +61,9 @@ def spread(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.trace(matrices, axis1=1, axis2=2)))
 
 
-def rank_correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def rank_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return Spearman's rank correlation."""
-    return float(spearmanr(one, other).statistic)
+    return float(spearmanr(first, second).statistic)
 
 
 def reliability(places: NDArray[np.float64]) -> float:

@@ -116,13 +116,13 @@ def judge(setting: Setting, law: Noise, replicates: int, draws: int) -> Iterator
     """Yield the rows of one setting."""
     X = setting.data()
     posterior = fit(X, noise=law, disconnected="bridge")
-    found = calibrate(posterior, X)
+    comparison = calibrate(posterior, X)
     stacks = {
         SCALE_1: _drawn(posterior, draws, 1.0),
-        CALIBRATED: _drawn(posterior, draws, found.scale),
+        CALIBRATED: _drawn(posterior, draws, comparison.scale),
         HALVES: half_samples(X, posterior.spec, posterior.embedding, draws // 2),
     }
-    scales = {SCALE_1: 1.0, CALIBRATED: found.scale}
+    scales = {SCALE_1: 1.0, CALIBRATED: comparison.scale}
     around = np.concatenate([np.arange(len(X))[:, None], posterior.neighbors], axis=1)
     for truth in setting.truths(replicates):
         kept, samples = truth.kept, list(truth.samples)
@@ -152,7 +152,7 @@ def judge(setting: Setting, law: Noise, replicates: int, draws: int) -> Iterator
                 truth=truth.name,
                 candidate=name,
                 scale=scales.get(name),
-                saturated=name == CALIBRATED and found.saturated,
+                saturated=name == CALIBRATED and comparison.saturated,
                 rho=measures.rank_correlation(spread, true),
                 ratio=float(np.median(spread) / np.median(true)),
                 coverage=measures.coverage(mean, base, covariance),

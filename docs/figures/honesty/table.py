@@ -39,14 +39,14 @@ def _candidates(rows: list[Row]) -> str:
     lines = ["| data, law | truth | candidate | rho | corrected | ratio | coverage |", "|---|---|---|---|---|---|---|"]
     for (group, law, truth), candidates in grouped(rows).items():
         for place, name in enumerate(SHOWN):
-            here = candidates[name]
+            selected = candidates[name]
             cells = (
-                *((f"{group}, {law}", f"{truth} ({len(here)})") if place == 0 else ("", "")),
+                *((f"{group}, {law}", f"{truth} ({len(selected)})") if place == 0 else ("", "")),
                 name,
-                _range(here, lambda row: row.rho),
-                _mean(here, lambda row: row.corrected),
-                _range(here, lambda row: row.ratio, geometric=True),
-                _range(here, lambda row: row.coverage),
+                _range(selected, lambda row: row.rho),
+                _mean(selected, lambda row: row.corrected),
+                _range(selected, lambda row: row.ratio, geometric=True),
+                _range(selected, lambda row: row.coverage),
             )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -58,18 +58,18 @@ def _attainable(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for (group, law, truth), candidates in grouped(rows).items():
-        here = candidates[SCALE_1]
+        selected = candidates[SCALE_1]
         one = [_mean(candidates[name], lambda row: row.one_sample) for name in (SCALE_1, HALVES)]
         six = [_mean(candidates[name], lambda row: row.rho_many) for name in (SCALE_1, HALVES, MIXED)]
-        own = f"{_mean(here, lambda row: row.own_coverage)} ({_mean(here, lambda row: row.own_within)})"
+        own = f"{_mean(selected, lambda row: row.own_coverage)} ({_mean(selected, lambda row: row.own_within)})"
         cells = (
             f"{group}, {law}",
             truth,
-            _mean(here, lambda row: row.ceiling),
+            _mean(selected, lambda row: row.ceiling),
             ", ".join(filter(None, one)),
             ", ".join(filter(None, six)),
             own,
-            _mean(here, lambda row: np.nan if row.bias is None else row.bias),
+            _mean(selected, lambda row: np.nan if row.bias is None else row.bias),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -81,11 +81,11 @@ def _goals(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for candidate in dict.fromkeys(row.candidate for row in rows):
-        here = [row for row in rows if row.candidate == candidate]
-        goals = np.array([met(row) for row in here])
+        selected = [row for row in rows if row.candidate == candidate]
+        goals = np.array([met(row) for row in selected])
         counts = " | ".join(str(count) for count in (*goals.sum(axis=0), goals.all(axis=1).sum()))
-        means = f"{_mean(here, lambda row: row.rho)} | {_mean(here, lambda row: row.rho_local)}"
-        lines.append(f"| {candidate} | {len(here)} | {means} | {counts} |")
+        means = f"{_mean(selected, lambda row: row.rho)} | {_mean(selected, lambda row: row.rho_local)}"
+        lines.append(f"| {candidate} | {len(selected)} | {means} | {counts} |")
     return "\n".join(lines)
 
 

@@ -26,9 +26,9 @@ def main() -> None:
     options = parser.parse_args()
     reports = kept.read()
     if not options.page:
-        reports |= kept.taken(options.out)
+        reports |= kept.excerpts(options.out)
         kept.PATH.write_text(json.dumps(reports, indent=1) + "\n", "utf-8")
-    for name, table in tables.all_of(reports).items():
+    for name, table in tables.render(reports).items():
         put(PAGE, name, table)
 
 

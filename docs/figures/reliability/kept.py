@@ -16,7 +16,7 @@ def read() -> dict[str, Any]:
     return dict(json.loads(PATH.read_text("utf-8"))) if PATH.exists() else {}
 
 
-def taken(out: Path) -> dict[str, Any]:
+def excerpts(out: Path) -> dict[str, Any]:
     """Return the excerpts of the reports in a folder, by command; commands without a report are left out."""
     reports = {
         "chaos": _report(out / "chaos" / "chaos.json", _chaos),

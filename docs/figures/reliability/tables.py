@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def all_of(reports: dict[str, Any]) -> dict[str, str]:
+def render(reports: dict[str, Any]) -> dict[str, str]:
     """Return the tables of the stored reports, by marker name."""
     builders: dict[str, Callable[[Any], str]] = {
         "chaos": _chaos, "kills": _kills, "degraded": _degraded, "faults": _faults, "throughput": _throughput,
@@ -69,15 +69,15 @@ def _scenario(row: dict[str, Any]) -> str:
 
 
 def _throughput(report: dict[str, Any]) -> str:
-    rows, one, pieces = [], 0.0, shards(MANY_POINTS)
+    rows, base, pieces = [], 0.0, shards(MANY_POINTS)
     for hosts in sorted({run["hosts"] for run in report["runs"]}):
-        mine = [run for run in report["runs"] if run["hosts"] == hosts]
-        seconds = median(run["seconds"] for run in mine)
-        one = one or seconds
-        cpu = median(run["cpu"] for run in mine)
-        others = median(run["cpu_of_others"] for run in mine)
-        figures = [f"{seconds:.2f}", f"{DRAWS / seconds:.0f}", f"{one / seconds:.2f}", f"{cpu:.2f}", f"{others:.2f}"]
-        trips = median(run["round_trips"] for run in mine) / pieces
+        selected = [run for run in report["runs"] if run["hosts"] == hosts]
+        seconds = median(run["seconds"] for run in selected)
+        base = base or seconds
+        cpu = median(run["cpu"] for run in selected)
+        others = median(run["cpu_of_others"] for run in selected)
+        figures = [f"{seconds:.2f}", f"{DRAWS / seconds:.0f}", f"{base / seconds:.2f}", f"{cpu:.2f}", f"{others:.2f}"]
+        trips = median(run["round_trips"] for run in selected) / pieces
         rows.append([str(hosts), *figures, f"{1000 * (cpu - report['engine_seconds']) / pieces:.0f}", f"{trips:.0f}"])
     head = [
         "worker hosts", "seconds", "draws/s", "times one host", "CPU of workers, s", "of API and servers, s",

@@ -1,7 +1,7 @@
-"""`make -C qa chaos`: `glle up` under a mixed load, while whatever it is made of is killed -9 at random.
+"""Kill random processes of `glle up` under a mixed load, then check every promise: `python -m qa.faults.chaos`.
 
-It prints what was killed, how soon the service was back, and a row for each thing that must hold; the same goes to
-`<out>/chaos.json`. The exit code is 1 when a violation was found.
+The report lists the kills, the recovery times and one row for each check. It is also written to `<out>/chaos.json`.
+The exit code is 1 if a check has violations.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # as in the workers, before numpy is imported: other methods' bits depend on it
+    os.environ[name] = "1"  # before numpy is imported; the bits of some methods depend on it
 
 import argparse
 import json
@@ -35,8 +35,8 @@ from tests.system.conftest import Up, running
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The options of the command."""
+class Options:
+    """Options of the command."""
 
     requests: int
     seconds: float | None
@@ -49,46 +49,50 @@ class Asked:
 
 
 def main() -> int:
-    """Run it; return the exit code."""
-    asked = _asked()
-    mark = f"CHAOS_RUN={os.getpid()}-{asked.seed}"
+    """Run the command and return its exit code."""
+    options = _options()
+    mark = f"CHAOS_RUN={os.getpid()}-{options.seed}"
     os.environ["CHAOS_RUN"] = mark.partition("=")[2]
     with tempfile.TemporaryDirectory(prefix="glle-chaos-") as folder:
-        with running(Path(folder), GLLE_WORKERS=str(asked.workers), GLLE_HEARTBEAT="5") as up:
-            report = _under_fire(asked, up, mark)
+        with running(Path(folder), GLLE_WORKERS=str(options.workers), GLLE_HEARTBEAT="5") as up:
+            report = _run(options, up, mark)
         del os.environ["CHAOS_RUN"]
         log = (Path(folder) / "up.log").read_text()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "chaos.json").write_text(json.dumps(report, indent=2))
-    (asked.out / "up.log").write_text(log)
-    return _printed(report)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "chaos.json").write_text(json.dumps(report, indent=2))
+    (options.out / "up.log").write_text(log)
+    return _print(report)
 
 
-def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
+def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     """Run load and killer, then all checks; return the report."""
     ledger = Ledger()
-    killer = Killer(up.process.pid, asked.seed, ledger, asked.between, mark)
-    load = Load(requests=asked.requests, seconds=asked.seconds, clients=asked.clients, seed=asked.seed)
-    began = time.time()
+    killer = Killer(up.process.pid, options.seed, ledger, options.between, mark)
+    load = Load(requests=options.requests, seconds=options.seconds, clients=options.clients, seed=options.seed)
+    started = time.time()
     killer.start()
     try:
         run(load, [up.url], ledger=ledger)
     finally:
         killer.stop()
-    seconds = time.time() - began
+    seconds = time.time() - started
     last = max([kill.at for kill in killer.kills], default=time.time())
-    rows, took = checks.ended(up.redis("GLLE_REDIS_URL"), ledger, last)
+    rows, waited = checks.all_ended(up.redis("GLLE_REDIS_URL"), ledger, last)
     rows += checks.wrong(ledger)
     user = user_of(load, [up.url], ledger)
     jobs = list(ledger.jobs.values())
-    rows += [checks.results(user, jobs[:: max(1, len(jobs) // asked.results)]), checks.there(user), checks.gone(user)]
+    rows += [
+        checks.results(user, jobs[:: max(1, len(jobs) // options.results)]),
+        checks.stored(user),
+        checks.deleted(user),
+    ]
     rows += checks.bits(ledger)
     with httpx.Client(base_url=up.url, timeout=60) as http:
         row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
     rows += [row, checks.files(up.log.parent / "data"), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
-    rows.append(checks.Row("kinds of process that were not killed", len(KINDS), _spared(killer)))
+    rows.append(checks.Row("kinds of process that were not killed", len(KINDS), _never_killed(killer)))
     return {
         "requests": ledger.requests,
         "attempts": len(ledger.attempts),
@@ -100,7 +104,7 @@ def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
         "kills": dict(Counter(kill.kind for kill in killer.kills)),
         "unanswered": sum(not attempt.status for attempt in ledger.attempts),
         "refused": sum(attempt.status == 503 for attempt in ledger.attempts),
-        "seconds until all jobs had ended": round(took, 2),
+        "seconds until all jobs had ended": round(waited, 2),
         "recovery": recoveries(killer.kills, ledger),
         "latency": {name: percentiles(ledger.seconds(name)) for name in ledger.operations()},
         "census": {name: [count, census.expiring[name]] for name, count in sorted(census.counts.items())},
@@ -109,24 +113,24 @@ def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
 
 
 def _stopped(up: Up, mark: str) -> checks.Row:
-    """Stop the service as a user does; nothing of it is to be left."""
+    """Stop the service with SIGTERM and check that no process remains."""
     tree = [pid for pid in marked(mark) if pid != os.getpid()]
     up.process.send_signal(signal.SIGTERM)
     try:
         code = up.process.wait(60)
     except subprocess.TimeoutExpired:
-        return checks.Row("processes left after a stop", len(tree), ["the head itself"])
-    left = [str(pid) for pid in marked(mark) if pid != os.getpid()]
-    return checks.Row("processes left after a stop", len(tree), left + ([f"exit code {code}"] if code else []))
+        return checks.Row("processes left after a stop", len(tree), ["the supervisor"])
+    remaining = [str(pid) for pid in marked(mark) if pid != os.getpid()]
+    return checks.Row("processes left after a stop", len(tree), remaining + ([f"exit code {code}"] if code else []))
 
 
-def _spared(killer: Killer) -> list[str]:
-    """Return the kinds that were not killed: in a run of some length that would be a chaos that shows nothing."""
+def _never_killed(killer: Killer) -> list[str]:
+    """Return the kinds of process that were never killed; short runs may miss some."""
     killed = {kill.kind for kill in killer.kills}
     return [] if killer.ledger.requests < 300 else [kind for kind in KINDS if kind not in killed]
 
 
-def _printed(report: dict[str, Any]) -> int:
+def _print(report: dict[str, Any]) -> int:
     for name in ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "seen last", "failed", "doomed"):
         print(f"{name:12} {report[name]}")  # noqa: T201 # the command's output
     print(f"all jobs had ended {report['seconds until all jobs had ended']} s after the last kill, or before\n")  # noqa: T201
@@ -140,22 +144,23 @@ def _printed(report: dict[str, Any]) -> int:
     print(f"\n{'must be zero':58} {'checked':>8} {'violations':>10}")  # noqa: T201
     for row in report["checks"]:
         print(f"{row['name']:58} {row['checked']:8} {len(row['violations']):10}")  # noqa: T201
-    found = [f"{row['name']}: {what}" for row in report["checks"] for what in row["violations"][: checks.SHOWN]]
-    print(*found, sep="\n")  # noqa: T201
-    return 1 if found else 0
+    shown = ((row["name"], row["violations"][: checks.SHOWN]) for row in report["checks"])
+    findings = [f"{name}: {violation}" for name, violations in shown for violation in violations]
+    print(*findings, sep="\n")  # noqa: T201
+    return 1 if findings else 0
 
 
-def _asked() -> Asked:
+def _options() -> Options:
     parser = argparse.ArgumentParser(prog="python -m qa.faults.chaos", description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, help="after which no more is asked, however few it was")
+    parser.add_argument("--seconds", type=float, help="time limit in seconds, whatever the number of requests")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--between", type=float, default=30, help="mean number of requests between two kills")
-    parser.add_argument("--results", type=int, default=500, help="results that are asked for again at the end")
+    parser.add_argument("--results", type=int, default=500, help="number of results requested again at the end")
     parser.add_argument("--out", type=Path, default=Path("out/chaos"))
-    return Asked(**vars(parser.parse_args()))
+    return Options(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

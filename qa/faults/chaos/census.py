@@ -1,4 +1,4 @@
-"""A census of all keys of both servers: whose each is, whether it is to expire, whether what it is about is there."""
+"""Census of all Redis keys: owner, expiry, and existence of the subject."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Expiry = Literal["always", "never", "when ended"]
 
 @dataclass(frozen=True)
 class Owner:
-    """Owner of the keys of a pattern, and whether they expire; group `about` of the pattern is the subject."""
+    """Owner of the keys that match a pattern, and their expiry; group `about` of the pattern is the subject."""
 
     name: str
     pattern: str
     expiry: Expiry
-    of: Literal["", "posterior", "subject", "dataset"] = ""
+    count_keys: Literal["", "posterior", "subject", "dataset"] = ""
 
 
 _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
@@ -34,7 +34,7 @@ QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
     Owner("jobs: claim", r"glle:claim:.+", "always"),
     Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
-    Owner("jobs: who looks", r"glle:swept|glle:maintained", "always"),
+    Owner("jobs: maintenance times", r"glle:swept|glle:maintained", "always"),
     Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
     Owner("posteriors: calibration", rf"glle:calibration:{_SUBJECT}", "never", "posterior"),
     Owner("posteriors: list", r"glle:posteriors", "never"),
@@ -50,15 +50,15 @@ QUEUE = (
     Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{NAME}(:intermediate)?)", "never"),
     Owner("RQ: lines", rf"rq:queue:{NAME}:(waiting|clock|turns:.+|line:.+)", "never"),
     Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{NAME}", "never"),
-    Owner("RQ: taken just now", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
-    Owner("RQ: lock of maintenance", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),
+    Owner("RQ: first seen", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
+    Owner("RQ: maintenance locks", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),
 )
 CACHE = (
     Owner("cache: unfinished", r".+:tmp:[0-9a-f]+", "always"),
     Owner("cache: posterior", rf"posterior:{_SUBJECT}", "always", "posterior"),
     Owner("cache: draw", rf"draw:{_SUBJECT}:.+", "always", "posterior"),
     Owner("cache: result", rf"result:{_SUBJECT}:.+", "always", "subject"),
-    Owner("cache: what is about", rf"keys:{_SUBJECT}", "always", "subject"),
+    Owner("cache: keys by subject", rf"keys:{_SUBJECT}", "always", "subject"),
 )
 
 
@@ -70,8 +70,8 @@ class Census:
     expiring: Counter[str] = field(default_factory=Counter)
     leaks: list[str] = field(default_factory=list)
 
-    def of(self, client: redis.Redis, owners: tuple[Owner, ...], alive: set[str]) -> None:
-        """Count the keys of a server; `alive` are the ids of what is there."""
+    def count_keys(self, client: redis.Redis, owners: tuple[Owner, ...], alive: set[str]) -> None:
+        """Count the keys of a server; `alive` are the ids of existing subjects."""
         for raw in client.scan_iter(count=1000):
             key = text(raw)
             owner, match = _owner(key, owners)
@@ -89,25 +89,25 @@ class Census:
                 self.leaks.append(f"{key}: should expire")
             if owner.expiry == "never" and seconds != -1:
                 self.leaks.append(f"{key}: should not expire")
-            if owner.of and match["about"] not in alive:
-                self.leaks.append(f"{key}: of what is not there")
+            if owner.count_keys and match["about"] not in alive:
+                self.leaks.append(f"{key}: its subject does not exist")
 
-    def members(self, client: redis.Redis, alive: set[str]) -> None:
-        """Look into the lists for members of what is not there, or not to be done."""
+    def check_members(self, client: redis.Redis, alive: set[str]) -> None:
+        """Check lists and indexes for members without a record."""
         jobs = [text(raw).partition(" ")[2] for raw in client.zrange("glle:jobs", 0, -1)]
         self._leaked("glle:jobs: {} has no record", (id_ for id_ in jobs if not client.exists(f"glle:job:{id_}")))
         posteriors = [text(raw).partition(" ")[2] for raw in client.zrange("glle:posteriors", 0, -1)]
-        self._leaked("glle:posteriors: {} is not there", (id_ for id_ in posteriors if id_ not in alive))
+        self._leaked("glle:posteriors: {} does not exist", (id_ for id_ in posteriors if id_ not in alive))
         opened = [text(raw) for raw in client.smembers("glle:open")]
         self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
         tasks = [
             *priority_scripts.waiting(client, f"rq:queue:{NAME}"),
             *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1),
         ]
-        self._leaked("RQ: {} waits, and nothing is to be done", map(text, tasks))
-        self._leaked("RQ: {} is at work, and nothing is to be done", map(text, client.zrange(f"rq:wip:{NAME}", 0, -1)))
+        self._leaked("RQ: {} waits without an open job", map(text, tasks))
+        self._leaked("RQ: {} runs without an open job", map(text, client.zrange(f"rq:wip:{NAME}", 0, -1)))
         workers = [text(raw) for raw in client.smembers(f"rq:workers:{NAME}")]
-        self._leaked("RQ: {} is gone, and listed", (name for name in workers if not client.exists(name)))
+        self._leaked("RQ: {} is listed without a record", (name for name in workers if not client.exists(name)))
 
     def _leaked(self, why: str, names: Iterable[str]) -> None:
         self.leaks += [why.format(name) for name in names]

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # what they are called there
+from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # names of redis-py
 
 from qa.faults.chaos.census import CACHE, QUEUE, Census
-from qa.faults.chaos.reference import differing
+from qa.faults.chaos.reference import differing_arrays
 from qa.load.content import Content, Embedding, Fit
 from qa.load.following import JSON, NPY, NPZ
 from qa.load.ledger import ENDED
@@ -25,45 +25,47 @@ if TYPE_CHECKING:
     from qa.load.user import User
 
 TERMINAL_SECONDS = 30.0
-LEAVING_SECONDS = 20.0  # for which a task of a job that has ended may wait for a worker, which drops it
+LEAVING_SECONDS = 20.0  # maximum wait of an ended job's task until a worker drops it, s
 SHOWN = 10
 
 
 @dataclass
 class Row:
-    """A check: `checked` things were looked at, `violations` say what is wrong with some of them."""
+    """A check: number of checked items, and the violations."""
 
     name: str
     checked: int
     violations: list[str] = field(default_factory=list)
 
 
-def ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], float]:
-    """Wait, asking the service nothing, until all accepted jobs have ended; return rows, and how long it took at most.
+def all_ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], float]:
+    """Wait until all accepted jobs have ended; return rows, and an upper bound of the wait in seconds.
 
     Parameters
     ----------
     client
         Of the queue server.
     last
-        When the last process was killed, a `time.time`.
+        Time of the last kill (`time.time`).
 
     """
-    while (left := _open_jobs(client)) and time.time() - last < TERMINAL_SECONDS:
+    while (remaining := _open_jobs(client)) and time.time() - last < TERMINAL_SECONDS:
         time.sleep(0.1)
-    took = time.time() - last
-    late = Row("jobs not at an end 30 s after the last kill", len(ledger.jobs), [f"{id_} {is_}" for id_, is_ in left])
+    seconds = time.time() - last
+    late = Row(
+        "jobs not at an end 30 s after the last kill", len(ledger.jobs), [f"{id_} {is_}" for id_, is_ in remaining]
+    )
     missing = [id_ for id_ in ledger.jobs if not client.exists(f"glle:job:{id_}")]
-    return [late, Row("accepted jobs that are missing", len(ledger.jobs), missing)], took
+    return [late, Row("accepted jobs that are missing", len(ledger.jobs), missing)], seconds
 
 
 def results(user: User, jobs: list[Accepted]) -> Row:
-    """Ask for jobs and their results; what came goes into the ledger."""
+    """Request jobs and their results; the ledger records the answers."""
     row = Row("jobs and results, as reported at the end", len(jobs))
     before = len(user.ledger.faults)
     for job in jobs:
-        for _ in range(60):  # a result that was lost with the cache is made again
-            answer = user.asker.ask("GET job", f"/v1/jobs/{job.id}?wait=20")
+        for _ in range(60):  # a result that was lost with the cache is computed again
+            answer = user.requester.ask("GET job", f"/v1/jobs/{job.id}?wait=20")
             if answer is None or answer.status_code != 200:
                 row.violations.append(f"{job.id}: {answer}")
                 break
@@ -79,46 +81,48 @@ def results(user: User, jobs: list[Accepted]) -> Row:
     return row
 
 
-def there(user: User) -> Row:
+def stored(user: User) -> Row:
     """Read everything that was accepted and not deleted."""
     ledger = user.ledger
-    row = Row("data sets, posteriors, embeddings missing or different", len(ledger.there))
+    row = Row("data sets, posteriors, embeddings missing or different", len(ledger.stored))
     before = len(ledger.faults)
-    for path, made in list(ledger.there.items()):
-        what = {Content: "/data", Fit: "/arrays", Embedding: "/coordinates?wait=20"}[type(made)]
-        media = NPZ if isinstance(made, Fit) else NPY
+    for path, artifact in list(ledger.stored.items()):
+        what = {Content: "/data", Fit: "/arrays", Embedding: "/coordinates?wait=20"}[type(artifact)]
+        media = NPZ if isinstance(artifact, Fit) else NPY
         for _ in range(60):
-            answer = user.asker.ask("GET there", path + what, headers={"Accept": media})
+            answer = user.requester.ask("GET there", path + what, headers={"Accept": media})
             if answer is None or answer.status_code != 202:
                 break
             time.sleep(0.5)
         if answer is None or answer.status_code != 200:
-            row.violations.append(f"{path}: {answer and (answer.status_code, answer.text[:200])} ({made})")
-        elif isinstance(made, Fit):
-            user.arrays(answer, made)
+            row.violations.append(f"{path}: {answer and (answer.status_code, answer.text[:200])} ({artifact})")
+        elif isinstance(artifact, Fit):
+            user.arrays(answer, artifact)
         else:
-            user.array(answer, made, "data" if isinstance(made, Content) else "embedding")
+            user.array(answer, artifact, "data" if isinstance(artifact, Content) else "embedding")
     row.violations += ledger.faults[before:]
     return row
 
 
-def gone(user: User) -> Row:
-    """Ask for everything that was deleted."""
-    row = Row("deleted things that are there", len(user.ledger.gone))
-    for path, made in user.ledger.gone.items():
-        answer = user.asker.ask("GET gone", path, headers={"Accept": JSON})
+def deleted(user: User) -> Row:
+    """Request everything that was deleted."""
+    row = Row("deleted resources that still exist", len(user.ledger.deleted))
+    for path, artifact in user.ledger.deleted.items():
+        answer = user.requester.ask("GET gone", path, headers={"Accept": JSON})
         if answer is None or answer.status_code != 404:
-            # 409: the fit that was to make it was cancelled.
-            if answer is not None and answer.status_code == 409 and isinstance(made, Fit):
+            # 409: the fit of this posterior was cancelled.
+            if answer is not None and answer.status_code == 409 and isinstance(artifact, Fit):
                 continue
-            row.violations.append(f"{path}: {answer and answer.status_code} ({made})")
+            row.violations.append(f"{path}: {answer and answer.status_code} ({artifact})")
     return row
 
 
 def bits(ledger: Ledger) -> list[Row]:
-    """Compare every array with the one computed alone."""
-    different = Row("results that differ from those computed alone", len(ledger.arrays), list(differing(ledger.arrays)))
-    several = [f"{name} of {made}" for (made, name), digests in ledger.arrays.items() if len(digests) > 1]
+    """Compare every array with the result computed alone."""
+    different = Row(
+        "results that differ from those computed alone", len(ledger.arrays), list(differing_arrays(ledger.arrays))
+    )
+    several = [f"{name} of {artifact}" for (artifact, name), digests in ledger.arrays.items() if len(digests) > 1]
     return [different, Row("one request, two results", ledger.received, several)]
 
 
@@ -132,7 +136,7 @@ def wrong(ledger: Ledger) -> list[Row]:
 
 
 def keys(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> tuple[Row, Census]:
-    """Count all keys of both servers; what is only on its way out is looked at again until it is gone."""
+    """Count all keys of both servers; poll until keys that are about to expire are gone."""
     until = time.monotonic() + LEAVING_SECONDS
     while (census := _census(queue, cache, http)).leaks and time.monotonic() < until:
         time.sleep(1)
@@ -148,28 +152,28 @@ def _census(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> Censu
             alive |= {item["id"] for item in page["items"]}
             cursor = page["next"]
     census = Census()
-    census.of(queue, QUEUE, alive)
-    census.of(cache, CACHE, alive)
-    census.members(queue, alive)
+    census.count_keys(queue, QUEUE, alive)
+    census.count_keys(cache, CACHE, alive)
+    census.check_members(queue, alive)
     return census
 
 
 def files(folder: Path) -> Row:
-    """Look for files that belong to no data set: temporaries of who was killed."""
-    there = [path for part in ("datasets", "incoming") for path in (folder / part).glob("*") if path.is_file()]
-    known = {path.stem for path in (folder / "datasets").glob("ds_*.json")}
-    left = [str(path) for path in there if path.name.partition(".")[0] not in known]
-    return Row("files of nothing in the data folder", len(there), left)
+    """Look for files that belong to no data set, such as temporary files of killed processes."""
+    stored = [path for part in ("datasets", "incoming") for path in (folder / part).glob("*") if path.is_file()]
+    datasets = {path.stem for path in (folder / "datasets").glob("ds_*.json")}
+    remaining = [str(path) for path in stored if path.name.partition(".")[0] not in datasets]
+    return Row("files without a data set in the data folder", len(stored), remaining)
 
 
 def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:
-    """Return the jobs that have not ended, by reading records only, because a request for a job may repair it."""
-    found = []
+    """Return the jobs that have not ended. Read only the records, because a request for a job may repair it."""
+    open_jobs = []
     try:
         for raw in client.scan_iter(match="glle:job:*", count=1000):
             status = text(client.hget(raw, "status") or "")
             if status not in ENDED:
-                found.append((text(raw).removeprefix("glle:job:"), status))
-    except (ConnectionError, TimeoutError) as error:  # the queue server was killed last
+                open_jobs.append((text(raw).removeprefix("glle:job:"), status))
+    except (ConnectionError, TimeoutError) as error:  # the queue server was the last process killed
         return [("all jobs", str(error))]
-    return found
+    return open_jobs

@@ -1,6 +1,6 @@
-"""Killer with its own seed: after random numbers of requests, each kind of process once, then random ones.
+"""Killer with a separate seed: after random numbers of requests, each kind of process once, then random kinds.
 
-Requests and not seconds: so a busy machine, on which a process takes longer to come back, is no other test.
+Kills are spaced by requests instead of seconds, so that a slow machine runs the same test.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from qa.load.ledger import Ledger
 
 SHARES: dict[Kind, int] = {"API": 2, "worker": 3, "work-horse": 4, "queue server": 2, "cache server": 2}
-STRAY_SECONDS = 2.0  # after which a process that lost its parent should be gone
+STRAY_SECONDS = 2.0  # seconds until a process that lost its parent should end
 LOOK_SECONDS = 0.2
-WAIT_SECONDS = 10.0  # for a process to kill: a work-horse lives for moments
+WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse lives for milliseconds
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A process that was killed, at a `time.time`."""
+    """A killed process, with the time of the kill (`time.time`)."""
 
     kind: Kind
     pid: int
@@ -35,21 +35,21 @@ class Kill:
 
 @dataclass
 class Killer:
-    """Kills processes below a head until it is stopped, and looks for strays meanwhile.
+    """Thread that kills processes below a supervisor and looks for strays.
 
     Parameters
     ----------
     ledger
-        Whose requests are counted.
+        Counts the requests.
     between
         Mean number of requests between two kills.
     mark
-        What stands in the environment of every process of the tree.
+        Environment entry of every process of the tree.
 
     Attributes
     ----------
     strays : set of int
-        Processes that had lost their parent, and went on.
+        Processes that kept running without their parent.
 
     """
 
@@ -69,33 +69,33 @@ class Killer:
         self._thread = threading.Thread(target=self._run, name="killer")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Kill one more, of a kind that is always there, and stop. Checks count from this last kill."""
+        """Kill one more process, of a kind that is always running, and stop. Checks count from this last kill."""
         self._stop.set()
         self._thread.join()
         lasting = [kind for kind in SHARES if kind != "work-horse"]
         self._kill(self._rng.choice(lasting))
 
     def _run(self) -> None:
-        due = self._rng.expovariate(1 / self.between)
+        next_kill = self._rng.expovariate(1 / self.between)
         while not self._stop.wait(LOOK_SECONDS):
             self._look_for_strays()
-            if self.ledger.requests < due:
+            if self.ledger.requests < next_kill:
                 continue
-            due = self.ledger.requests + self._rng.expovariate(1 / self.between)
+            next_kill = self.ledger.requests + self._rng.expovariate(1 / self.between)
             spared = [kind for kind in SHARES if all(kill.kind != kind for kill in self.kills)]
             kind = self._rng.choice(spared) if spared else self._rng.choices(list(SHARES), list(SHARES.values()))[0]
             self._kill(kind)
 
     def _kill(self, kind: Kind) -> None:
-        """Kill a process of a kind; wait for one where there is none."""
+        """Kill a process of a kind; wait until there is one."""
         until = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < until:
-            if found := [process for process in tree(self.head) if process.kind == kind]:
-                victim = self._rng.choice(found)
+            if candidates := [process for process in tree(self.head) if process.kind == kind]:
+                victim = self._rng.choice(candidates)
                 os.kill(victim.pid, signal.SIGKILL)
                 self.kills.append(Kill(kind, victim.pid, time.time()))
                 return

@@ -1,4 +1,4 @@
-"""The processes of a running `glle up`, found by walking /proc from its head."""
+"""Processes of a running `glle up`, listed from /proc."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class Process:
 
 
 def tree(head: int) -> list[Process]:
-    """Return the processes below the head, if their kind is known by now."""
-    found = []
+    """Return the processes below the head that have a known kind."""
+    processes = []
     for child in _children(head):
         kind = _kind(child)
         if kind is None:
             continue
-        found.append(Process(child, kind, head))
+        processes.append(Process(child, kind, head))
         if kind == "worker":
-            found += [Process(horse, "work-horse", child) for horse in _children(child)]
-    return found
+            processes += [Process(horse, "work-horse", child) for horse in _children(child)]
+    return processes
 
 
 def marked(mark: str) -> dict[int, int]:
-    """Return the parents by pid of all processes that have `mark` in their environment, wherever they hang."""
-    found = {}
+    """Return the parents by pid of all processes with `mark` in their environment, wherever they are in the tree."""
+    processes = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
-                found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # ended meanwhile, or another user's
+                processes[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # ended meanwhile, or owned by another user
             continue
-    return found
+    return processes
 
 
 def _children(pid: int) -> list[int]:
@@ -59,8 +59,8 @@ def _kind(pid: int) -> Kind | None:
         if "worker" in line:
             return "worker"
         if "valkey-server" in line[0]:
-            folder = Path(f"/proc/{pid}/cwd").readlink().name  # the server's own: data/queue or data/cache
-            return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # of these two
+            folder = Path(f"/proc/{pid}/cwd").readlink().name  # data/queue or data/cache
+            return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # one of the two folder names
     except OSError:  # ended meanwhile
         pass
     return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qa.faults.chaos.killer import Kill
     from qa.load.ledger import Ledger
 
-# What succeeds only with such a process: anything, a record, an array of the cache, a task.
+# Operations that succeed only with a process of that kind.
 _SHOWN_BY = {
     "API": ("GET data", "GET datasets", "GET jobs", "GET job", "GET posterior", "GET draw"),
     "queue server": ("GET jobs", "GET job", "GET posterior", "GET posteriors", "POST draws"),
@@ -23,7 +23,7 @@ _SHOWN_BY = {
 
 def recoveries(kills: list[Kill], ledger: Ledger) -> dict[str, dict[str, float]]:
     """Return percentiles of the seconds from a kill to the end of the next success that began after it, by kind."""
-    found: dict[str, list[float]] = {}
+    recovery_seconds: dict[str, list[float]] = {}
     for kind, operations in _SHOWN_BY.items():
         good = sorted(
             (attempt.at, attempt.at + attempt.seconds)
@@ -34,5 +34,5 @@ def recoveries(kills: list[Kill], ledger: Ledger) -> dict[str, dict[str, float]]
         for kill in kills:
             if kill.kind == kind and (place := bisect_left(begun, kill.at)) < len(good):
                 ends = [end for _, end in good[place : place + 50]]
-                found.setdefault(kind, []).append(min(ends) - kill.at)
-    return {kind: percentiles(seconds) for kind, seconds in found.items()}
+                recovery_seconds.setdefault(kind, []).append(min(ends) - kill.at)
+    return {kind: percentiles(seconds) for kind, seconds in recovery_seconds.items()}

@@ -12,7 +12,7 @@ from glle_engine import FitSpec, Posterior
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.summary import summarize
-from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Made, Summary
+from qa.load.content import METHODS, Artifact, Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import digest_of
 
 if TYPE_CHECKING:
@@ -25,36 +25,38 @@ TRUST_NEIGHBORS = 10
 Arrays = dict[str, "NDArray[Any]"]
 
 
-def differing(received: dict[tuple[Made, str], set[str]]) -> Iterator[str]:
-    """Yield what was received and is not, to the last bit, what comes when it is computed alone."""
-    for made in sorted({made for made, _ in received}, key=_place):
-        arrays = computed(made)
-        for name, digests in ((name, found) for (what, name), found in received.items() if what == made):
-            if digests != {digest_of(arrays[name])}:
-                yield f"{name} of {made}"
+def differing_arrays(received: dict[tuple[Artifact, str], set[str]]) -> Iterator[str]:
+    """Yield the received arrays that differ from the ones computed alone in any bit."""
+    for artifact in sorted({artifact for artifact, _ in received}, key=_sort_key):
+        arrays = expected_arrays(artifact)
+        for (received_artifact, name), digests in received.items():
+            if received_artifact == artifact and digests != {digest_of(arrays[name])}:
+                yield f"{name} of {artifact}"
 
 
-def computed(made: Made) -> Arrays:
-    """Return the arrays that something is, by the names under which they are received."""
-    match made:
+def expected_arrays(artifact: Artifact) -> Arrays:
+    """Return the reference arrays of a content by their names."""
+    match artifact:
         case Content():
-            return {"data": made.values()}
+            return {"data": artifact.values()}
         case Fit():
-            return dict(posterior(made).arrays())
+            return dict(posterior(artifact).arrays())
         case Draws(is_single=True):
-            return {"embedding": _draw(made.fit, made.first, made.seed, made.scale)}
+            return {"embedding": _draw(artifact.fit, artifact.first, artifact.seed, artifact.scale)}
         case Draws():
-            drawn = [_draw(made.fit, made.first + i, made.seed, made.scale) for i in range(made.count)]
+            drawn = [
+                _draw(artifact.fit, artifact.first + i, artifact.seed, artifact.scale) for i in range(artifact.count)
+            ]
             return {"embedding": np.stack(drawn)}
         case Summary():
-            return _summary(made)
+            return _summary(artifact)
         case Embedding():
-            return {"embedding": _embedding(made)}
+            return {"embedding": _embedding(artifact)}
 
 
 @lru_cache(4)
 def posterior(fit: Fit) -> Posterior:
-    """Return a posterior."""
+    """Return the posterior of a fit."""
     return glle_engine.fit(fit.content.values(), FitSpec(n_neighbors=fit.n_neighbors))
 
 
@@ -63,29 +65,31 @@ def _draw(fit: Fit, index: int, seed: int, scale: float) -> NDArray[np.float64]:
     return posterior(fit).draw(index, seed=seed, scale=scale).embedding
 
 
-def _summary(made: Summary) -> Arrays:
-    fitted = posterior(made.fit)
-    draws = [fitted.draw(index, seed=made.seed) for index in range(made.count)]
-    found = summarize(draws, fitted.embedding, fitted.spec.n_neighbors)
-    points = np.arange(made.fit.content.n)
+def _summary(artifact: Summary) -> Arrays:
+    fitted = posterior(artifact.fit)
+    draws = [fitted.draw(index, seed=artifact.seed) for index in range(artifact.count)]
+    summary = summarize(draws, fitted.embedding, fitted.spec.n_neighbors)
+    points = np.arange(artifact.fit.content.n)
     return {
-        "consensus": found.consensus,
-        "covariance": found.covariance,
-        "spread": found.spread,
-        "stability": found.stability,
-        "local_trust": local_trustworthiness(made.fit.content.values(), fitted.embedding, TRUST_NEIGHBORS, points),
-        "eigenvalues": found.eigenvalues,
-        "relative_gaps": found.relative_gaps,
-        "agreement": found.agreement,
+        "consensus": summary.consensus,
+        "covariance": summary.covariance,
+        "spread": summary.spread,
+        "stability": summary.stability,
+        "local_trust": local_trustworthiness(artifact.fit.content.values(), fitted.embedding, TRUST_NEIGHBORS, points),
+        "eigenvalues": summary.eigenvalues,
+        "relative_gaps": summary.relative_gaps,
+        "agreement": summary.agreement,
     }
 
 
-def _embedding(made: Embedding) -> NDArray[np.float64]:
-    one = method(made.method)
-    return one.embed(made.content.values(), one.spec(**METHODS[made.method]), lambda *_: None, labels=None).Y
+def _embedding(artifact: Embedding) -> NDArray[np.float64]:
+    embedder = method(artifact.method)
+    return embedder.embed(
+        artifact.content.values(), embedder.spec(**METHODS[artifact.method]), lambda *_: None, labels=None
+    ).Y
 
 
-def _place(made: Made) -> str:
-    """Return where something stands, so that what is of one posterior follows each other."""
-    fit = made if isinstance(made, Fit) else made.fit if isinstance(made, Draws | Summary) else None
-    return f"{fit} {made}"
+def _sort_key(artifact: Artifact) -> str:
+    """Return a sort key that groups the contents of one posterior."""
+    fit = artifact if isinstance(artifact, Fit) else artifact.fit if isinstance(artifact, Draws | Summary) else None
+    return f"{fit} {artifact}"

@@ -1,4 +1,4 @@
-"""The checks of `make -C qa chaos` find what they look for."""
+"""Each check of `make -C qa chaos` can fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from qa.faults.chaos import checks
 from qa.faults.chaos.census import CACHE, QUEUE, Census
 from qa.faults.chaos.processes import marked
-from qa.faults.chaos.reference import computed, differing
+from qa.faults.chaos.reference import differing_arrays, expected_arrays
 from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
 
@@ -25,51 +25,51 @@ FIT = Fit(Content(0), 8)
 
 
 @pytest.mark.parametrize(
-    "made",
+    "artifact",
     [
         Content(3, is_synthetic=True), FIT, Draws(FIT, 4, 2, 0, 1.0), Draws(FIT, 4, 1, 0, 0.5, is_single=True),
         Summary(FIT, 3, 0), Embedding(Content(0), "lle"),
     ],
 )  # fmt: skip
-def test_another_bit_is_found(made: Content | Fit | Draws | Summary | Embedding) -> None:
+def test_changed_bit_is_reported(artifact: Content | Fit | Draws | Summary | Embedding) -> None:
     """Results of the engine pass; an array with one flipped bit is named."""
     ledger = Ledger()
-    for name, array in computed(made).items():
-        ledger.received_array(made, name, array)
-    assert list(differing(ledger.arrays)) == []
-    name, array = next(iter(computed(made).items()))
+    for name, array in expected_arrays(artifact).items():
+        ledger.received_array(artifact, name, array)
+    assert list(differing_arrays(ledger.arrays)) == []
+    name, array = next(iter(expected_arrays(artifact).items()))
     other = np.array(array)
     other.flat[0] = np.nextafter(other.flat[0], np.inf) if other.dtype.kind == "f" else other.flat[0] + 1
-    ledger.received_array(made, name, other)
-    assert list(differing(ledger.arrays)) == [f"{name} of {made}"]
+    ledger.received_array(artifact, name, other)
+    assert list(differing_arrays(ledger.arrays)) == [f"{name} of {artifact}"]
     assert [len(row.violations) for row in checks.bits(ledger)] == [1, 1]
     assert len(ledger.faults) == 1
 
 
-def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
+def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     """Keys without an owner, with a missing or unexpected expiry, about a removed subject, and stale index members."""
     stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     alive = {"post_1", "ds_1"}
     stores.client.set("glle:posterior:post_1", "there")
-    whole = Census()
-    whole.of(stores.client, QUEUE, alive)
-    whole.members(stores.client, alive)
-    assert whole.leaks == []
-    assert whole.counts["jobs: record"] == 1
+    healthy = Census()
+    healthy.count_keys(stores.client, QUEUE, alive)
+    healthy.check_members(stores.client, alive)
+    assert healthy.leaks == []
+    assert healthy.counts["jobs: record"] == 1
     stores.client.set("glle:orphan", 1)
     stores.client.set("glle:claim:kept", 1)
     stores.client.set("glle:posterior:post_1", "there", ex=100)
     stores.client.set("glle:calibration:post_2", 1)
     stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
     stores.client.sadd("glle:open", "job_gone")
-    stores.cache.client.set("draw:post_2:0", 1, ex=100)
-    found = Census()
-    found.of(stores.client, QUEUE, alive)
-    found.of(stores.cache.client, CACHE, alive)
-    found.members(stores.client, alive)
-    assert sorted(found.leaks) == [
-        "draw:post_2:0: of what is not there",
-        "glle:calibration:post_2: of what is not there",
+    stores.cache._client.set("draw:post_2:0", 1, ex=100)
+    leaky = Census()
+    leaky.count_keys(stores.client, QUEUE, alive)
+    leaky.count_keys(stores.cache._client, CACHE, alive)
+    leaky.check_members(stores.client, alive)
+    assert sorted(leaky.leaks) == [
+        "draw:post_2:0: its subject does not exist",
+        "glle:calibration:post_2: its subject does not exist",
         "glle:claim:kept: should expire",
         "glle:jobs: job_gone has no record",
         "glle:open: job_gone has ended",
@@ -78,19 +78,19 @@ def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
     ]
 
 
-def test_a_job_that_does_not_end_or_is_lost_is_found(stores: Stores) -> None:
-    """Looked up in the records, half a minute after the last kill at most."""
+def test_unfinished_or_lost_job_is_reported(stores: Stores) -> None:
+    """The job is looked up in the records, at most 30 s after the last kill."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     ledger = Ledger()
     ledger.accepted(job.id, FIT)
     ledger.accepted("job_gone", FIT)
-    (late, missing), _ = checks.ended(stores.client, ledger, last=0.0)
+    (late, missing), _ = checks.all_ended(stores.client, ledger, last=0.0)
     assert late.violations == [f"{job.id} queued"]
     assert missing.violations == ["job_gone"]
 
 
-def test_what_is_left_is_found(tmp_path: Path) -> None:
-    """Files without a data set, and processes of the run wherever they hang."""
+def test_remaining_files_and_processes_are_reported(tmp_path: Path) -> None:
+    """Files without a data set, and processes of the run anywhere in the tree, are reported."""
     (tmp_path / "datasets").mkdir()
     for name in ("ds_1.json", "ds_1.npy", "ds_1.labels.npy", "ds_2.npy", ".unfinished-x"):
         (tmp_path / "datasets" / name).touch()
@@ -103,7 +103,7 @@ def test_what_is_left_is_found(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_errors_are_those_that_do_not_say_when_to_come_back() -> None:
+def test_errors_are_answers_without_retry_after() -> None:
     """Clients accept no answer and 503 with Retry-After, but neither a plain 503 nor a 500."""
     ledger = Ledger()
     for status, may_retry in ((0, False), (200, False), (404, False), (503, True), (503, False), (500, False)):

@@ -1,1 +1,1 @@
-"""The service while servers, disks and network are not as they should be: right answers or 503, never wrong ones."""
+"""Faults of servers, disks and network: answers must be right or 503, never wrong."""

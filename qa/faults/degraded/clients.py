@@ -1,4 +1,4 @@
-"""Clients of every kind at once, who know the right answers: what the engine computes alone, bit for bit."""
+"""Concurrent clients that compare every answer with the engine's results, bit for bit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 COUNT = 24  # draws of the job whose result is read
 NPY = {"accept": "application/x-npy"}
-SECONDS = 40.0  # after which a client gives up
+SECONDS = 40.0  # client timeout, s
 PAUSE = 0.25
 USERS = 6
 READS = ("livez", "list data sets", "read data", "list jobs", "job", "result", "arrays")
 
 
-class WrongError(AssertionError):
-    """An answer that is not right."""
+class WrongAnswerError(AssertionError):
+    """An answer with wrong content."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Answer:
 
 
 class Clients:
-    """Asks for everything, in threads, while something happens; judges every answer.
+    """Client threads that send requests of every kind and judge every answer.
 
     Parameters
     ----------
     url
-        Of the service.
+        URL of the service.
     truth
-        What is right.
+        Reference results.
 
     """
 
@@ -56,9 +56,9 @@ class Clients:
         self._url = url
         self._truth = truth
         self._lock = threading.Lock()
-        self._made = 0
+        self._counter = 0
         self.answers: list[Answer] = []
-        self.jobs: set[str] = set()  # that were accepted
+        self.jobs: set[str] = set()  # accepted data sets
         self.succeeded: set[str] = set()
         self.uploaded: dict[str, bytes] = {}
         with self._client() as client:
@@ -83,7 +83,7 @@ class Clients:
         return httpx.Client(base_url=self._url, timeout=SECONDS)
 
     def _prepare(self, client: httpx.Client) -> None:
-        """Make what is read later, while all is well."""
+        """Create the resources that are read later, before any fault."""
         self.dataset = uploaded(client, self._truth.X)
         self.posterior = fitted(client, self.dataset)
         done = client.post(f"{self.posterior}/draws?wait=60", json={"count": COUNT})
@@ -96,17 +96,17 @@ class Clients:
 
     @contextmanager
     def asking(self, threads: int = USERS, seed: int = 0) -> Iterator[None]:
-        """Ask in so many threads, until the context is left; what makes work is asked by the first few alone."""
-        over = threading.Event()
+        """Send requests from this number of threads until the context exits; only the first few request new work."""
+        stop = threading.Event()
 
         def ask(number: int) -> None:
-            chance = random.Random(f"{seed} {number}")  # noqa: S311 # which is asked next
+            chance = random.Random(f"{seed} {number}")  # noqa: S311 # kind of the next request
             with self._client() as client:
-                while not over.is_set():
+                while not stop.is_set():
                     kinds = list(self.kinds if number < USERS else READS)
                     chance.shuffle(kinds)
                     for kind in kinds:
-                        if over.is_set():
+                        if stop.is_set():
                             break
                         self.ask(client, kind, chance)
                         time.sleep(PAUSE)
@@ -117,17 +117,17 @@ class Clients:
         try:
             yield
         finally:
-            over.set()
+            stop.set()
             for thread in asking:
                 thread.join()
 
     def ask(self, client: httpx.Client, kind: str, chance: random.Random) -> Answer:
-        """Ask once, and judge the answer."""
+        """Send one request and judge the answer."""
         begun, wrong = time.monotonic(), ""
         try:
-            got = self.kinds[kind](client, chance)
-            outcome = _outcome(got)
-        except WrongError as error:
+            response = self.kinds[kind](client, chance)
+            outcome = _outcome(response)
+        except WrongAnswerError as error:
             outcome, wrong = "2xx", str(error)
         except httpx.HTTPError as error:
             outcome = f"{type(error).__name__}: {error}"
@@ -136,37 +136,37 @@ class Clients:
             self.answers.append(answer)
         return answer
 
-    def all_well(self) -> bool:
-        """Ask everything once; say whether all of it was answered with 2xx, and is right."""
-        chance = random.Random(time.monotonic_ns())  # noqa: S311 # which is asked
+    def is_healthy(self) -> bool:
+        """Send every request once; return whether all answers are 2xx and right."""
+        chance = random.Random(time.monotonic_ns())  # noqa: S311 # kind of the request
         with self._client() as client:
             answers = [self.ask(client, kind, chance) for kind in self.kinds]
         return all(answer.outcome == "2xx" and not answer.wrong for answer in answers)
 
     def unfinished(self) -> dict[str, str]:
-        """Return the accepted jobs that have not succeeded, each with how it is; those that have are not asked for."""
-        found = {}
+        """Return the accepted jobs that have not succeeded, with their states; poll only those."""
+        findings = {}
         with self._client() as client:
             for job in self.jobs - self.succeeded:
                 result = client.get(f"/v1/jobs/{job}")
                 if result.is_success and result.json()["status"] == "succeeded":
                     self.succeeded.add(job)
                 else:
-                    found[job] = result.text[:200]
-        return found
+                    findings[job] = result.text[:200]
+        return findings
 
     def damaged(self) -> list[str]:
-        """Return the data sets that were stored and are not what was uploaded."""
-        found = []
+        """Return the stored data sets that differ from the upload."""
+        findings = []
         with self._client() as client:
             for id_, body in self.uploaded.items():
-                got = client.get(f"/v1/datasets/{id_}/data", headers=NPY)
-                if got.content != body:
-                    found.append(f"{id_}: {got.status_code}, {len(got.content)} bytes")
-        return found
+                response = client.get(f"/v1/datasets/{id_}/data", headers=NPY)
+                if response.content != body:
+                    findings.append(f"{id_}: {response.status_code}, {len(response.content)} bytes")
+        return findings
 
-    def begin(self) -> None:
-        """Forget what was asked and accepted so far."""
+    def reset(self) -> None:
+        """Clear the recorded answers and accepted ids."""
         self.answers.clear()
         self.jobs.clear()
         self.succeeded.clear()
@@ -174,8 +174,8 @@ class Clients:
 
     def _new(self) -> int:
         with self._lock:
-            self._made += 1
-            return self._made
+            self._counter += 1
+            return self._counter
 
     def _accepted(self, answer: httpx.Response) -> httpx.Response:
         if answer.status_code in {200, 202} and "status" in answer.json():
@@ -184,53 +184,53 @@ class Clients:
         return answer
 
     def _read_data(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        got = client.get(f"/v1/datasets/{self.dataset}/data", headers=NPY)
-        return _equal(got, _npy(self._truth.X))
+        response = client.get(f"/v1/datasets/{self.dataset}/data", headers=NPY)
+        return _equal(response, _npy(self._truth.X))
 
     def _upload(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
         body = _npy(np.random.default_rng([7, self._new()]).normal(size=(40, 3)))
-        got = client.post("/v1/datasets", content=body, headers=_UPLOAD)
-        if got.is_success:
+        response = client.post("/v1/datasets", content=body, headers=_UPLOAD)
+        if response.is_success:
             with self._lock:
-                self.uploaded[got.json()["id"]] = body
-        return got
+                self.uploaded[response.json()["id"]] = body
+        return response
 
     def _job(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        got = client.get(f"/v1/jobs/{self.job}")
-        if got.is_success and got.json()["id"] != self.job:
-            raise WrongError(got.text)
-        return got
+        response = client.get(f"/v1/jobs/{self.job}")
+        if response.is_success and response.json()["id"] != self.job:
+            raise WrongAnswerError(response.text)
+        return response
 
     def _draw(self, client: httpx.Client, chance: random.Random) -> httpx.Response:
-        return self._one(client, 0, chance.randrange(COUNT))
+        return self._get_draw(client, 0, chance.randrange(COUNT))
 
     def _new_draw(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        return self._one(client, 1, 8 * self._new())
+        return self._get_draw(client, 1, 8 * self._new())
 
-    def _one(self, client: httpx.Client, seed: int, index: int) -> httpx.Response:
-        got = client.get(f"{self.posterior}/draws/{index}?seed={seed}&wait=5", headers=NPY)
-        if got.status_code == 202:
-            return self._accepted(got)
-        return _has(got, (N, 2), self._truth.draw(seed, index))
+    def _get_draw(self, client: httpx.Client, seed: int, index: int) -> httpx.Response:
+        response = client.get(f"{self.posterior}/draws/{index}?seed={seed}&wait=5", headers=NPY)
+        if response.status_code == 202:
+            return self._accepted(response)
+        return _has(response, (N, 2), self._truth.draw(seed, index))
 
     def _draws(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
         body = {"count": 16, "seed": 2, "first": 16 * self._new()}
         return self._accepted(client.post(f"{self.posterior}/draws", json=body))
 
     def _result(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        got = client.get(f"/v1/jobs/{self.job}/result?wait=5", headers=NPY)
-        return _has(got, (COUNT, N, 2), b"".join(self._truth.draw(0, index) for index in range(COUNT)))
+        response = client.get(f"/v1/jobs/{self.job}/result?wait=5", headers=NPY)
+        return _has(response, (COUNT, N, 2), b"".join(self._truth.draw(0, index) for index in range(COUNT)))
 
     def _summary(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        got = client.get(f"{self.posterior}/summary?wait=5")
-        if got.status_code == 200 and got.json() != self.summary:
-            raise WrongError("The summary is another one.")
-        return got
+        response = client.get(f"{self.posterior}/summary?wait=5")
+        if response.status_code == 200 and response.json() != self.summary:
+            raise WrongAnswerError("The summary differs from the reference.")
+        return response
 
     def _arrays(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        got = client.get(f"{self.posterior}/arrays?name=mean", headers=NPY)
+        response = client.get(f"{self.posterior}/arrays?name=mean", headers=NPY)
         mean = self._truth.posterior.arrays()["mean"]
-        return _has(got, mean.shape, mean.tobytes())
+        return _has(response, mean.shape, mean.tobytes())
 
     def _fit(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
         body = {"dataset": self.dataset, "n_neighbors": 6, "reg": 1e-3 * (1 + 1e-4 * self._new())}
@@ -245,7 +245,7 @@ def uploaded(client: httpx.Client, X: Array) -> str:
 
 
 def fitted(client: httpx.Client, dataset: str) -> str:
-    """Fit a posterior, waiting for it; return its path."""
+    """Fit a posterior and wait for it; return its path."""
     answer = client.post("/v1/posteriors?wait=60", json={"dataset": dataset})
     assert answer.status_code in {200, 201}, answer.text
     return f"/v1/posteriors/{answer.json()['id']}"
@@ -260,27 +260,27 @@ def _npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-def _equal(got: httpx.Response, body: bytes) -> httpx.Response:
-    if got.status_code == 200 and got.content != body:
-        raise WrongError(f"{len(got.content)} bytes that are not those of the data set.")
-    return got
+def _equal(response: httpx.Response, body: bytes) -> httpx.Response:
+    if response.status_code == 200 and response.content != body:
+        raise WrongAnswerError(f"{len(response.content)} bytes that differ from the data set.")
+    return response
 
 
-def _has(got: httpx.Response, shape: tuple[int, ...], body: bytes) -> httpx.Response:
-    if got.status_code == 200:
-        found: Array = np.load(io.BytesIO(got.content))
-        if found.shape != shape or found.tobytes() != body:
-            raise WrongError(f"An array of shape {found.shape} that is not the engine's of {shape}.")
-    return got
+def _has(response: httpx.Response, shape: tuple[int, ...], body: bytes) -> httpx.Response:
+    if response.status_code == 200:
+        findings: Array = np.load(io.BytesIO(response.content))
+        if findings.shape != shape or findings.tobytes() != body:
+            raise WrongAnswerError(f"An array of shape {findings.shape} differs from the engine's of {shape}.")
+    return response
 
 
-def _outcome(got: httpx.Response) -> str:
-    """Return how a request was answered; 503 only where it says in problem+json what to do, and when to come back."""
-    if got.is_success:
+def _outcome(response: httpx.Response) -> str:
+    """Return the outcome of an answer; a 503 must be a problem document with a remedy and Retry-After."""
+    if response.is_success:
         return "2xx"
-    if got.headers.get("content-type") != "application/problem+json":
-        return f"{got.status_code} without a problem"
-    body = got.json()
-    if got.status_code == 503 and body["remedy"] and got.headers.get("retry-after"):
+    if response.headers.get("content-type") != "application/problem+json":
+        return f"{response.status_code} without a problem"
+    body = response.json()
+    if response.status_code == 503 and body["remedy"] and response.headers.get("retry-after"):
         return "503"
-    return f"{got.status_code} {body['type'].rpartition(':')[2]}"
+    return f"{response.status_code} {body['type'].rpartition(':')[2]}"

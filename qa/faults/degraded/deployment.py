@@ -1,4 +1,4 @@
-"""A deployment by its parts: two Redis servers, each behind a proxy or a separate network, an API and workers."""
+"""A deployment in parts: two Redis servers, each behind a proxy or in a separate network, an API and workers."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ SETTINGS = {
     "GLLE_HEARTBEAT": "1",
     "GLLE_SHARD_SECONDS": "0.2",
     "GLLE_LOG_LEVEL": "warning",
-    "GLLE_DISK_RESERVE": "0",  # its disks are small, and filled to the last byte
+    "GLLE_DISK_RESERVE": "0",  # small, because the disks are filled completely
 }
 
 
 @dataclass
-class House:
-    """A deployment in a folder; started on entering, all of it ended on leaving.
+class Deployment:
+    """A deployment in a folder, started on entry and stopped on exit.
 
     Parameters
     ----------
     folder
-        Of the data, the servers and the logs.
+        Folder of data, servers and logs.
     settings
-        Of both servers.
+        Settings of both servers.
     inside
-        Words before a server's command line, which run it in another network namespace.
+        Prefix of a server's command line that enters another network namespace.
     address
-        Where the servers are reached from here.
+        Address of the servers.
 
     """
 
@@ -100,7 +100,7 @@ class House:
         self._stack.close()
 
     def start(self, server: Server) -> None:
-        """Start a server, or start it again, and wait until it answers."""
+        """Start or restart a server and wait until it answers."""
         if self.inside:
             _spawn_inside(server, self.inside, self.address)
             until(lambda: _answers(self.direct(server)))
@@ -109,13 +109,13 @@ class House:
             server.wait()
 
     def direct(self, server: Server) -> redis.Redis:
-        """Return a client of a server that goes around its proxy, and tries nothing again."""
+        """Return a client of a server without its proxy and without retries."""
         host, port = self._target(server)
         password = urlsplit(server.url).password
         return redis.Redis(host=host, port=port, password=password, socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
     def is_loading(self, server: Server) -> bool:
-        """Say whether a server has come back, and does not have yet what it had persisted."""
+        """Return whether a restarted server is still loading its persisted data."""
         with self.direct(server) as client:
             try:
                 client.ping()
@@ -125,15 +125,15 @@ class House:
                 return False
         return False
 
-    def look_after(self) -> None:
-        """Start workers again that ended, as whatever runs a deployment does."""
+    def supervise(self) -> None:
+        """Restart workers that ended, as a supervisor does."""
         for place, process in enumerate(self.processes):
             if process.poll() is not None:
                 assert place, "The API ended."
                 self.processes[place] = self._run("worker")
 
     def log(self) -> str:
-        """Return what API and workers wrote."""
+        """Return the log of API and workers."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -151,7 +151,7 @@ class House:
 
     def _end(self) -> None:
         for process in self.processes:
-            process.send_signal(signal.SIGKILL)  # its work-horse dies with it
+            process.send_signal(signal.SIGKILL)  # its work-horse ends with it
         for process in self.processes:
             process.wait()
 
@@ -192,7 +192,7 @@ def _answers(client: redis.Redis) -> bool:
 
 
 def _end_server(server: Server) -> None:
-    """Kill a server, also one that is stopped."""
+    """Kill a server, also a stopped one."""
     if server.process is not None:
         server.process.kill()
         server.process.wait()

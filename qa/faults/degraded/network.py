@@ -1,4 +1,4 @@
-"""A network that loses packets: the servers in a separate namespace, at the other end of a pair of interfaces."""
+"""Packet loss: the servers run in a separate network namespace behind a pair of interfaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.execution import process_guard
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qa.faults.degraded.deployment import House
+    from qa.faults.degraded.deployment import Deployment
 
 _IP, _NFT, _NSENTER, _UNSHARE = (shutil.which(name) or name for name in ("ip", "nft", "nsenter", "unshare"))
 _TABLE = ("netdev", "glle")
@@ -28,14 +28,14 @@ _LOST = re.compile(r"counter packets (\d+)")
 
 @dataclass(frozen=True)
 class Link:
-    """The way to a namespace.
+    """Interface pair to a namespace.
 
     Parameters
     ----------
     address
-        Of the other end.
+        Address of the other end.
     inside
-        Words before a command line, which run it there.
+        Prefix of a command line that enters the namespace.
 
     """
 
@@ -43,10 +43,10 @@ class Link:
     inside: tuple[str, ...]
 
     def losing(self, percent: int) -> Situation:
-        """Return the situation of so many packets in a hundred that are lost at random, each way."""
+        """Return the situation of random packet loss, in percent, in both directions."""
 
         @contextmanager
-        def trouble(_: House) -> Iterator[None]:
+        def trouble(_: Deployment) -> Iterator[None]:
             self._nft("add", "table", *_TABLE)
             for hook in ("ingress", "egress"):
                 chain = f"{{ type filter hook {hook} device glle0 priority 0; }}"
@@ -56,7 +56,7 @@ class Link:
                 yield
                 lost = _LOST.findall(self._nft("list", "table", *_TABLE))
                 assert len(lost) == 2, lost
-                assert all(map(int, lost)), f"Nothing was lost: {lost}"
+                assert all(map(int, lost)), f"No packet was lost: {lost}"
             finally:
                 self._nft("delete", "table", *_TABLE)
 
@@ -67,19 +67,19 @@ class Link:
 
 
 def can_lose() -> bool:
-    """Say whether packets of a namespace can be dropped here."""
+    """Return whether nft can drop packets of a namespace on this machine."""
     asked = [_UNSHARE, "--net", _NFT, "add", "table", *_TABLE]
     return subprocess.run(asked, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
 @contextmanager
-def far_away() -> Iterator[Link]:
-    """Make a namespace and the way to it; both are gone when their holder is.
+def remote_namespace() -> Iterator[Link]:
+    """Create a namespace and the link to it; both disappear with their holder process.
 
     Raises
     ------
     OSError, subprocess.CalledProcessError
-        When it may not be made.
+        If namespaces are not permitted.
 
     """
     number = os.getpid() % 250
@@ -108,5 +108,5 @@ def far_away() -> Iterator[Link]:
 
 
 def situations(link: Link) -> list[Situation]:
-    """Return what a bad network is; a slow one is before the servers' proxies."""
+    """Return the network situations; delay is applied by the servers' proxies instead."""
     return [Situation("network: another host, nothing lost", nothing, 2.0), link.losing(5), link.losing(20)]

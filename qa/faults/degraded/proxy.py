@@ -19,7 +19,7 @@ _ACCEPT_SECONDS = 0.1
 
 
 class Proxy:
-    """Listens on a loopback port and passes bytes to `target`.
+    """Proxy that listens on a loopback port and passes bytes to `target`.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ class Proxy:
     Attributes
     ----------
     delay
-        Least and most seconds for which each piece of bytes is held back, either way.
+        Shortest and longest delay of each chunk in seconds, in both directions.
     mode
-        ``pass``; ``refuse`` connections; be ``silent`` for ever; ``cut`` with a reset after `after` bytes of answers;
-        answer ``errors`` to whatever comes.
+        ``pass``; ``refuse`` connections; stay ``silent``; ``cut`` with a reset after `after` bytes of answers;
+        answer ``errors`` to every command.
 
     """
 
@@ -50,7 +50,7 @@ class Proxy:
         self._thread.start()
 
     def become(self, mode: Mode, after: int = 0) -> None:
-        """Change the mode; what is connected is reset, unless it becomes silent."""
+        """Change the mode and reset all connections, except for mode ``silent``."""
         self.mode, self.after = mode, after
         if mode == "refuse" and self._listening is not None:
             listening, self._listening = self._listening, None
@@ -94,7 +94,7 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         with self._lock:
             self._open.add(client)
-        if self.mode == "refuse":  # it was accepted just before
+        if self.mode == "refuse":  # accepted just before the change
             _reset(client)
             return
         if self.mode == "errors":
@@ -112,16 +112,16 @@ class Proxy:
         with self._lock:
             self._open.add(server)
         threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
-        self._pump(server, client, True)  # noqa: FBT003 # answers are what is cut
+        self._pump(server, client, True)  # noqa: FBT003 # only answers are cut
 
-    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:  # noqa: FBT001 # one of two
+    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:  # noqa: FBT001 # one of the two directions
         sent = 0
         with contextlib.suppress(OSError):
             while piece := source.recv(_PIECE):
                 while self.mode == "silent":
                     time.sleep(0.02)
                 if self.delay[1]:
-                    time.sleep(random.uniform(*self.delay))  # noqa: S311 # a network's
+                    time.sleep(random.uniform(*self.delay))  # noqa: S311 # address of a socket in another network
                 if answers and self.mode == "cut" and sent + len(piece) > self.after:
                     sink.sendall(piece[: max(0, self.after - sent)])
                     break

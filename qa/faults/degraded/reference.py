@@ -1,4 +1,4 @@
-"""Reference results: the bits that the engine computes alone."""
+"""Reference results, computed by the engine alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Truth:
 
     @cached_property
     def posterior(self) -> glle_engine.Posterior:
-        """The posterior of the data."""
+        """Posterior of the data."""
         return glle_engine.fit(self.X)
 
     def draw(self, seed: int, index: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs all situations in one deployment and tabulates the outcomes."""
+"""Run all situations in one deployment and tabulate the outcomes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qa.faults.degraded.clients import Clients
-from qa.faults.degraded.deployment import House
+from qa.faults.degraded.deployment import Deployment
 from qa.faults.degraded.large import reads
-from qa.faults.degraded.network import can_lose, far_away, situations
+from qa.faults.degraded.network import can_lose, remote_namespace, situations
 from qa.faults.degraded.reference import Truth
 from qa.faults.degraded.situations import SITUATIONS
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from qa.faults.degraded.situations import Situation
 
 LARGE = "cache: everything evicted while it is read"
-HEAL_SECONDS = 30.0  # within which all must be well again
-LONGEST_SECONDS = 15.0  # that an answer may take
-ASKED = 30  # answers that there must be of each trouble, some of every kind
+HEAL_SECONDS = 30.0  # time limit of the recovery
+LONGEST_SECONDS = 15.0  # time limit of an answer
+MIN_ANSWERS = 30  # minimum number of answers in each situation, so that every kind occurs
 MOUNT, UMOUNT = shutil.which("mount") or "mount", shutil.which("umount") or "umount"
 DISKS = {"queue": "8m", "data": "4m"}
 _HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez s", "healed s")
@@ -48,12 +48,12 @@ class Row:
     kinds: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def is_well(self, usual: float = 0.0) -> bool:
-        """Say whether it is as it should be, where with nothing wrong an answer took so long at worst."""
+        """Return whether the outcome is good; `usual` is the slowest answer without a fault, in seconds."""
         bad = self.other or self.wrong or self.lost
         return not bad and self.worst < LONGEST_SECONDS + usual and self.healed < HEAL_SECONDS + usual
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return the row as a JSON-able dictionary."""
         return asdict(self)
 
     def line(self) -> str:
@@ -63,13 +63,13 @@ class Row:
         return f"{self.name:48}" + "".join(f"{n:7d}" for n in counts) + "".join(f"{s:9.2f}" for s in seconds)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)  # noqa: T201 # the command's output
 
 
 @contextmanager
 def small_disks(folder: Path) -> Iterator[None]:
-    """Give the queue's log and the data a small disk each."""
+    """Mount a small disk for the queue's log and one for the data."""
     for name, size in DISKS.items():
         (folder / name).mkdir()
         subprocess.run([MOUNT, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder / name)], check=True)
@@ -80,73 +80,77 @@ def small_disks(folder: Path) -> Iterator[None]:
             subprocess.run([UMOUNT, "--lazy", str(folder / name)], check=True)
 
 
-def run(folder: Path, word: str, *, alone: bool) -> list[Row]:
-    """Run the situations whose names have a word, print the table as it grows, and return it.
+def run(folder: Path, word: str, *, can_mount: bool) -> list[Row]:
+    """Run the situations whose names contain `word`, print the table as it grows, and return it.
 
     Parameters
     ----------
-    alone
-        Whether disks may be mounted and networks made here.
+    can_mount
+        Whether the process may mount disks and create networks.
 
     """
     truth = Truth()
-    _say(f"{_HEAD[0]:48}" + "".join(f"{head:>7}" for head in _HEAD[1:6]) + "".join(f"{head:>9}" for head in _HEAD[6:]))
-    chosen = [it for it in SITUATIONS if word in it.name and (alone or "disk" not in it.name)]
+    narrow, wide = _HEAD[1:6], _HEAD[6:]
+    _print_line(f"{_HEAD[0]:48}" + "".join(f"{head:>7}" for head in narrow) + "".join(f"{head:>9}" for head in wide))
+    possible = [situation for situation in SITUATIONS if can_mount or "disk" not in situation.name]
+    chosen = [situation for situation in possible if word in situation.name]
     rows = []
     if chosen or word in LARGE:
-        near = folder / "near"
-        near.mkdir()
-        with small_disks(near) if alone else nullcontext(), House(near) as house:
-            rows += _rows(house, chosen, truth)
+        local_folder = folder / "near"
+        local_folder.mkdir()
+        with small_disks(local_folder) if can_mount else nullcontext(), Deployment(local_folder) as deployment:
+            rows += _rows(deployment, chosen, truth)
             if word in LARGE:
-                rows.append(_announced(_large(house)))
-    if not (alone and can_lose()):
-        _say("Lost packets were skipped: they need root, and nft.")
+                rows.append(_announced(_large(deployment)))
+    if not (can_mount and can_lose()):
+        _print_line("Lost packets were skipped: they need root, and nft.")
     elif "network".startswith(word.partition(":")[0]):
-        far = folder / "far"
-        far.mkdir()
-        with far_away() as link, House(far, inside=link.inside, address=link.address) as house:
-            rows += _rows(house, [it for it in situations(link) if word in it.name], truth)
-    if not alone:
-        _say("Full disks were skipped: they need root, and a mount namespace.")
+        remote_folder = folder / "far"
+        remote_folder.mkdir()
+        with remote_namespace() as link:
+            chosen = [situation for situation in situations(link) if word in situation.name]
+            with Deployment(remote_folder, inside=link.inside, address=link.address) as deployment:
+                rows += _rows(deployment, chosen, truth)
+    if not can_mount:
+        _print_line("Full disks were skipped: they need root, and a mount namespace.")
     return rows
 
 
-def _rows(house: House, chosen: list[Situation], truth: Truth) -> list[Row]:
-    clients = Clients(house.url, truth)
-    return [_announced(_row(house, clients, situation)) for situation in chosen]
+def _rows(deployment: Deployment, chosen: list[Situation], truth: Truth) -> list[Row]:
+    clients = Clients(deployment.url, truth)
+    return [_announced(_row(deployment, clients, situation)) for situation in chosen]
 
 
 def _announced(row: Row) -> Row:
-    _say(row.line())
+    _print_line(row.line())
     label = [f"other: {count} x {what}" for what, count in row.other.items()]
     for what in [*label, *row.wrong[:5], *row.lost[:5]]:
-        _say(f"    {what}")
+        _print_line(f"    {what}")
     return row
 
 
-def _large(house: House) -> Row:
-    answers = list(reads(house))
+def _large(deployment: Deployment) -> Row:
+    answers = list(reads(deployment))
     other = Counter(f"{answer.kind}: {answer.outcome}" for answer in answers if answer.outcome != "2xx")
     wrong = [f"{answer.kind}: {answer.wrong}" for answer in answers if answer.wrong]
     return Row(LARGE, len(answers) - other.total(), 0, dict(other), wrong, [], 0.0, 0.0, 0.0)
 
 
-def _row(house: House, clients: Clients, situation: Situation) -> Row:
-    clients.begin()
+def _row(deployment: Deployment, clients: Clients, situation: Situation) -> Row:
+    clients.reset()
     with clients.asking(situation.threads):
-        with situation.trouble(house):
-            _pass(house, situation.seconds)
-            _until_asked(house, clients)
-        good_again = time.monotonic()
+        with situation.trouble(deployment):
+            _wait(deployment, situation.seconds)
+            _wait_for_answers(deployment, clients)
+        repaired_at = time.monotonic()
         during = list(clients.answers)
-        healed = _until_well(house, clients, good_again)
-        _pass(house, 0.3)
-    left = _until_over(house, clients)
-    every = list(clients.answers)
-    outcomes = Counter(answer.outcome for answer in every)
+        healed = _wait_for_recovery(deployment, clients, repaired_at)
+        _wait(deployment, 0.3)
+    unfinished = _wait_for_jobs(deployment, clients)
+    answers = list(clients.answers)
+    outcomes = Counter(answer.outcome for answer in answers)
     allowed = {"2xx", "503", *(("507 storage-full",) if situation.name.startswith("data folder") else ())}
-    other = Counter(f"{answer.kind}: {answer.outcome}" for answer in every if answer.outcome not in allowed)
+    other = Counter(f"{answer.kind}: {answer.outcome}" for answer in answers if answer.outcome not in allowed)
     if situation.refuses and all(answer.outcome == "2xx" for answer in during):
         other["no request was refused: the fault had no effect"] = 1
     kinds: dict[str, Counter[str]] = {}
@@ -157,46 +161,46 @@ def _row(house: House, clients: Clients, situation: Situation) -> Row:
         good=outcomes["2xx"],
         refused=outcomes["503"] + outcomes["507 storage-full"],
         other=dict(other),
-        wrong=[f"{answer.kind}: {answer.wrong}" for answer in every if answer.wrong],
-        lost=[*left.values(), *clients.damaged()],
-        worst=max((answer.seconds for answer in every), default=0.0),
-        alive=max((answer.seconds for answer in every if answer.kind == "livez"), default=0.0),
+        wrong=[f"{answer.kind}: {answer.wrong}" for answer in answers if answer.wrong],
+        lost=[*unfinished.values(), *clients.damaged()],
+        worst=max((answer.seconds for answer in answers), default=0.0),
+        alive=max((answer.seconds for answer in answers if answer.kind == "livez"), default=0.0),
         healed=healed,
         kinds={kind: dict(count) for kind, count in kinds.items()},
     )
 
 
-def _until_asked(house: House, clients: Clients) -> None:
-    """Wait until everything can have been asked, also on a machine that is busy with other things."""
+def _wait_for_answers(deployment: Deployment, clients: Clients) -> None:
+    """Wait for the minimum number of answers, also on a busy machine."""
     until = time.monotonic() + HEAL_SECONDS
-    while len(clients.answers) < ASKED and time.monotonic() < until:
-        _pass(house, 0.1)
+    while len(clients.answers) < MIN_ANSWERS and time.monotonic() < until:
+        _wait(deployment, 0.1)
 
 
-def _until_over(house: House, clients: Clients) -> dict[str, str]:
-    """Wait until all accepted jobs have succeeded; return those left when for some time none has."""
+def _wait_for_jobs(deployment: Deployment, clients: Clients) -> dict[str, str]:
+    """Wait until all accepted jobs have succeeded; return the others once none has ended for some time."""
     before, since = clients.unfinished(), time.monotonic()
     while before and time.monotonic() < since + HEAL_SECONDS:
-        _pass(house, 0.5)
-        left = clients.unfinished()
-        if len(left) < len(before):
+        _wait(deployment, 0.5)
+        unfinished = clients.unfinished()
+        if len(unfinished) < len(before):
             since = time.monotonic()
-        before = left
+        before = unfinished
     return before
 
 
-def _pass(house: House, seconds: float) -> None:
-    """Let time pass, as whatever runs a deployment looks after it."""
+def _wait(deployment: Deployment, seconds: float) -> None:
+    """Wait, and restart ended workers meanwhile."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        house.look_after()
+        deployment.supervise()
         time.sleep(0.1)
 
 
-def _until_well(house: House, clients: Clients, since: float) -> float:
-    """Ask until everything is answered well; return the seconds since then, infinity when that takes too long."""
+def _wait_for_recovery(deployment: Deployment, clients: Clients, since: float) -> float:
+    """Poll until every request succeeds; return the seconds since then, or infinity after the time limit."""
     while time.monotonic() < since + HEAL_SECONDS:
-        house.look_after()
-        if clients.all_well():
+        deployment.supervise()
+        if clients.is_healthy():
             return time.monotonic() - since
     return float("inf")

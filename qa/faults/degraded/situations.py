@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from qa.faults.degraded.deployment import House
+    from qa.faults.degraded.deployment import Deployment
     from worker.operations.embedded_redis import Server
 
 
 @dataclass(frozen=True)
 class Situation:
-    """A trouble by name: `trouble` makes it, and makes good again what it made.
+    """A named fault: a context manager that breaks something and repairs it.
 
-    It lasts some `seconds`, in which so many `threads` ask; where it `refuses`, some of them must get 503 or 507.
+    The fault lasts `seconds` under requests from `threads` threads. If `refuses`, some answers must be 503 or 507.
     """
 
     name: str
-    trouble: Callable[[House], AbstractContextManager[None]]
+    trouble: Callable[[Deployment], AbstractContextManager[None]]
     seconds: float = 3.0
     threads: int = USERS
     refuses: bool = False
 
 
 @contextmanager
-def nothing(house: House) -> Iterator[None]:
+def nothing(deployment: Deployment) -> Iterator[None]:
     """Situation without a fault."""
     yield
 
 
 @contextmanager
-def evicted(house: House) -> Iterator[None]:
-    """The cache loses everything, all the time."""
-    over = threading.Event()
+def evicted(deployment: Deployment) -> Iterator[None]:
+    """Empty the cache repeatedly."""
+    stop = threading.Event()
 
     def lose() -> None:
-        with house.direct(house.cache) as client:
-            while not over.wait(0.15):
+        with deployment.direct(deployment.cache) as client:
+            while not stop.wait(0.15):
                 client.flushall()
 
     losing = threading.Thread(target=lose)
@@ -55,29 +55,29 @@ def evicted(house: House) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         losing.join()
 
 
-def refusing(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that refuses connections."""
-    return _proxied(which, "refuse")
+def refusing(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a server that refuses connections."""
+    return _proxied(server_name, "refuse")
 
 
-def cutting(which: str, after: int) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server whose connections are reset after so many bytes."""
-    return _proxied(which, "cut", after)
+def cutting(server_name: str, after: int) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a server whose connections are reset after this number of bytes."""
+    return _proxied(server_name, "cut", after)
 
 
-def failing(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that answers everything with an error."""
-    return _proxied(which, "errors")
+def failing(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a server that answers every command with an error."""
+    return _proxied(server_name, "errors")
 
 
-def _proxied(which: str, mode: str, after: int = 0) -> Callable[[House], AbstractContextManager[None]]:
+def _proxied(server_name: str, mode: str, after: int = 0) -> Callable[[Deployment], AbstractContextManager[None]]:
     @contextmanager
-    def trouble(house: House) -> Iterator[None]:
-        proxy = house.before_queue if which == "queue" else house.before_cache
+    def trouble(deployment: Deployment) -> Iterator[None]:
+        proxy = deployment.before_queue if server_name == "queue" else deployment.before_cache
         proxy.become(mode, after)  # type: ignore[arg-type] # one of its modes
         try:
             yield
@@ -87,14 +87,14 @@ def _proxied(which: str, mode: str, after: int = 0) -> Callable[[House], Abstrac
     return trouble
 
 
-def slow(least: float, most: float) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a way to both servers that takes so many seconds, each way."""
+def slow(shortest: float, longest: float) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a slow network to both servers: delay in seconds, each direction."""
 
     @contextmanager
-    def trouble(house: House) -> Iterator[None]:
-        proxies = (house.before_queue, house.before_cache)
+    def trouble(deployment: Deployment) -> Iterator[None]:
+        proxies = (deployment.before_queue, deployment.before_cache)
         for proxy in proxies:
-            proxy.delay = (least, most)
+            proxy.delay = (shortest, longest)
         try:
             yield
         finally:
@@ -104,12 +104,12 @@ def slow(least: float, most: float) -> Callable[[House], AbstractContextManager[
     return trouble
 
 
-def stopped(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that is stopped: it accepts and never answers."""
+def stopped(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a stopped server, which accepts connections and never answers."""
 
     @contextmanager
-    def trouble(house: House) -> Iterator[None]:
-        server = _server(house, which)
+    def trouble(deployment: Deployment) -> Iterator[None]:
+        server = _server(deployment, server_name)
         assert server.process is not None
         os.kill(server.process.pid, signal.SIGSTOP)
         try:
@@ -120,29 +120,29 @@ def stopped(which: str) -> Callable[[House], AbstractContextManager[None]]:
     return trouble
 
 
-def killed(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that is killed, and comes back later with what it had persisted."""
+def killed(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a killed server, restarted later with its persisted data."""
 
     @contextmanager
-    def trouble(house: House) -> Iterator[None]:
-        server = _server(house, which)
+    def trouble(deployment: Deployment) -> Iterator[None]:
+        server = _server(deployment, server_name)
         assert server.process is not None
         server.process.kill()
         server.process.wait()
         try:
             yield
         finally:
-            house.start(server)
+            deployment.start(server)
 
     return trouble
 
 
 @contextmanager
-def loading(house: House) -> Iterator[None]:
-    """The queue's server comes back with a long log, and answers LOADING until it has it."""
-    server = house.queue
+def loading(deployment: Deployment) -> Iterator[None]:
+    """Restart the queue server with a long log, so that it answers LOADING at first."""
+    server = deployment.queue
     assert server.process is not None
-    with house.direct(server) as client:
+    with deployment.direct(server) as client:
         client.eval("for _ = 1, ARGV[1] do redis.call('SET', 'filler', 0) end", 0, str(LOADED))
         client.delete("filler")
     server.process.kill()
@@ -151,51 +151,51 @@ def loading(house: House) -> Iterator[None]:
     server._options = (*options, f"key-load-delay {LOAD_MICROSECONDS}")
     server.spawn()
     server._options = options
-    until(lambda: house.is_loading(server))
+    until(lambda: deployment.is_loading(server))
     try:
         yield
     finally:
         server.wait()
 
 
-def full_of_memory(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server without memory, of which nothing may be evicted."""
+def full_of_memory(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a server at its memory limit without eviction."""
 
     @contextmanager
-    def trouble(house: House) -> Iterator[None]:
-        with house.direct(_server(house, which)) as client:
-            most = client.config_get("maxmemory")["maxmemory"]
+    def trouble(deployment: Deployment) -> Iterator[None]:
+        with deployment.direct(_server(deployment, server_name)) as client:
+            longest = client.config_get("maxmemory")["maxmemory"]
             policy = client.config_get("maxmemory-policy")["maxmemory-policy"]
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", "1mb")
             try:
                 yield
             finally:
-                client.config_set("maxmemory", most)
+                client.config_set("maxmemory", longest)
                 client.config_set("maxmemory-policy", policy)
 
     return trouble
 
 
 @contextmanager
-def smaller_than_said(house: House) -> Iterator[None]:
-    """The cache has much less memory than GLLE_CACHE_BYTES says."""
-    with house.direct(house.cache) as client:
+def smaller_than_configured(deployment: Deployment) -> Iterator[None]:
+    """Give the cache much less memory than GLLE_CACHE_BYTES states."""
+    with deployment.direct(deployment.cache) as client:
         used = int(client.info("memory")["used_memory"])
-        most = client.config_get("maxmemory")["maxmemory"]
+        longest = client.config_get("maxmemory")["maxmemory"]
         client.config_set("maxmemory", str(max(3 * 2**20, used // 3)))
         try:
             yield
         finally:
-            client.config_set("maxmemory", most)
+            client.config_set("maxmemory", longest)
 
 
-def full_disk(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a full disk, a separate small one: of the queue's log, or of the data."""
+def full_disk(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
+    """Return the fault of a full disk: of the queue's log, or of the data."""
 
     @contextmanager
-    def trouble(house: House) -> Iterator[None]:
-        folder = house.queue.folder if which == "queue" else house.data
+    def trouble(deployment: Deployment) -> Iterator[None]:
+        folder = deployment.queue.folder if server_name == "queue" else deployment.data
         filler = folder / "filler"
         with filler.open("wb", buffering=0) as file:
             try:
@@ -207,19 +207,19 @@ def full_disk(which: str) -> Callable[[House], AbstractContextManager[None]]:
             yield
         finally:
             filler.unlink()
-            server = house.queue
+            server = deployment.queue
             if server.process is not None and server.process.poll() is not None:
-                house.start(server)  # it may end over a full disk; what runs a deployment starts it again
+                deployment.start(server)  # the server may exit on a full disk; a supervisor restarts it
 
     return trouble
 
 
-def _server(house: House, which: str) -> Server:
-    return house.queue if which == "queue" else house.cache
+def _server(deployment: Deployment, server_name: str) -> Server:
+    return deployment.queue if server_name == "queue" else deployment.cache
 
 
-LOADED, LOAD_MICROSECONDS = 10_000, 300  # writes in a log, and how long each takes at least: 3 s
-MANY = 60  # more than a service has threads
+LOADED, LOAD_MICROSECONDS = 10_000, 300  # log entries, and microseconds to load each: at least 3 s in all
+MANY = 60  # more than the thread pool of the service
 
 NOTHING = "nothing is wrong"
 
@@ -232,7 +232,7 @@ SITUATIONS = (
     Situation("cache: answers errors", failing("cache")),
     Situation("cache: reset in the middle of a value", cutting("cache", 3000)),
     Situation("cache: memory full, nothing may be evicted", full_of_memory("cache")),
-    Situation("cache: much smaller than GLLE_CACHE_BYTES", smaller_than_said),
+    Situation("cache: much smaller than GLLE_CACHE_BYTES", smaller_than_configured),
     Situation("queue: refuses connections", refusing("queue"), refuses=True),
     Situation("queue: silent (stopped)", stopped("queue"), 8.0, MANY, refuses=True),
     Situation("queue: killed, comes back with its log", killed("queue"), refuses=True),

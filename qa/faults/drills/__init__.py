@@ -1,1 +1,1 @@
-"""Drills: upgrades between versions, and backups put back, with real processes."""
+"""Drills with real processes: upgrades between versions, and restored backups."""

@@ -1,4 +1,4 @@
-"""A deployment put together by hand: servers, and APIs and workers of one version or the other."""
+"""Fixtures: a deployment of servers, APIs and workers of one or two versions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
-START_SECONDS = 180.0  # on a busy machine
-BEFORE = "1990f51"  # the last commit before records had versions
+START_SECONDS = 180.0  # time limit on a busy machine, s
+BEFORE = "1990f51"  # the last commit before versioned records
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ def later(differs: str) -> Version:
 
 @pytest.fixture(scope="session")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """The version of before there were versions, from the repository's own history."""
-    known = subprocess.run(["git", "-C", str(ROOT), "cat-file", "-e", BEFORE], check=False, capture_output=True)  # noqa: S607 # the machine's git
+    """Return the version before versioned records, from the repository's history."""
+    known = subprocess.run(["git", "-C", str(ROOT), "cat-file", "-e", BEFORE], check=False, capture_output=True)  # noqa: S607 # git from PATH
     if known.returncode:
-        pytest.skip("The history of the repository is not here.")
+        pytest.skip("The repository has no history; fetch it with git fetch --unshallow.")
     root = tmp_path_factory.mktemp("earlier")
     tar = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True)  # noqa: S607
-    subprocess.run(["tar", "x", "-C", str(root)], input=tar.stdout, check=True)  # noqa: S607 # the machine's tar
+    subprocess.run(["tar", "x", "-C", str(root)], input=tar.stdout, check=True)  # noqa: S607 # tar from PATH
     environment = {**os.environ, "PYTHONPATH": str(root)}
     subprocess.run(
         [sys.executable, "-m", "glle_engine.posterior.fingerprint"], cwd=root, env=environment, check=True
@@ -70,25 +70,25 @@ class Process:
     url: str = ""
 
     def client(self) -> httpx.Client:
-        """Return a client of it."""
+        """Return a client of the process."""
         return httpx.Client(base_url=self.url, timeout=60)
 
     def stop(self) -> None:
-        """Stop it as an upgrade does."""
+        """Stop the process as an upgrade does."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(30) in {0, -signal.SIGTERM}, self.log.read_text()
 
 
 @dataclass
 class Deployment:
-    """Servers and a data folder, and what is started on them."""
+    """Servers, a data folder, and the processes started on them."""
 
     settings: Settings
     stack: ExitStack
     started: int = 0
 
     def start(self, version: Version, *arguments: str, announces: str = "") -> Process:
-        """Start a command of a version; wait for what it announces."""
+        """Start a command of a version and wait for its ready message."""
         self.started += 1
         log = Path(self.settings.data_dir).parent / f"{self.started}-{version.name}-{arguments[0]}.log"
         environment = {
@@ -101,13 +101,13 @@ class Deployment:
             subprocess.Popen(command, cwd=version.root, env=environment, stdout=output, stderr=output)
         )
         self.stack.callback(lambda: process.kill() if process.poll() is None else None)
-        found = Process(process, log)
+        match = Process(process, log)
         if announces:
             until(lambda: re.search(announces, log.read_text()) or process.poll() is not None, START_SECONDS)
             matches = re.search(announces, log.read_text())
             assert matches, log.read_text()
-            found.url = matches[1]
-        return found
+            match.url = matches[1]
+        return match
 
     def api(self, version: Version) -> Process:
         """Start an API."""
@@ -120,7 +120,7 @@ class Deployment:
 
 @contextmanager
 def deployed(folder: Path) -> Iterator[Deployment]:
-    """Run servers on a folder, and end everything that was started."""
+    """Run servers on a folder, and stop all processes at the end."""
     settings = Settings(data_dir=str(folder / "data"), heartbeat=1)
     with ExitStack() as stack:
         queue, cache = queue_server(settings), cache_server(settings)
@@ -135,7 +135,7 @@ def deployed(folder: Path) -> Iterator[Deployment]:
 
 @contextmanager
 def tree(version: Version, folder: Path) -> Iterator[httpx.Client]:
-    """Run `glle up` of a version on a data folder, and yield a client; stopped in order."""
+    """Run `glle up` of a version on a data folder and yield a client; stop in order."""
     folder.mkdir(exist_ok=True)
     settings = Settings(data_dir=str(folder / "data"), heartbeat=1)
     with ExitStack() as stack:
@@ -147,6 +147,6 @@ def tree(version: Version, folder: Path) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    """A deployment without an API or a worker yet."""
-    with deployed(tmp_path) as made:
-        yield made
+    """Return a deployment without an API or a worker."""
+    with deployed(tmp_path) as started_process:
+        yield started_process

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from glle_engine import Draw
 
 NUMBERS = "9.9.9"
-OTHER = 1 + 2.0**-30  # what its draws are multiplied by: other bits, and the same picture
+OTHER = 1 + 2.0**-30  # factor on draws: other bits, same picture
 
 
 def change() -> None:
-    """Become the later version, before anything of the worker or the service is imported."""
+    """Become the later version; call this before worker or service is imported."""
     differs = os.environ["DRILL"].split(",")
     if "numbers" in differs:
         glle_engine.NUMBERS = NUMBERS
@@ -34,10 +34,10 @@ def change() -> None:
             for draw in original(self, *keys, **law):
                 yield replace(draw, embedding=draw.embedding * OTHER)
 
-        Posterior.draws_of = draws_of  # type: ignore[method-assign] # it is another version
-        fingerprint.PINNED = fingerprint.fingerprint()  # as a release pins its own
+        Posterior.draws_of = draws_of  # type: ignore[method-assign] # the version differs
+        fingerprint.PINNED = fingerprint.fingerprint()  # as a release pins its fingerprint
     if "formats" in differs:
-        from worker.base import versions  # noqa: PLC0415 -- once the numbers are changed
+        from worker.base import versions  # noqa: PLC0415 # after the numbers change
 
         versions.SCHEMA += 1
 

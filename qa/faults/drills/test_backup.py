@@ -1,4 +1,4 @@
-"""A backup taken under load, the folder destroyed, and put back elsewhere: every answer has the same bits."""
+"""A backup taken under load is restored elsewhere after the folder is destroyed: every answer has the same bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `glle`."""
+    """Run `glle` with these arguments."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-m", "service.cli", *arguments], check=False, capture_output=True, text=True, env=environment
@@ -32,36 +32,36 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, bytes, str | None]]:
-    """Return status, body and ETag of each path, waiting for what has to be made.
+    """Return status, body and ETag of each path, waiting for results.
 
-    Draws as arrays alone: their JSON also tells the seconds that they took, which are others when they are made again.
+    Draws are compared as arrays, because their JSON contains the computing time.
     """
-    found: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for path in paths:
         headers = {"Accept": "application/x-npy" if "/draws/" in path else "*/*"}
         got = client.get(path, headers=headers)
         while got.status_code == 202:
             client.get(f"{got.headers['Location']}?wait=30")
             got = client.get(path, headers=headers)
-        found[path] = got.status_code, got.content, got.headers.get("ETag")
-    return found
+        responses[path] = got.status_code, got.content, got.headers.get("ETag")
+    return responses
 
 
-def busy(client: httpx.Client, over: threading.Event, seen: list[int]) -> None:
-    """Upload, fit, draw, rename and delete until it is over."""
-    rng = random.Random(0)  # noqa: S311 # no secret
-    while not over.is_set():
+def busy(client: httpx.Client, stop: threading.Event, recorded: list[int]) -> None:
+    """Upload, fit, draw, rename and delete until `stop` is set."""
+    rng = random.Random(0)  # noqa: S311 # not for secrets
+    while not stop.is_set():
         data = synthetic(client, 60 + rng.randrange(40), seed=rng.randrange(1000))
         path = fitted(client, data)
-        seen.append(client.get(f"{path}/draws/{rng.randrange(9)}?wait=30").status_code)
+        recorded.append(client.get(f"{path}/draws/{rng.randrange(9)}?wait=30").status_code)
         if rng.random() < 0.7:
             client.delete(f"/v1/datasets/{data}?force=true")
 
 
 @pytest.mark.parametrize("arrays", [True, False])
-def test_a_folder_that_is_lost_comes_back(tmp_path: Path, *, arrays: bool) -> None:
+def test_lost_folder_is_restored(tmp_path: Path, *, arrays: bool) -> None:
     """A backup with arrays restores everything; without, cached results are computed again with the same bits."""
-    seen: list[int] = []
+    recorded: list[int] = []
     with tree(NOW, tmp_path) as client:
         data = synthetic(client, 200)
         client.patch(
@@ -72,19 +72,19 @@ def test_a_folder_that_is_lost_comes_back(tmp_path: Path, *, arrays: bool) -> No
         paths = [f"/v1/datasets/{data}", f"/v1/datasets/{data}/data", path, f"{path}/arrays", f"/v1/jobs/{job}"]
         paths += [f"/v1/jobs/{job}/result", f"{path}/summary?count=8", f"{path}/draws/3", f"{path}/draws/11"]
         before = answers(client, paths)
-        over = threading.Event()
-        load = threading.Thread(target=busy, args=(client, over, seen))
+        stop = threading.Event()
+        load = threading.Thread(target=busy, args=(client, stop, recorded))
         load.start()
         flags = ["--arrays"] if arrays else []
-        taken = command("backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path / "data"), *flags)
-        over.set()
+        backup = command("backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path / "data"), *flags)
+        stop.set()
         load.join()
-    assert taken.returncode == 0, taken.stderr
-    assert set(seen) == {200}
+    assert backup.returncode == 0, backup.stderr
+    assert set(recorded) == {200}
     shutil.rmtree(tmp_path / "data")
     assert command("backup", "--verify", str(tmp_path / "backup.tar")).returncode == 0
     elsewhere = tmp_path / "elsewhere"
-    if arrays:  # into a deployment that runs
+    if arrays:  # into a running deployment
         with tree(NOW, elsewhere) as client:
             put = command("restore", str(tmp_path / "backup.tar"), "--data-dir", str(elsewhere / "data"))
             assert put.returncode == 0, put.stderr
@@ -93,7 +93,7 @@ def test_a_folder_that_is_lost_comes_back(tmp_path: Path, *, arrays: bool) -> No
     put = command("restore", str(tmp_path / "backup.tar"), "--data-dir", str(elsewhere / "data"))
     assert put.returncode == 0, put.stderr
     with tree(NOW, elsewhere) as client:
-        found = answers(client, [name for name in paths if not name.startswith("/v1/jobs/") or "result" in name])
-        assert found == {name: before[name] for name in found}
+        responses = answers(client, [name for name in paths if not name.startswith("/v1/jobs/") or "result" in name])
+        assert responses == {name: before[name] for name in responses}
         again = client.get(f"/v1/jobs/{job}").json()
         assert (again["id"], again["status"]) == (job, "succeeded")

@@ -1,4 +1,4 @@
-"""Keys and passwords of a whole tree, under debug logs and requests that name the key wherever it is out of place."""
+"""Keys and passwords stay out of logs and answers, under debug logs and requests with misplaced keys."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.drill, pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")]
 
-WAIT_SECONDS = 20.0  # in which a worker has started and was refused
+WAIT_SECONDS = 20.0  # enough for a worker to start and be refused
 SERVERS = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")
 
 
 def glle(data: Path, *arguments: str, **settings: str) -> str:
-    """Run a command beside the service and return all that it prints."""
+    """Run a command beside the service and return its output."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLLE_DATA_DIR": str(data), **settings}
     command = [sys.executable, "-m", "service.cli", *arguments]
     with subprocess.Popen(
@@ -35,14 +35,14 @@ def glle(data: Path, *arguments: str, **settings: str) -> str:
     ) as process:
         try:
             out, err = process.communicate(timeout=WAIT_SECONDS if arguments[0] == "worker" else None)
-        except subprocess.TimeoutExpired:  # a worker that is not let in waits until it is
+        except subprocess.TimeoutExpired:  # a worker with a wrong password waits until its time limit
             process.terminate()
             out, err = process.communicate()
         return out + err
 
 
 def misplaced(key: str) -> list[httpx.Request]:
-    """Return requests that have the key in every place but the one where it belongs."""
+    """Return requests that contain the key in every wrong place."""
     url, json_ = "http://glle", {"Content-Type": "application/json"}
     secret = key.split("_", 2)[2]
     places = [
@@ -67,16 +67,16 @@ def misplaced(key: str) -> list[httpx.Request]:
     ]
 
 
-def kept(server: redis.Redis) -> str:
+def stored_text(server: redis.Redis) -> str:
     """Return every key and value of a server, as text."""
-    found = []
+    leaks = []
     for name in server.scan_iter(count=1000):
-        found += [name, server.dump(name) or b""]
-    return b"\n".join(found).decode("latin-1")
+        leaks += [name, server.dump(name) or b""]
+    return b"\n".join(leaks).decode("latin-1")
 
 
 def folder(data: Path) -> dict[str, str]:
-    """Return what stands in the files of a data folder, but for the addresses, which its owner alone reads."""
+    """Return the content of the data folder's files, except for the addresses, which only the owner can read."""
     (addresses,) = data.rglob("servers.json")
     assert addresses.stat().st_mode & 0o077 == 0
     return {
@@ -86,8 +86,8 @@ def folder(data: Path) -> dict[str, str]:
     }
 
 
-def asked(up: Up, key: str) -> dict[str, str]:
-    """Return every answer, head and body, to good requests, bad ones, and those with the key out of place."""
+def probed(up: Up, key: str) -> dict[str, str]:
+    """Return every answer, head and body, to good requests, bad requests, and requests with a misplaced key."""
     answers = {}
     with httpx.Client(base_url=up.url, timeout=60) as client:
         for number, request in enumerate(misplaced(key)):
@@ -103,23 +103,23 @@ def asked(up: Up, key: str) -> dict[str, str]:
 
 
 def where(texts: dict[str, str], secrets: dict[str, str]) -> list[tuple[str, str]]:
-    """Return where which of the secrets stands."""
+    """Return each text that contains a secret, with the secret's name."""
     return [(place, name) for place, text in texts.items() for name, secret in secrets.items() if secret in text]
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_no_secret_is_anywhere_but_where_it_is_kept(tmp_path: Path, form: str) -> None:
-    """Answers, logs, command lines, files, both servers' keys and values, and what the commands print."""
+def test_secrets_do_not_leak(tmp_path: Path, form: str) -> None:
+    """Secrets are absent from answers, logs, command lines, files, both servers, and command output."""
     data = tmp_path / "data"
     with running(tmp_path, GLLE_AUTH="required", GLLE_LOG_FORMAT=form, GLLE_LOG_LEVEL="debug") as up:
         key = glle(data, "keys", "create", "--scope", "admin").splitlines()[0]
         urls = {name: up.redis_url(name) for name in SERVERS}
         secrets = {name: str(urlsplit(url).password) for name, url in urls.items()} | {"key": key.split("_", 2)[2]}
         assert all(len(secret) >= 32 for secret in secrets.values())
-        texts = asked(up, key)
+        texts = probed(up, key)
         assert len({place.rpartition(" ")[2] for place in texts}) > 5, "answers of many kinds"
         server = up.children("valkey-server")[0]
-        os.kill(server, 9)  # so that the tree tells of errors, with tracebacks where it has any
+        os.kill(server, 9)  # produces error messages and tracebacks
         with httpx.Client(base_url=up.url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
             answer = client.get("/v1/jobs")
             texts["while a server is away"] = f"{answer.headers!r} {answer.text}"
@@ -133,7 +133,7 @@ def test_no_secret_is_anywhere_but_where_it_is_kept(tmp_path: Path, form: str) -
         assert "***@" in texts["settings"]
         texts["keys list"] = glle(data, "keys", "list")
         texts |= {f"process {pid}": command_line(pid) for pid in up.tree()}
-        texts |= {name: kept(up.redis(name)) for name in SERVERS}
+        texts |= {name: stored_text(up.redis(name)) for name in SERVERS}
         texts |= folder(data)
     texts["log"] = up.log.read_text()
     assert '"level": "debug"' in texts["log"] or " debug " in texts["log"]

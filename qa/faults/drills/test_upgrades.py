@@ -1,4 +1,4 @@
-"""Two versions side by side: every answer is right or a clear refusal, nothing is lost, and in the end all is done."""
+"""Two versions side by side: every answer is right or a clear refusal, and all accepted work finishes."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ REFUSALS = {(409, "other-numbers"), (503, "written-by-newer-version")}
 
 
 def npy(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
-    """Return an array, for which a job may have to be waited."""
+    """Return an array, waiting for its job if necessary."""
     answer = client.get(path, params={"wait": 60}, headers={"Accept": "application/x-npy"})
     assert answer.status_code == 200, answer.text
     return np.asarray(np.load(io.BytesIO(answer.content)))
 
 
 def code(answer: httpx.Response) -> tuple[int, str]:
-    """Return status and problem of a refusal."""
+    """Return status and problem code of a refusal."""
     return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
 def direct(draw: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Return a draw as the engine makes it here."""
+    """Return a draw computed by the engine in this process."""
     return glle_engine.fit(manifolds.make("s_curve", N, seed=seed).X).draw(draw).embedding
 
 
 def is_ready(client: httpx.Client) -> bool:
-    """Say whether an API has workers."""
+    """Return whether an API has workers."""
     return client.get("/readyz").status_code == 200
 
 
-def test_other_numbers_have_other_ids(deployment: Deployment) -> None:
-    """While both versions serve, one id never has two results, whichever API and worker are asked, in any order."""
+def test_other_numerics_have_other_ids(deployment: Deployment) -> None:
+    """While both versions serve, one id never has two results, whichever API and worker handle the request."""
     new = later("numbers")
     with deployment.api(NOW).client() as old_api, deployment.api(new).client() as new_api:
         old_worker = deployment.worker(NOW)
         until(lambda: is_ready(old_api), START_SECONDS)
-        assert code(new_api.get("/readyz")) == (503, "no-workers")  # no traffic comes before its workers do
+        assert code(new_api.get("/readyz")) == (503, "no-workers")  # no traffic before its workers are ready
         data = synthetic(old_api, N)
         old = fitted(old_api, data)
         np.testing.assert_array_equal(npy(old_api, f"{old}/draws/0"), direct(0))
 
         deployment.worker(new)
         until(lambda: is_ready(new_api), START_SECONDS)
-        np.testing.assert_array_equal(npy(new_api, f"{old}/draws/0"), direct(0))  # as it was drawn
+        np.testing.assert_array_equal(npy(new_api, f"{old}/draws/0"), direct(0))  # unchanged since it was drawn
         assert code(new_api.get(f"{old}/draws/500?wait=60")) == (409, "other-numbers")
         fresh = fitted(new_api, data)
         assert fresh != old
@@ -75,8 +75,8 @@ def test_other_numbers_have_other_ids(deployment: Deployment) -> None:
         assert code(old_api.get(f"{fresh}/draws/500?wait=60")) == (409, "other-numbers")
         np.testing.assert_array_equal(npy(old_api, f"{old}/draws/500"), direct(500))
 
-        asked, refused = mixed_load([old_api, new_api], [old, fresh], 200)
-        assert asked > 100
+        received, refused = mixed_load([old_api, new_api], [old, fresh], 200)
+        assert received > 100
         assert refused > 10
 
         old_worker.stop()
@@ -85,12 +85,12 @@ def test_other_numbers_have_other_ids(deployment: Deployment) -> None:
 
 
 def mixed_load(clients: list[httpx.Client], posteriors: list[str], count: int) -> tuple[int, int]:
-    """Ask for draws of any posterior through any API; return how many came, and how many were refused.
+    """Request draws of any posterior through any API; return the numbers of arrays and of refusals.
 
-    Each that comes has the bits that its address had before.
+    Every array has the same bits as earlier ones of its URL.
     """
-    rng, seen, refused = random.Random(0), dict[str, tuple[bytes, str]](), 0  # noqa: S311 # no secret
-    came = 0
+    rng, recorded, refused = random.Random(0), dict[str, tuple[bytes, str]](), 0  # noqa: S311 # not for secrets
+    received = 0
     for _ in range(count):
         path = f"{rng.choice(posteriors)}/draws/{rng.randrange(1000, 1040)}"
         answer = rng.choice(clients).get(path, params={"wait": 60}, headers={"Accept": "application/x-npy"})
@@ -98,15 +98,15 @@ def mixed_load(clients: list[httpx.Client], posteriors: list[str], count: int) -
             assert code(answer) in REFUSALS
             refused += 1
             continue
-        came += 1
-        assert seen.setdefault(path, (answer.content, answer.headers["ETag"])) == (
+        received += 1
+        assert recorded.setdefault(path, (answer.content, answer.headers["ETag"])) == (
             answer.content,
             answer.headers["ETag"],
         )
-    return came, refused
+    return received, refused
 
 
-def test_newer_records_are_refused_by_the_older_version_and_left_as_they_are(deployment: Deployment) -> None:
+def test_older_version_refuses_newer_records_unchanged(deployment: Deployment) -> None:
     """Both versions read the older version's data, during an upgrade and after its rollback."""
     new = later("formats")
     with deployment.api(NOW).client() as old_api, deployment.api(new).client() as new_api:
@@ -116,12 +116,12 @@ def test_newer_records_are_refused_by_the_older_version_and_left_as_they_are(dep
         older = fitted(old_api, synthetic(old_api, N))
         newer = fitted(new_api, synthetic(new_api, N, seed=1))
         with_both = Stores.connect(deployment.settings)
-        held = with_both.client.get(f"glle:posterior:{newer.rpartition('/')[2]}")
+        stored = with_both.client.get(f"glle:posterior:{newer.rpartition('/')[2]}")
         for method, path in (("GET", newer), ("GET", f"{newer}/draws/0"), ("DELETE", newer), ("GET", "/v1/posteriors")):
             answer = old_api.request(method, path)
             assert code(answer) == (503, "written-by-newer-version")
             assert answer.headers["Retry-After"]
-        assert with_both.client.get(f"glle:posterior:{newer.rpartition('/')[2]}") == held
+        assert with_both.client.get(f"glle:posterior:{newer.rpartition('/')[2]}") == stored
         with_both.close()
         for path in (older, f"{older}/draws/0?wait=60", newer, f"{newer}/draws/0?wait=60"):
             assert new_api.get(path).status_code == 200
@@ -132,8 +132,8 @@ def test_newer_records_are_refused_by_the_older_version_and_left_as_they_are(dep
         assert old_tags == new_tags
 
 
-def test_what_the_older_version_left_is_done_by_the_newer(deployment: Deployment) -> None:
-    """Tasks that wait when the last older worker stops are taken over, and have the bits that they would have had."""
+def test_newer_version_finishes_waiting_tasks(deployment: Deployment) -> None:
+    """Tasks that wait when the last older worker stops run on the newer version, with the same bits."""
     new = later("formats")
     old_api, old_worker = deployment.api(NOW), deployment.worker(NOW)
     with old_api.client() as client:
@@ -151,17 +151,17 @@ def test_what_the_older_version_left_is_done_by_the_newer(deployment: Deployment
         for number, job in enumerate(jobs[:3]):
             drawn = npy(client, f"/v1/jobs/{job}/result")
             np.testing.assert_array_equal(drawn[5], direct(100 * number + 5))
-    here = Stores.connect(deployment.settings)
-    assert here.client.keys(f"rq:queue:{queue_name()}") == []
-    here.close()
+    connected = Stores.connect(deployment.settings)
+    assert connected.client.keys(f"rq:queue:{queue_name()}") == []
+    connected.close()
 
 
-def test_a_folder_of_the_version_before_versions(tmp_path: Path, earlier: Version) -> None:
-    """Data folder and log: read by this version, whose numbers are others, and, taken back, by that one to the bit."""
+def test_folder_without_record_versions(tmp_path: Path, earlier: Version) -> None:
+    """Data folder and log survive the upgrade and a rollback; the older version returns its results bit for bit."""
 
     def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, bytes, str | None]]:
-        found = {path: client.get(path) for path in paths}
-        return {path: (got.status_code, got.content, got.headers.get("ETag")) for path, got in found.items()}
+        responses = {path: client.get(path) for path in paths}
+        return {path: (got.status_code, got.content, got.headers.get("ETag")) for path, got in responses.items()}
 
     with tree(earlier, tmp_path) as client:
         data = synthetic(client, N)
@@ -170,7 +170,7 @@ def test_a_folder_of_the_version_before_versions(tmp_path: Path, earlier: Versio
         )
         path = fitted(client, data)
         job = client.post(f"{path}/draws?wait=60", json={"count": 8}).json()["id"]
-        asked = [
+        paths = [
             f"/v1/datasets/{data}",
             f"/v1/datasets/{data}/data",
             path,
@@ -178,14 +178,14 @@ def test_a_folder_of_the_version_before_versions(tmp_path: Path, earlier: Versio
             "/v1/posteriors",
             f"/v1/jobs/{job}",
         ]
-        before = answers(client, asked)
+        before = answers(client, paths)
         drawn = npy(client, f"{path}/draws/3")
     with tree(NOW, tmp_path) as client:
-        assert answers(client, asked) == before
+        assert answers(client, paths) == before
         assert code(client.get(f"{path}/draws/3?wait=60")) == (409, "other-numbers")
-        again = fitted(client, data)
-        assert again != path
-        np.testing.assert_array_equal(npy(client, f"{again}/draws/3"), direct(3))
+        refitted = fitted(client, data)
+        assert refitted != path
+        np.testing.assert_array_equal(npy(client, f"{refitted}/draws/3"), direct(3))
     with tree(earlier, tmp_path) as client:
-        assert answers(client, asked[:3]) == {name: before[name] for name in asked[:3]}
+        assert answers(client, paths[:3]) == {name: before[name] for name in paths[:3]}
         np.testing.assert_array_equal(npy(client, f"{path}/draws/3"), drawn)

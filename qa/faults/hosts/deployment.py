@@ -1,4 +1,4 @@
-"""The deployment: seven machines, what runs on them, and what keeps it running."""
+"""Deployment on seven machines, with supervised processes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-LIVELY_SECONDS = 30.0  # since its last sign of life
-FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.1, 60.0, 10.0  # as the container engine restarts
+LIVELY_SECONDS = 30.0  # seconds since the last heartbeat
+FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.1, 60.0, 10.0  # restart delays of a container engine, s
 
 
 def worker_names(hosts: int) -> tuple[str, ...]:
-    """Return the names of so many workers' machines."""
+    """Return the names of this number of worker machines."""
     return tuple(f"worker-{number + 1}" for number in range(hosts))
 
 
 @dataclass
-class Kept:
-    """A process that is started again when it ends by itself."""
+class SupervisedProcess:
+    """A supervised process, restarted when it ends by itself."""
 
     machine: Machine
     service: Service
@@ -39,23 +39,23 @@ class Kept:
     data: Path
     process: subprocess.Popen[bytes] | None = None
     pause: float = FIRST_PAUSE
-    due: float = 0.0
+    restart_at: float = 0.0
     started: float = 0.0
     restarts: int = 0
 
     def start(self) -> None:
-        """Start it."""
+        """Start the process."""
         result = environment(self.service, self.data)
         self.process = self.machine.start(self.service.command, result, self.folder, self.folder / "log")
         self.started = time.monotonic()
 
-    def look_after(self) -> None:
-        """Start it again if it has ended, after a pause that grows."""
+    def supervise(self) -> None:
+        """Restart the process if it has ended, after a growing delay."""
         if self.process is not None and self.process.poll() is not None:
             steady = time.monotonic() - self.started > STEADY_SECONDS
             self.pause = FIRST_PAUSE if steady else min(2 * self.pause, LONGEST_PAUSE)
-            self.due, self.process = time.monotonic() + self.pause, None
-        if self.process is None and self.service.restarts and time.monotonic() >= self.due:
+            self.restart_at, self.process = time.monotonic() + self.pause, None
+        if self.process is None and self.service.restarts and time.monotonic() >= self.restart_at:
             self.restarts += 1
             self.start()
 
@@ -67,11 +67,11 @@ class Deployment:
     Parameters
     ----------
     folder
-        Of all logs, of the queue's disk, and of the data that API and workers share (as on a network file system).
+        Folder of all logs, the queue's disk, and the data that API and workers share (as on a network file system).
     variables
-        What docker-compose.yml lets one set.
+        Variables of docker-compose.yml.
     quotas
-        Of machines that get a share of a core: where `qa.faults.hosts.network.quotas` put it.
+        Cgroups of machines with a share of a core, see `qa.faults.hosts.network.quotas`.
 
     """
 
@@ -79,89 +79,90 @@ class Deployment:
     variables: dict[str, str]
     network: Network
     quotas: dict[str, Path | None] = field(default_factory=dict)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    processes: dict[str, SupervisedProcess] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _over: threading.Event = field(default_factory=threading.Event)
+    _stop_event: threading.Event = field(default_factory=threading.Event)
 
-    def add(self, name: str) -> Kept:
-        """Have a machine, and start on it what its name says: api-1, worker-3, queue, cache."""
+    def add(self, name: str) -> SupervisedProcess:
+        """Add a machine, and start the service of its name: api-1, worker-3, queue, cache."""
         service = services(**self.variables)[name.partition("-")[0]]
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
-            made = Kept(self.network.machine(name, self.quotas.get(name)), service, folder, self.folder / "data")
-            self.kept[name] = made
-            self._tell_names()
-            made.start()
-        return made
+            machine = self.network.machine(name, self.quotas.get(name))
+            process = SupervisedProcess(machine, service, folder, self.folder / "data")
+            self.processes[name] = process
+            self._write_hosts()
+            process.start()
+        return process
 
-    def have_workers(self, *names: str) -> None:
-        """Have just these workers' machines: start those that are missing, shut down the others."""
-        for name in [name for name in self.kept if name.startswith("worker-") and name not in names]:
+    def set_workers(self, *names: str) -> None:
+        """Run exactly these worker machines: start the missing ones, shut down the others."""
+        for name in [name for name in self.processes if name.startswith("worker-") and name not in names]:
             self.shut_down(name)
         for name in names:
-            if name not in self.kept:
+            if name not in self.processes:
                 self.add(name)
         self.expect_workers(*names)
 
     def vanish(self, name: str) -> None:
-        """Have a machine be gone, at once and without a word."""
+        """Remove a machine at once, without closing its connections."""
         with self._lock:
-            self.kept.pop(name).machine.vanish()
+            self.processes.pop(name).machine.vanish()
 
     def remove(self, name: str) -> None:
-        """Have a machine be gone, and all its connections closed before."""
+        """Remove a machine after closing its connections."""
         with self._lock:
-            kept = self.kept.pop(name)
-            kept.machine.kill()
-            kept.machine.vanish()
+            supervised = self.processes.pop(name)
+            supervised.machine.kill()
+            supervised.machine.vanish()
 
     def shut_down(self, name: str, seconds: float = 60.0) -> None:
         """Remove a machine after stopping its process."""
         with self._lock:
-            kept = self.kept.pop(name)  # it is not started again
-        assert kept.process is not None
-        kept.process.terminate()
-        kept.process.wait(seconds)
-        kept.machine.vanish()
+            supervised = self.processes.pop(name)  # not restarted
+        assert supervised.process is not None
+        supervised.process.terminate()
+        supervised.process.wait(seconds)
+        supervised.machine.vanish()
 
     def replace(self, name: str, seconds: float = 60.0) -> float:
-        """Stop a process as the container engine does, and start a new one; return how long the stop took."""
+        """Stop a process as the container engine does, and start a new one; return the seconds of the stop."""
         with self._lock:
-            kept = self.kept[name]
-            old, kept.process = kept.process, None
-            kept.due = float("inf")  # not by itself
+            supervised = self.processes[name]
+            old, supervised.process = supervised.process, None
+            supervised.restart_at = float("inf")  # no automatic restart meanwhile
         assert old is not None
-        began = time.monotonic()
+        started = time.monotonic()
         old.terminate()
         old.wait(seconds)
-        took = time.monotonic() - began
+        duration = time.monotonic() - started
         with self._lock:
-            kept.due = 0.0
-            kept.start()
-        return took
+            supervised.restart_at = 0.0
+            supervised.start()
+        return duration
 
     def watch(self) -> threading.Thread:
-        """Look after all processes from now on."""
+        """Supervise all processes from now on."""
 
         def look() -> None:
-            while not self._over.wait(0.1):
+            while not self._stop_event.wait(0.1):
                 with self._lock:
-                    for kept in self.kept.values():
-                        kept.look_after()
+                    for supervised in self.processes.values():
+                        supervised.supervise()
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
         return thread
 
     def stop(self) -> None:
-        """Stop everything."""
-        self._over.set()
-        for name in list(self.kept):
+        """Stop all machines and the supervisor thread."""
+        self._stop_event.set()
+        for name in list(self.processes):
             self.remove(name)
 
     def url(self, name: str = "api-1") -> str:
-        """Return where an API process is asked."""
+        """Return the URL of an API process."""
         return f"http://{self.network.addresses[name]}:{PORT}"
 
     def redis(self, name: str) -> redis.Redis:
@@ -171,13 +172,13 @@ class Deployment:
         )
 
     def is_ready(self, name: str = "api-1") -> bool:
-        """Say whether an API process says that it is ready."""
+        """Return whether an API process reports ready."""
         with suppress(httpx.TransportError):
             return httpx.get(self.url(name) + "/readyz", timeout=2.0).status_code == httpx.codes.OK
         return False
 
     def workers(self) -> list[str]:
-        """Return on which machines the registry knows a worker that gave a sign of life in the last 30 s."""
+        """Return the machines of the registered workers with a heartbeat in the last 30 s."""
         client = self.redis("queue")
         names = []
         for key in client.smembers(f"rq:workers:{NAME}"):
@@ -187,7 +188,7 @@ class Deployment:
         return sorted(names)
 
     def expect_workers(self, *names: str, seconds: float = 90.0) -> float:
-        """Wait until the registry has just these, each once; return how long that took."""
+        """Wait until the registry has exactly these workers, each once; return the seconds."""
         return wait_until(f"workers on {names}", lambda: self._has_workers(sorted(names)), seconds)
 
     def _has_workers(self, names: list[str]) -> bool:
@@ -195,7 +196,7 @@ class Deployment:
             return self.workers() == names
         return False
 
-    def _tell_names(self) -> None:
-        """Write the names of the machines where every process looks them up."""
+    def _write_hosts(self) -> None:
+        """Write the host names to the file in which every process looks them up."""
         lines = [f"{address} {name}" for name, address in self.network.addresses.items()]
         (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")

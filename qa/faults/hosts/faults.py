@@ -18,57 +18,57 @@ if TYPE_CHECKING:
 
 DRAWS = 1024
 WORKERS = worker_names(3)
-PATIENCE = 150.0  # seconds in which a job must have ended, and everything be as it was
+PATIENCE = 150.0  # time limit for the end of the job and the recovery, s
 
 
-def in_the_middle(work: Work, job: Job) -> None:
-    """Wait until some of a job is done, and most is not."""
-    wait_until("the job is at work", lambda: work.done(job) > 0, PATIENCE)
+def wait_for_progress(work: Work, job: Job) -> None:
+    """Wait until a small part of the job is done."""
+    wait_until("the job is running", lambda: work.done(job) > 0, PATIENCE)
 
 
-def faults(here: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """Yield each fault by its name, with what makes it."""
+def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """Yield each fault by name, with the function that runs it."""
 
     def row(name: str, make: Callable[[], float], *, begun: bool = True) -> Row:
-        """Have a job, make a fault, and see what comes of both; `make` returns when the fault was over."""
-        with Prober(here.url(), work.posterior) as prober:
+        """Start a job, run a fault, and record the result of both; `make` returns at the end of the fault."""
+        with Prober(deployment.url(), work.posterior) as prober:
             job = work.start(DRAWS) if begun else None
             if job is not None:
-                in_the_middle(work, job)
-            over = make()
+                wait_for_progress(work, job)
+            fault_end = make()
             job = job or work.start(DRAWS)
             status = work.status(job, PATIENCE)
-            heal = time.monotonic() - over
-            left = _as_it_was(here)
+            heal = time.monotonic() - fault_end
+            differences = _restore(deployment)
         for failure in prober.failed[:5]:
             print(f"  failed: {failure}", flush=True)
         finished = int(status == "succeeded")
         wrong = work.wrong(job) if finished else job.count
-        return Row(name, 1, finished, wrong, len(prober.failed), prober.refused, prober.slowest, heal, left)
+        return Row(name, 1, finished, wrong, len(prober.failed), prober.refused, prober.slowest, heal, differences)
 
     def vanished(name: str) -> float:
-        here.vanish(name)
+        deployment.vanish(name)
         return time.monotonic()
 
     def cut(name: str, seconds: float) -> float:
-        machine = here.kept[name].machine
+        machine = deployment.processes[name].machine
         machine.cut()
         time.sleep(seconds)
         machine.heal()
         return time.monotonic()
 
     def power_cut(name: str, seconds: float) -> float:
-        here.vanish(name)
+        deployment.vanish(name)
         time.sleep(seconds)
-        here.add(name)
+        deployment.add(name)
         return time.monotonic()
 
     def lossy(name: str, percent: int) -> float:
-        here.kept[name].machine.lose(percent)
+        deployment.processes[name].machine.lose(percent)
         return time.monotonic()
 
     def narrow(name: str, rate: str) -> float:
-        here.kept[name].machine.throttle(rate)
+        deployment.processes[name].machine.throttle(rate)
         return time.monotonic()
 
     def scenario(name: str, make: Callable[[], float], *, begun: bool = True) -> tuple[str, Callable[[], Row]]:
@@ -91,16 +91,16 @@ def faults(here: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row
     yield scenario("worker's link: 2 Mbit/s", lambda: narrow("worker-3", "2mbit"))
 
 
-def _as_it_was(here: Deployment) -> str:
-    """Bring back what vanished, mend all links; return what is not as it was then, nothing where all is."""
-    for kept in list(here.kept.values()):
-        kept.machine.mend()
+def _restore(deployment: Deployment) -> str:
+    """Restore machines and links; return the remaining differences."""
+    for process in list(deployment.processes.values()):
+        process.machine.mend()
     for name in WORKERS:
-        if name not in here.kept:
-            here.add(name)
+        if name not in deployment.processes:
+            deployment.add(name)
     try:
-        here.expect_workers(*WORKERS, seconds=PATIENCE)
-        wait_until("ready", here.is_ready, PATIENCE)
+        deployment.expect_workers(*WORKERS, seconds=PATIENCE)
+        wait_until("ready", deployment.is_ready, PATIENCE)
     except TimeoutError as error:
-        return f"{error}; the registry has {here.workers()}"
+        return f"{error}; the registry has {deployment.workers()}"
     return ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qa.faults.hosts.deployment import Deployment
     from qa.faults.hosts.work import Work
 
-DRAWS = 3072  # two minutes for the first ones alone
+DRAWS = 3072  # two minutes for the first hosts alone
 SECONDS = 600.0
 
 
@@ -26,13 +26,13 @@ class Joined:
     Parameters
     ----------
     hosts, then
-        How many there were, and how many in the end.
+        Number of worker hosts at the start and at the end.
     before, after
-        Draws a second, until the others were in the registry and from then on.
+        Draws per second before and after the other hosts registered.
     late
-        Draws that were made by then.
+        Number of draws done at that moment.
     wrong
-        Draws that are not those of the engine alone, bit for bit.
+        Draws that differ from the engine's in any bit.
 
     """
 
@@ -45,25 +45,25 @@ class Joined:
     wrong: int
 
     def report(self) -> str:
-        """Return it as a sentence."""
+        """Return the result as a sentence."""
         return (
             f"{self.draws} draws by {self.hosts} worker hosts: {self.before:.1f} draws/s; by {self.then}, from draw "
             f"{self.late} on: {self.after:.1f} draws/s, {self.after / self.before:.2f} times; {self.wrong} wrong bits"
         )
 
 
-def joined(here: Deployment, work: Work, hosts: int, then: int) -> Joined:
-    """Have a job, then more worker hosts, and see what they add."""
-    here.have_workers(*worker_names(hosts))
+def joined(deployment: Deployment, work: Work, hosts: int, then: int) -> Joined:
+    """Start a job, then more worker hosts, and measure the speed-up."""
+    deployment.set_workers(*worker_names(hosts))
     for _ in range(WARM_UPS):
         work.status(work.start(FEW_DRAWS), SECONDS)
     job = work.start(DRAWS)
-    wait_until("the job is at work", lambda: work.done(job) > 0, SECONDS)
-    began, first = time.monotonic(), work.done(job)
-    here.have_workers(*worker_names(then))
-    came, late = time.monotonic(), work.done(job)
+    wait_until("the job is running", lambda: work.done(job) > 0, SECONDS)
+    started, first = time.monotonic(), work.done(job)
+    deployment.set_workers(*worker_names(then))
+    joined_at, late = time.monotonic(), work.done(job)
     status = work.status(job, SECONDS)
     ended = time.monotonic()
     assert status == "succeeded", status
-    before, after = (late - first) / (came - began), (DRAWS - late) / (ended - came)
+    before, after = (late - first) / (joined_at - started), (DRAWS - late) / (ended - joined_at)
     return Joined(hosts, then, before, after, late, DRAWS, work.wrong(job))

@@ -14,15 +14,15 @@ class Row:
     jobs, finished
         Jobs that were accepted, and that succeeded.
     wrong
-        Draws that are not those of the engine alone, bit for bit.
+        Draws that differ from the engine's in any bit.
     failed
-        Answers that no client should see: other than a good one, or 503 with Retry-After.
+        Answers other than success, or 503 with Retry-After.
     refused
         Answers of 503 with Retry-After.
     heal
-        Seconds from the fault, or from its end where it has one, to the end of the job.
+        Seconds from the fault, or from its end, to the end of the job.
     left
-        What was not as it was before, after a while: a worker that is not in the registry, or twice.
+        Differences that remain, such as a worker that is missing from the registry or in it twice.
 
     """
 
@@ -60,7 +60,7 @@ def table(rows: list[Row]) -> str:
 
 
 def aligned(lines: list[tuple[str, ...]]) -> str:
-    """Return lines of words in columns, the first of them the head."""
+    """Return rows of words as aligned columns; the first row is the head."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     shown = [" | ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join([shown[0], "-|-".join("-" * width for width in widths), *shown[1:]])

@@ -1,4 +1,4 @@
-"""API processes and workers are replaced one after the other, while everyone goes on asking."""
+"""Rolling restart of API processes and workers under load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qa.faults.hosts.composed import PORT
 from qa.faults.hosts.faults import WORKERS
 from qa.faults.hosts.network.balancer import Balancer
-from qa.faults.hosts.network.namespaces import HERE, wait_until
+from qa.faults.hosts.network.namespaces import HOST_ADDRESS, wait_until
 from qa.faults.hosts.report import Row
 from qa.faults.hosts.work import OPEN
 from qa.load.ledger import Ledger
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 APIS = ("api-1", "api-2")
 DRAWS = 1024
 SECONDS = 1800.0  # longest duration of the load
-PATIENCE = 300.0  # for a process to start, on a machine that is busy with other things
-BEFORE, AFTER = 5.0, 5.0  # seconds of load around it
+PATIENCE = 300.0  # time limit of a process start on a busy machine, s
+BEFORE, AFTER = 5.0, 5.0  # seconds of load before and after
 
 
-def rolling(here: Deployment, work: Work) -> Row:
-    """Replace everything once, under load; return what came of it.
+def rolling(deployment: Deployment, work: Work) -> Row:
+    """Restart every process once, under load; return the row.
 
-    The load tries nothing again: an answer of 503, or none, is a failed request.
+    The load does not retry: a 503 or a missing answer is a failed request.
     """
-    if "api-2" not in here.kept:
-        here.add("api-2")
+    if "api-2" not in deployment.processes:
+        deployment.add("api-2")
     for name in APIS:
-        wait_until(f"{name} is ready", partial(here.is_ready, name), PATIENCE)
+        wait_until(f"{name} is ready", partial(deployment.is_ready, name), PATIENCE)
     ledger, stop = Ledger(), threading.Event()
     load = Load(seconds=SECONDS, clients=4, seed=1, rate=15.0, patience=0.0)
-    with Balancer(HERE, [(here.network.addresses[name], PORT) for name in APIS]) as balancer:
+    with Balancer(HOST_ADDRESS, [(deployment.network.addresses[name], PORT) for name in APIS]) as balancer:
         wait_until("both are ready", lambda: len(balancer.ready) == len(APIS))
         client = threading.Thread(target=run, args=(load, [balancer.url]), kwargs={"ledger": ledger, "stop": stop})
         client.start()
         time.sleep(BEFORE)
         job = work.start(DRAWS)
-        began = time.monotonic()
+        started = time.monotonic()
         for name in APIS:
-            here.replace(name)
-            wait_until(f"{name} is ready", partial(here.is_ready, name), PATIENCE)
+            deployment.replace(name)
+            wait_until(f"{name} is ready", partial(deployment.is_ready, name), PATIENCE)
             wait_until(f"the balancer knows of {name}", lambda: len(balancer.ready) == len(APIS))
         for name in WORKERS:
-            here.replace(name, 120)
-            here.expect_workers(*WORKERS, seconds=PATIENCE)
-        took = time.monotonic() - began
+            deployment.replace(name, 120)
+            deployment.expect_workers(*WORKERS, seconds=PATIENCE)
+        duration = time.monotonic() - started
         time.sleep(AFTER)
         stop.set()
         client.join()
@@ -66,26 +66,28 @@ def rolling(here: Deployment, work: Work) -> Row:
         print(f"  fault: {fault}")
     twice = sum(len(digests) > 1 for digests in ledger.arrays.values())
     wrong = (work.wrong(job) if status == "succeeded" else job.count) + twice + len(ledger.faults)
-    open_ = _still_open(work, ledger)
+    unfinished = _still_open(work, ledger)
     accepted = len(ledger.jobs) + 1
     name = f"rolling restart, {len(ledger.attempts)} requests"
     slowest = max(attempt.seconds for attempt in ledger.attempts)
-    return Row(name, accepted, accepted - open_ - (status != "succeeded"), wrong, len(failed), 0, slowest, took)
+    return Row(
+        name, accepted, accepted - unfinished - (status != "succeeded"), wrong, len(failed), 0, slowest, duration
+    )
 
 
 def _still_open(work: Work, ledger: Ledger) -> int:
-    """Return how many of the load's jobs do not end in half a minute."""
+    """Return the number of the load's jobs that do not end within 30 s."""
 
     def is_open(id_: str) -> bool:
         return str(work.request_json("GET", f"/v1/jobs/{id_}")["status"]) in OPEN
 
-    left = set(ledger.jobs)
+    open_jobs = set(ledger.jobs)
     deadline = time.monotonic() + 30
-    while left and time.monotonic() < deadline:
-        left = {id_ for id_ in left if is_open(id_)}
-    return len(left)
+    while open_jobs and time.monotonic() < deadline:
+        open_jobs = {id_ for id_ in open_jobs if is_open(id_)}
+    return len(open_jobs)
 
 
-def rollings(here: Deployment, work: Work) -> list[tuple[str, Callable[[], Row]]]:
-    """Return it by its name, as `faults` does."""
-    return [("rolling restart", lambda: rolling(here, work))]
+def rollings(deployment: Deployment, work: Work) -> list[tuple[str, Callable[[], Row]]]:
+    """Return the scenario by its name, as `faults` does."""
+    return [("rolling restart", lambda: rolling(deployment, work))]

@@ -1,4 +1,4 @@
-"""Everything that is run inside the namespaces, in its order."""
+"""Everything that runs inside the namespaces, in order."""
 
 from __future__ import annotations
 
@@ -26,78 +26,78 @@ if TYPE_CHECKING:
 
 POINTS = 1500
 MANY_POINTS = 5000
-START_SECONDS = 300.0  # of all processes at once, on a machine that is busy
-# Of a core, for each machine; the second for those of workers.
-WHOLE = 1.0
-FAULT_SHARE = 0.15  # a job is to take long enough to be broken
-# Measured by name: how many worker hosts, of which share; all of them, the API and the servers are to fit on two cores.
+START_SECONDS = 300.0  # time limit for all processes on a busy machine, s
+# Shares of a core: other machines, and worker machines.
+FULL_SHARE = 1.0
+FAULT_SHARE = 0.15  # a job must run long enough to be interrupted
+# By name: numbers of worker hosts, and their share. All of them with the API and the servers must fit on two cores.
 THROUGHPUTS = {"throughput": ((1, 2, 3), 0.25), "crowd": ((1, 4, 8), 0.125)}
-# What docker-compose.yml lets one set. Keys are another test's matter; the address is not this machine's own.
+# Variables of docker-compose.yml. Keys have separate tests; the API's address is not loopback.
 VARIABLES = {"GLLE_AUTH": "off", "GLLE_DRAIN": "3", "GLLE_LOG_FORMAT": "json"}
 
 
 def run_all(chosen: argparse.Namespace, folder: Path) -> int:
-    """Make the machines, run what is chosen, print and keep what came; return the exit code."""
+    """Create the machines, run the selected scenarios, print and store the report; return the exit code."""
     (folder / "hosts").touch()
     run("mount", "-t", "tmpfs", "tmpfs", "/run")
     run("mount", "--bind", str(folder / "hosts"), "/etc/hosts")
-    if (own := quotas.made(f"{folder.name}-tests", WHOLE)) is not None:
+    if (own := quotas.create_cgroup(f"{folder.name}-tests", FULL_SHARE)) is not None:
         (own / "cgroup.procs").write_text("0")
     out = chosen.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    here = Deployment(folder, VARIABLES, Network())
+    deployment = Deployment(folder, VARIABLES, Network())
     try:
-        _share(here, ("queue", "cache", *APIS, *WORKERS), WHOLE)
+        _share(deployment, ("queue", "cache", *APIS, *WORKERS), FULL_SHARE)
         for name in ("queue", "cache", "api-1", *WORKERS):
-            here.add(name)
-        here.watch()
-        here.expect_workers(*WORKERS, seconds=START_SECONDS)
-        wait_until("ready", here.is_ready, START_SECONDS)
+            deployment.add(name)
+        deployment.watch()
+        deployment.expect_workers(*WORKERS, seconds=START_SECONDS)
+        wait_until("ready", deployment.is_ready, START_SECONDS)
 
         def is_chosen(name: str) -> bool:
             return not chosen.only or any(word in name for word in chosen.only)
 
         if measured := list(filter(is_chosen, THROUGHPUTS)):
-            work = Work(here.url(), MANY_POINTS)  # one for all: its seeds are not asked for twice
+            work = Work(deployment.url(), MANY_POINTS)  # one for all scenarios, so that no seed occurs twice
             for name in measured:
-                _throughput(here, work, name, chosen.runs, out)
-        work = Work(here.url(), POINTS)
+                _throughput(deployment, work, name, chosen.runs, out)
+        work = Work(deployment.url(), POINTS)
         rows: list[Row] = []
-        for share, named in ((FAULT_SHARE, faults), (WHOLE, rollings)):
-            _share(here, WORKERS, share)
-            for name, made in named(here, work):
+        for share, scenarios in ((FAULT_SHARE, faults), (FULL_SHARE, rollings)):
+            _share(deployment, WORKERS, share)
+            for name, scenario in scenarios(deployment, work):
                 if is_chosen(name):
-                    began = time.monotonic()
-                    rows.append(made())
-                    print(f"{table(rows[-1:]).splitlines()[-1]}   ({time.monotonic() - began:.0f} s)", flush=True)
+                    started = time.monotonic()
+                    rows.append(scenario())
+                    print(f"{table(rows[-1:]).splitlines()[-1]}   ({time.monotonic() - started:.0f} s)", flush=True)
         print("\n" + table(rows), flush=True)
         (out / "faults.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
         return int(not all(row.is_good for row in rows))
     finally:
-        here.stop()
+        deployment.stop()
         for log in folder.glob("*/log"):
             shutil.copy(log, out / f"{log.parent.name}.log")
 
 
-def _share(here: Deployment, names: Iterable[str], share: float) -> None:
+def _share(deployment: Deployment, names: Iterable[str], share: float) -> None:
     """Give each of these machines this share of a core."""
     for name in names:
-        here.quotas[name] = quotas.made(f"{here.folder.name}-{name}", share)
+        deployment.quotas[name] = quotas.create_cgroup(f"{deployment.folder.name}-{name}", share)
 
 
-def _throughput(here: Deployment, work: Work, name: str, runs: int, out: Path) -> None:
-    """Measure, print and keep what more machines add; then there are as many as before."""
+def _throughput(deployment: Deployment, work: Work, name: str, runs: int, out: Path) -> None:
+    """Measure, print and store throughput by number of machines; restore the initial number afterwards."""
     hosts, share = THROUGHPUTS[name]
     names = worker_names(max(hosts))
-    _share(here, names, share)
-    figures, alone = throughput(here, work, hosts, runs)
+    _share(deployment, names, share)
+    figures, alone = throughput(deployment, work, hosts, runs)
     fields = {"engine_seconds": alone, "share": share, "runs": [asdict(figure) for figure in figures]}
     (out / f"{name}.json").write_text(json.dumps(fields, indent=1) + "\n")
     print(figures_table(figures, alone, MANY_POINTS, share) + "\n", flush=True)
     if name == "crowd":
-        came = joined(here, work, *hosts[-2:])
-        (out / "joined.json").write_text(json.dumps(asdict(came), indent=1) + "\n")
-        print(came.report() + "\n", flush=True)
-        assert came.wrong == 0, came
-    _share(here, names, WHOLE)
-    here.have_workers(*WORKERS)
+        joining = joined(deployment, work, *hosts[-2:])
+        (out / "joined.json").write_text(json.dumps(asdict(joining), indent=1) + "\n")
+        print(joining.report() + "\n", flush=True)
+        assert joining.wrong == 0, joining
+    _share(deployment, names, FULL_SHARE)
+    deployment.set_workers(*WORKERS)

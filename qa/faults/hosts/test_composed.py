@@ -13,25 +13,25 @@ from qa.faults.hosts.report import Row, table
 from worker.base.settings import Settings
 
 
-def test_processes_are_those_of_the_file() -> None:
+def test_processes_match_the_file() -> None:
     """Each service is a process with the options and addresses of the file."""
-    found = composed.services()
-    assert set(found) == {"api", "worker", "queue", "cache"}
-    assert all(service.restarts and Path(service.command[0]).exists() for service in found.values())
-    assert found["api"].command[2:5] == ["service.cli", "serve", "--host"]
-    assert "noeviction" in found["queue"].command
-    assert "allkeys-lru" in found["cache"].command
-    settings = Settings.from_env(found["worker"].environment)
+    services = composed.services()
+    assert set(services) == {"api", "worker", "queue", "cache"}
+    assert all(service.restarts and Path(service.command[0]).exists() for service in services.values())
+    assert services["api"].command[2:5] == ["service.cli", "serve", "--host"]
+    assert "noeviction" in services["queue"].command
+    assert "allkeys-lru" in services["cache"].command
+    settings = Settings.from_env(services["worker"].environment)
     assert (settings.redis_url, settings.cache_url) == ("redis://queue:6379/0", "redis://cache:6379/0")
 
 
-def test_what_can_be_set_is_set_as_words() -> None:
-    """A word that YAML would read as something else stays the word that was given."""
+def test_variables_stay_strings() -> None:
+    """A word that YAML would read as another type stays a string."""
     assert composed.services(GLLE_AUTH="off")["api"].environment["GLLE_AUTH"] == "off"
     assert composed.services()["api"].environment["GLLE_DRAIN"] == "0.0"
 
 
-def test_the_tests_own_settings_reach_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_of_the_test_process_are_not_inherited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Settings of the test process do not reach the machines."""
     monkeypatch.setenv("GLLE_HEARTBEAT", "1")
     result = composed.environment(composed.services()["worker"], tmp_path)
@@ -40,7 +40,7 @@ def test_the_tests_own_settings_reach_no_process(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("column", ["finished", "wrong", "failed", "left"])
-def test_a_column_that_must_be_zero_and_is_not_is_bad(column: str) -> None:
+def test_nonzero_column_fails_the_row(column: str) -> None:
     """Each column is checked separately; refusals are allowed."""
     good = Row("s", jobs=1, finished=1, wrong=0, failed=0, refused=7, slowest=1.0, heal=2.0)
     assert good.is_good

@@ -27,11 +27,11 @@ class Figure:
     Parameters
     ----------
     cpu
-        Seconds of processor time of the workers; of the API, queue and cache together.
+        Processor seconds of the workers; of the API, queue and cache together.
     round_trips
-        Commands that the two servers were sent.
+        Commands to the two servers.
     nbytes
-        Over the links of the workers.
+        Bytes over the links of the workers.
 
     """
 
@@ -43,46 +43,46 @@ class Figure:
     nbytes: int
 
 
-def throughput(here: Deployment, work: Work, hosts: tuple[int, ...], runs: int) -> tuple[list[Figure], float]:
-    """Return figures of `runs` jobs for each number of workers' machines, and the engine's own seconds for one.
+def throughput(deployment: Deployment, work: Work, hosts: tuple[int, ...], runs: int) -> tuple[list[Figure], float]:
+    """Return `runs` jobs for each number of worker machines, and the engine's processor seconds for one job.
 
-    A machine that is added has the share that `here.quotas` gives it; as many are left as `hosts` ends with.
+    An added machine has the share in `deployment.quotas`. The last number in `hosts` remains.
     """
     figures = []
     for many in hosts:
         names = worker_names(many)
-        here.have_workers(*names)
+        deployment.set_workers(*names)
         for _ in range(WARM_UPS):  # each worker then has the posterior in memory
             work.status(work.start(DRAWS), 300)
-        figures += [_measured(here, work, names) for _ in range(runs)]
+        figures += [_measured(deployment, work, names) for _ in range(runs)]
     return figures, median(work.engine_seconds(DRAWS) for _ in range(3))
 
 
-def _measured(here: Deployment, work: Work, names: tuple[str, ...]) -> Figure:
+def _measured(deployment: Deployment, work: Work, names: tuple[str, ...]) -> Figure:
     others = ("api-1", *SERVERS)
 
     def cpu(machines: tuple[str, ...]) -> float:
-        return sum(here.kept[name].machine.cpu_seconds() for name in machines)
+        return sum(deployment.processes[name].machine.cpu_seconds() for name in machines)
 
     def commands() -> int:
-        return sum(int(here.redis(name).info("stats")["total_commands_processed"]) for name in SERVERS)
+        return sum(int(deployment.redis(name).info("stats")["total_commands_processed"]) for name in SERVERS)
 
     def nbytes() -> int:
-        return sum(here.kept[name].machine.bytes_over_link() for name in names)
+        return sum(deployment.processes[name].machine.bytes_over_link() for name in names)
 
     before = cpu(names), cpu(others), commands(), nbytes()
-    began = time.monotonic()
+    started = time.monotonic()
     job = work.start(DRAWS)
     status = work.status(job, 300)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started
     assert status == "succeeded", status
     after = cpu(names), cpu(others), commands(), nbytes()
-    mine, their, sent, over = (now - then for now, then in zip(after, before, strict=True))
-    return Figure(len(names), seconds, mine, their, int(sent), int(over))
+    selected, their, sent, network_bytes = (now - then for now, then in zip(after, before, strict=True))
+    return Figure(len(names), seconds, selected, their, int(sent), int(network_bytes))
 
 
 def shards(n: int) -> int:
-    """Return in how many shards the draws are made."""
+    """Return the number of shards of the job."""
     return DrawsSpec(
         n=n, p=2, count=DRAWS, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="procrustes",
         shard_seconds=shard_seconds(n, 2, DRAWS, Settings().shard_seconds),
@@ -96,24 +96,24 @@ def table(figures: list[Figure], alone: float, n: int, share: float) -> str:
         "of API and servers, s", "overhead a shard, ms", "round trips a shard", "KB a draw over the links",
     )  # fmt: skip
     lines: list[tuple[str, ...]] = [head]
-    one = 0.0
+    baseline = 0.0
     pieces = shards(n)
     for hosts in sorted({figure.hosts for figure in figures}):
-        mine = [figure for figure in figures if figure.hosts == hosts]
-        seconds, cpu = median(f.seconds for f in mine), median(f.cpu for f in mine)
-        one = one or seconds
+        selected = [figure for figure in figures if figure.hosts == hosts]
+        seconds, cpu = median(f.seconds for f in selected), median(f.cpu for f in selected)
+        baseline = baseline or seconds
         lines.append(
             (
                 str(hosts),
                 f"{seconds:.2f}",
                 f"{DRAWS / seconds:.0f}",
-                f"{one / seconds:.2f}",
-                f"{100 * median(f.cpu / (share * hosts * f.seconds) for f in mine):.0f}",
+                f"{baseline / seconds:.2f}",
+                f"{100 * median(f.cpu / (share * hosts * f.seconds) for f in selected):.0f}",
                 f"{cpu:.2f}",
-                f"{median(f.cpu_of_others for f in mine):.2f}",
+                f"{median(f.cpu_of_others for f in selected):.2f}",
                 f"{1000 * (cpu - alone) / pieces:.0f}",
-                f"{median(f.round_trips for f in mine) / pieces:.0f}",
-                f"{median(f.nbytes for f in mine) / DRAWS / 1000:.1f}",
+                f"{median(f.round_trips for f in selected) / pieces:.0f}",
+                f"{median(f.nbytes for f in selected) / DRAWS / 1000:.1f}",
             )
         )
     result = f"{DRAWS} draws of {n} points, {pieces} shards; {share:g} of a core for each worker host"

@@ -1,4 +1,4 @@
-"""Work for the deployment, and the bits that it must give: those of the engine alone."""
+"""Draws jobs for the deployment, compared with the engine's results bit for bit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 NPY = {"accept": "application/x-npy"}
 OPEN = frozenset({"queued", "running", "cancelling"})
-ASK_SECONDS = 45.0  # longer than any answer may take
+ASK_SECONDS = 45.0  # above any answer time of the service, s
 
 
 @dataclass(frozen=True)
 class Job:
-    """A draws job that was accepted."""
+    """An accepted draws job."""
 
     id: str
     seed: int
@@ -38,27 +38,27 @@ class Job:
 
 
 class Work:
-    """Draws jobs on one posterior, each with a separate seed, so that none finds another's draws.
+    """Draws jobs on one posterior, each with a separate seed, so that no job finds cached draws.
 
     Parameters
     ----------
     n
-        Points of the data set.
+        Number of points of the data set.
 
     """
 
     def __init__(self, url: str, n: int) -> None:
         self.url = url
         self._seeds = count(1)
-        asked = {"name": "s_curve", "n": n, "noise": 0.05, "seed": n}
-        dataset = self.request_json("POST", "/v1/datasets/synthetic", json=asked)["id"]
+        content = {"name": "s_curve", "n": n, "noise": 0.05, "seed": n}
+        dataset = self.request_json("POST", "/v1/datasets/synthetic", json=content)["id"]
         result = self.request_json("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
         self.posterior: str = result["id"]
-        values = np.load(io.BytesIO(self.asked("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
+        values = np.load(io.BytesIO(self.request("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
         self.alone: Posterior = glle_engine.fit(values, FitSpec.from_dict(result["spec"]))
 
-    def asked(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """Return an answer; like any client, ask again where there is none, or 503 with Retry-After."""
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """Return an answer; retry if there is none, or after a 503 with Retry-After."""
         deadline = time.monotonic() + 120
         while True:
             with suppress(httpx.TransportError):
@@ -71,12 +71,12 @@ class Work:
             time.sleep(0.2)
 
     def request_json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        """Return an answer that is JSON."""
-        found: dict[str, Any] = self.asked(method, path, **more).json()
-        return found
+        """Return the JSON of an answer."""
+        body: dict[str, Any] = self.request(method, path, **more).json()
+        return body
 
     def start(self, draws: int) -> Job:
-        """Ask for draws."""
+        """Start a draws job."""
         seed = next(self._seeds)
         path = f"/v1/posteriors/{self.posterior}/draws"
         headers = {"Idempotency-Key": f"{self.posterior}-{seed}"}
@@ -84,11 +84,11 @@ class Work:
         return Job(result["id"], seed, draws, time.monotonic())
 
     def done(self, job: Job) -> int:
-        """Return how many draws are made."""
+        """Return the number of completed draws."""
         return int(self.request_json("GET", f"/v1/jobs/{job.id}")["progress"]["done"])
 
     def status(self, job: Job, seconds: float) -> str:
-        """Wait for a job's end, and return how it is then."""
+        """Wait for a job's end and return its status."""
         deadline = time.monotonic() + seconds
         while (status := str(self.request_json("GET", f"/v1/jobs/{job.id}?wait=2")["status"])) in OPEN:
             if time.monotonic() > deadline:
@@ -96,33 +96,33 @@ class Work:
         return status
 
     def wrong(self, job: Job) -> int:
-        """Return how many draws of a job are not, to the last bit, those that the engine makes alone."""
-        while (answer := self.asked("GET", f"/v1/jobs/{job.id}/result", headers=NPY)).status_code != httpx.codes.OK:
-            time.sleep(0.5)  # what was lost with the cache is made again
+        """Return the number of draws of a job that differ from the engine's in any bit."""
+        while (answer := self.request("GET", f"/v1/jobs/{job.id}/result", headers=NPY)).status_code != httpx.codes.OK:
+            time.sleep(0.5)  # draws lost with the cache are computed again
         got = np.load(io.BytesIO(answer.content), allow_pickle=False)
         keys = [DrawKey(index, job.seed, 1.0) for index in range(job.count)]
-        made = self.alone.draws_of(keys, source="posterior", align="procrustes")
-        return sum(not np.array_equal(mine, one.embedding) for mine, one in zip(got, made, strict=True))
+        expected = self.alone.draws_of(keys, source="posterior", align="procrustes")
+        return sum(not np.array_equal(received, draw.embedding) for received, draw in zip(got, expected, strict=True))
 
     def engine_seconds(self, draws: int) -> float:
-        """Return the processor time that the engine takes for as many draws, alone."""
+        """Return the engine's processor time for this number of draws."""
         keys = [DrawKey(index, 0, 1.0) for index in range(draws)]
-        began = time.process_time()
+        started = time.process_time()
         for _ in self.alone.draws_of(keys, source="posterior", align="procrustes"):
             pass
-        return time.process_time() - began
+        return time.process_time() - started
 
 
 @dataclass
 class Prober:
-    """Asks all the time what needs the queue, the cache and neither, as a client that tries nothing again.
+    """Client that constantly sends requests that need the queue, the cache, or neither, without retries.
 
     Attributes
     ----------
     refused
-        Answers of 503 with Retry-After: honest ones, while a server is away.
+        Answers of 503 with Retry-After, which are correct while a server is down.
     failed
-        What no client should see: another error, a wrong body, or no answer.
+        Other errors, wrong bodies, and missing answers.
 
     """
 
@@ -135,8 +135,8 @@ class Prober:
     failed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(path,), daemon=True) for path in self._paths()]
+        self._stop_event = threading.Event()
+        self._threads = [threading.Thread(target=self._probe, args=(path,), daemon=True) for path in self._paths()]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -146,7 +146,7 @@ class Prober:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stop_event.set()
         for thread in self._threads:
             thread.join()
 
@@ -156,20 +156,20 @@ class Prober:
         yield f"/v1/posteriors/{self.posterior}"
         yield f"/v1/posteriors/{self.posterior}/draws/{{index}}?seed=0&wait=5"
 
-    def _ask(self, path: str) -> None:
+    def _probe(self, path: str) -> None:
         for index in count():
-            if self._over.wait(self.pause):
+            if self._stop_event.wait(self.pause):
                 return
-            asked, began = path.format(index=index), time.monotonic()
+            url_path, started = path.format(index=index), time.monotonic()
             try:
-                answer = httpx.get(self.url + asked, timeout=ASK_SECONDS)
+                answer = httpx.get(self.url + url_path, timeout=ASK_SECONDS)
             except httpx.TransportError as error:
-                self.failed.append(f"{asked}: {error!r}")
+                self.failed.append(f"{url_path}: {error!r}")
                 continue
-            self.slowest = max(self.slowest, time.monotonic() - began)
+            self.slowest = max(self.slowest, time.monotonic() - started)
             if answer.is_success:
                 self.answered += 1
             elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in answer.headers:
                 self.refused += 1
             else:
-                self.failed.append(f"{asked}: {answer.status_code} {answer.text}")
+                self.failed.append(f"{url_path}: {answer.status_code} {answer.text}")

@@ -1,1 +1,1 @@
-"""The service on Redis as others run it: behind sentinels, as a cluster, managed."""
+"""The service on other Redis topologies: Sentinel, Cluster, managed servers."""

@@ -1,4 +1,4 @@
-"""Fixtures of the topology tests: a load that records every answer, followers, and the figures at the end."""
+"""Fixtures of the topology tests: a load that records every answer, event clients, and a table of figures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIGURES: list[tuple[str, str]] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here: it takes a minute, so it has a separate target."""
+    """Mark the tests of this folder, because they take minutes and have a separate target."""
     for item in items:
         if "qa/faults/redis/" in item.path.as_posix():
             item.add_marker(pytest.mark.redis)
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the figures that were measured."""
+    """Print the measured figures."""
     width = max((len(name) for name, _ in FIGURES), default=0)
     for name, value in FIGURES:
         terminalreporter.write_line(f"{name:<{width}}  {value}")
@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def figure() -> Callable[[str, object], None]:
-    """Note a figure for the table at the end."""
+    """Return a function that adds a figure to the final table."""
     return lambda name, value: FIGURES.append((name, f"{value:.1f} s" if isinstance(value, float) else str(value)))
 
 
@@ -63,18 +63,18 @@ class Answers:
     without_retry: list[str] = field(default_factory=list)
 
     def refused(self) -> int:
-        """Return how many answers were no success."""
+        """Return the number of failed answers."""
         return sum(status >= 300 for _, status in self.statuses)
 
     def healed(self, since: float) -> float:
-        """Return the seconds from a moment to the first answer of the service's old kind after the last refusal."""
+        """Return the seconds from a moment to the first success after the last refusal."""
         last = max((at for at, status in self.statuses if status >= 300), default=since)
         return min((at for at, status in self.statuses if at > last and status < 300), default=float("inf")) - since
 
 
 @contextmanager
 def load(url: str, posterior: str, first: int) -> Iterator[Answers]:
-    """Ask for small jobs without a pause, each of other draws, and note what is answered."""
+    """Request small jobs without a pause, each of other draws, and record the answers."""
     noted, stop = Answers(), threading.Event()
 
     def run() -> None:
@@ -101,7 +101,7 @@ def load(url: str, posterior: str, first: int) -> Iterator[Answers]:
 
 @contextmanager
 def followed(url: str, path: str) -> Iterator[list[tuple[str, str]]]:
-    """Follow a job by its events as a browser does, coming back when the connection breaks; give (id, name) of each."""
+    """Follow a job's events as a browser does, reconnecting if the connection breaks; yield the (id, name) pairs."""
     seen: list[tuple[str, str]] = []
     stop = threading.Event()
 
@@ -130,7 +130,7 @@ def followed(url: str, path: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def outcome(client: httpx.Client, job: str, seconds: float = 120.0) -> str:
-    """Return how a job ended, asked again where the service says so; `lost` where it is not known."""
+    """Return the final status of a job, retrying as the service asks; `lost` if it is unknown."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         answer = client.get(f"/v1/jobs/{job}?wait=5")
@@ -145,7 +145,7 @@ def outcome(client: httpx.Client, job: str, seconds: float = 120.0) -> str:
 
 
 def patiently(client: httpx.Client, method: str, path: str, **options: Any) -> httpx.Response:
-    """Ask again where the service says so, as clients do."""
+    """Retry as the service asks, like a client."""
     until = time.monotonic() + 60
     while (answer := client.request(method, path, **options)).status_code == 503 and time.monotonic() < until:
         time.sleep(0.3)
@@ -161,7 +161,7 @@ def array(client: httpx.Client, path: str) -> bytes:
 
 
 def alone(client: httpx.Client, posterior: str, body: dict[str, int]) -> bytes:
-    """Return the bytes of the draws of a request as the engine makes them, where nothing is killed."""
+    """Return the bytes of the requested draws, computed by the engine alone."""
     result = client.get(posterior).json()
     data = client.get(f"/v1/datasets/{result['dataset']}/data", headers=NPY)
     fit = glle_engine.fit(np.load(io.BytesIO(data.content)), FitSpec.from_dict(result["spec"]))
@@ -171,13 +171,13 @@ def alone(client: httpx.Client, posterior: str, body: dict[str, int]) -> bytes:
 
 
 def prepared(client: httpx.Client) -> str:
-    """Return the path of the posterior that all are compared by."""
+    """Return the path of the posterior that all tests share."""
     return fitted(client, synthetic(client, POINTS, seed=4))
 
 
 @contextmanager
 def deployed(folder: Path, **settings: str) -> Iterator[tuple[Up, httpx.Client]]:
-    """Run the service on servers that are named."""
+    """Run the service on the given servers."""
     folder.mkdir(exist_ok=True)
     with running(folder, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
         yield up, client
@@ -185,7 +185,7 @@ def deployed(folder: Path, **settings: str) -> Iterator[tuple[Up, httpx.Client]]
 
 @contextmanager
 def serving(folder: Path, **settings: str) -> Iterator[str]:
-    """Run one more API process, with other settings, of a deployment that runs; give its URL."""
+    """Run another API process of a deployment with other settings; yield its URL."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
     log = folder / "serve.log"

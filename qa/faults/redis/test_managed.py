@@ -1,4 +1,4 @@
-"""A managed Redis: TLS with certificates of both sides, users with few rights, no CONFIG, connections cut when idle."""
+"""A managed Redis: mutual TLS, restricted users, no CONFIG, and idle connections cut."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ RULES = dict(re.findall(r"^    user (glle-\w+) on >PASSWORD (.+)$", PAGE, re.MUL
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, a server's certificate for 127.0.0.1 and a client's."""
+    """Return a certificate authority, a server certificate for 127.0.0.1 and a client certificate."""
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S607 # wherever it is
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S607 # the path depends on the machine
 
     new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl(*new, "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
@@ -50,11 +50,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
-    """Put a load balancer before a server: TLS for who has a certificate, and idle connections are cut; count those."""
+    """Put a load balancer before a server: mutual TLS, idle connections are cut; count the cuts."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    loop, mine, cut = asyncio.new_event_loop(), free_port(), [0]
+    loop, listen_port, cut = asyncio.new_event_loop(), free_port(), [0]
 
     async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, active: list[float]) -> None:
         with suppress(OSError):
@@ -64,9 +64,10 @@ def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
                 await target.drain()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, here = await asyncio.open_connection("127.0.0.1", port)
+        upstream, downstream = await asyncio.open_connection("127.0.0.1", port)
         active = [loop.time()]
-        ways = {asyncio.create_task(pass_on(reader, here, active)), asyncio.create_task(pass_on(there, writer, active))}
+        requests, answers = pass_on(reader, downstream, active), pass_on(upstream, writer, active)
+        ways = {asyncio.create_task(requests), asyncio.create_task(answers)}
         try:
             while not any(way.done() for way in ways):
                 await asyncio.wait(ways, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
@@ -76,20 +77,20 @@ def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
         finally:
             for way in ways:
                 way.cancel()
-            here.transport.abort()
+            downstream.transport.abort()
             writer.transport.abort()
 
     async def end() -> None:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
+        remaining = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in remaining:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*remaining, return_exceptions=True)
 
-    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", mine, ssl=context))
+    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", listen_port, ssl=context))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield mine, cut
+        yield listen_port, cut
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
@@ -103,7 +104,7 @@ Managed = tuple[dict[str, str], dict[str, Node], list[list[int]]]
 
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
-    """Both servers as a provider has them, with the users of docs/how-to/redis.md; their URLs."""
+    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/redis.md."""
     folder = tmp_path_factory.mktemp("managed")
     nodes, urls = {}, {}
     for name, lines in (("queue", QUEUE), ("cache", CACHE)):
@@ -121,10 +122,10 @@ def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
         yield urls, nodes, [cut, cut_too]
 
 
-def test_all_of_it_works_with_the_rights_of_the_page(
+def test_every_operation_works_with_the_documented_rights(
     managed: Managed, tmp_path: Path, figure: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every kind of work with TLS and those rights: no server refused a command, though idle connections were cut."""
+    """All work succeeds with TLS and these rights; no command is refused, although idle connections are cut."""
     urls, nodes, cuts = managed
     fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects", "GLLE_STORE_POSTERIORS": "always"}
     with deployed(tmp_path, **fields, GLLE_QUOTAS="default=requests:100000,jobs:1000") as (up, client):
@@ -140,7 +141,7 @@ def test_all_of_it_works_with_the_rights_of_the_page(
     figure("managed (TLS, users with few rights): commands refused, idle connections cut", f"0, {cut}")
 
 
-def test_doctor_copes_without_config(managed: Managed) -> None:
+def test_doctor_works_without_config(managed: Managed) -> None:
     """The doctor works with the restricted user and finds both eviction policies."""
     urls, nodes, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
@@ -149,8 +150,8 @@ def test_doctor_copes_without_config(managed: Managed) -> None:
     assert [entry for node in nodes.values() for entry in node.client.acl_log()] == []
 
 
-def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
-    """They allow neither flushing nor reconfiguring a server, nor reading another program's keys."""
+def test_rights_exclude_administration(managed: Managed) -> None:
+    """The rights exclude flushing or reconfiguring a server, and reading another program's keys."""
     urls, _, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     for client in (connect_queue(settings), connect_cache(settings)):
@@ -163,7 +164,7 @@ def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
             ("DEBUG", "JMAP"),
         ):
             with pytest.raises(redis.RedisError):
-                client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+                client.execute_command(*command)  # type: ignore[no-untyped-call] # untyped in redis-py
         client.close()
     queue = connect_queue(settings)
     with pytest.raises(redis.exceptions.NoPermissionError):
@@ -172,7 +173,7 @@ def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
 
 
 def test_a_client_without_certificate_is_refused(managed: Managed) -> None:
-    """The authority that signed the server's is checked, and the client's is asked for."""
+    """The client checks the server's certificate, and the server checks the client's."""
     urls, _, _ = managed
     for url in (re.sub(r"&ssl_certfile=.*", "", urls["GLLE_REDIS_URL"]), urls["GLLE_REDIS_URL"].partition("?")[0]):
         client = connect_queue(Settings(redis_url=url))

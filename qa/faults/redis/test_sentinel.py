@@ -1,4 +1,4 @@
-"""Masters with replicas, which sentinels watch: killed in the middle of work."""
+"""Masters and replicas under sentinels, killed during work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BODY = {"count": 500, "seed": 1}
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
-    """The service on a queue with two replicas and a cache with one, and a posterior."""
+    """Return the service on a queue with two replicas and a cache with one, and a posterior."""
     folder = tmp_path_factory.mktemp("sentinel")
     bound = ("min-replicas-to-write 1", "min-replicas-max-lag 5")
     with watched(folder, queue=(2, (*QUEUE, *bound)), cache=(1, CACHE)) as services:
@@ -34,14 +34,14 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
             yield up, client, services, prepared(client)
 
 
-def test_queue_master_killed_in_the_middle_of_a_job(behind: Behind, figure: Callable[[str, object], None]) -> None:
-    """The job ends with the bits of the engine alone, every accepted job ends, and refusals say come again."""
+def test_queue_master_killed_during_a_job(behind: Behind, figure: Callable[[str, object], None]) -> None:
+    """The job ends with the engine's bits, every accepted job ends, and refusals have Retry-After."""
     up, client, services, posterior = behind
     expected = alone(client, posterior, BODY)
     job = client.post(posterior + "/draws", json=BODY).json()
     with followed(up.url, job["links"]["events"]) as seen, load(up.url, posterior, first=1000) as answers:
         until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 50)
-        gone, since = services["queue"].kill_master()
+        killed_at, since = services["queue"].kill_master()
         assert outcome(client, job["id"]) == "succeeded"
         figure("sentinel, queue master killed: the job ended after", time.monotonic() - since)
         until(
@@ -55,32 +55,30 @@ def test_queue_master_killed_in_the_middle_of_a_job(behind: Behind, figure: Call
     assert array(client, job["links"]["self"] + "/result") == expected
     figure("sentinel, queue master killed: requests accepted again after", answers.healed(since))
     figure("sentinel, queue master killed: accepted, refused, lost", f"{len(answers.accepted)}, {answers.refused()}, 0")
-    gone.start()
-    until(lambda: gone.client.info("replication")["role"] == "slave", 30)
+    killed_at.start()
+    until(lambda: killed_at.client.info("replication")["role"] == "slave", 30)
 
 
-def test_cache_master_killed_in_the_middle_of_a_job(behind: Behind, figure: Callable[[str, object], None]) -> None:
-    """Workers wait for the new master; what was not replicated is drawn again, the same bits."""
+def test_cache_master_killed_during_a_job(behind: Behind, figure: Callable[[str, object], None]) -> None:
+    """Workers wait for the new master; draws that were not replicated are computed again with the same bits."""
     _, client, services, posterior = behind
     body = {**BODY, "seed": 2}
     expected = alone(client, posterior, body)
     job = client.post(posterior + "/draws", json=body).json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 50)
-    gone, since = services["cache"].kill_master()
+    killed_at, since = services["cache"].kill_master()
     assert outcome(client, job["id"]) == "succeeded"
     figure("sentinel, cache master killed: the job ended after", time.monotonic() - since)
     answer = patiently(client, "GET", job["links"]["self"] + "/result")
-    if answer.status_code == 202:  # some draws went with the master: they are made again
+    if answer.status_code == 202:  # some draws were lost with the master
         assert outcome(client, job["id"]) == "succeeded"
     assert array(client, job["links"]["self"] + "/result") == expected
     assert patiently(client, "GET", "/readyz").status_code == 200
-    gone.start()
-    until(lambda: gone.client.info("replication")["role"] == "slave", 30)
+    killed_at.start()
+    until(lambda: killed_at.client.info("replication")["role"] == "slave", 30)
 
 
-def test_nothing_is_lost_by_a_master_that_lives_on(
-    behind: Behind, figure: Callable[[str, object], None], tmp_path: Path
-) -> None:
+def test_isolated_master_loses_no_job(behind: Behind, figure: Callable[[str, object], None], tmp_path: Path) -> None:
     """If all replicas must confirm a job, the old master accepts no job that the promoted replica lacks."""
     _, client, services, posterior = behind
     queue = services["queue"]
@@ -103,12 +101,12 @@ def test_nothing_is_lost_by_a_master_that_lives_on(
 
 
 def _all_follow(queue: Watched) -> bool:
-    """Say whether every server but the master is a replica in step with it."""
+    """Return whether every server but the master is a replica in sync."""
     return bool(queue.master().client.info("replication")["connected_slaves"] == len(queue.nodes) - 1)
 
 
-def test_without_its_replicas_nothing_is_accepted(behind: Behind) -> None:
-    """A master that is alone answers 503 with the reason, and accepts again when a replica is back."""
+def test_master_without_replicas_accepts_no_job(behind: Behind) -> None:
+    """A master without replicas answers 503 with the reason, and accepts jobs again once a replica is back."""
     _, client, services, posterior = behind
     replicas = [node for node in services["queue"].nodes if node is not services["queue"].master()]
     for node in replicas:

@@ -1,4 +1,4 @@
-"""A little of everything the service does, so that no command to its servers is left out."""
+"""A sample of every operation of the service, so that every Redis command occurs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _is_at_work(client: httpx.Client, job: str) -> bool:
 
 
 def everything(client: httpx.Client) -> None:
-    """Ask for each kind of work and resource once; every answer must be good."""
+    """Request each kind of work and resource once; every answer must be a success."""
     for path in ("/readyz", "/metrics", "/v1/info", "/v1/methods"):
         assert client.get(path).status_code == 200, path
     dataset = synthetic(client, 300, seed=21)
     posterior = fitted(client, dataset)
     assert client.patch(posterior, json={"name": "mine", "tags": ["a"]}).status_code == 200
-    asked = {"idempotency-key": "once"}
+    headers = {"idempotency-key": "once"}
     for _ in range(2):
-        answer = client.post(posterior + "/draws?wait=60", json={"count": 40, "seed": 1}, headers=asked)
+        answer = client.post(posterior + "/draws?wait=60", json={"count": 40, "seed": 1}, headers=headers)
         assert answer.status_code == 200, answer.text
     for path in (
         "/draws/3?wait=60",
@@ -65,7 +65,7 @@ def everything(client: httpx.Client) -> None:
 
 
 def worker_killed(up: Up, client: httpx.Client) -> None:
-    """Kill a worker in the middle of a job; others end it."""
+    """Kill a worker in the middle of a job; other workers finish it."""
     posterior = fitted(client, synthetic(client, 1000, seed=6))
     job = client.post(posterior + "/draws", json={"count": 400, "seed": 6}).json()
     until(partial(_is_at_work, client, job["links"]["self"]))
@@ -74,7 +74,7 @@ def worker_killed(up: Up, client: httpx.Client) -> None:
 
 
 def commands(folder: Path) -> None:
-    """Run what an operator runs against the servers of the environment; each must end well."""
+    """Run an operator's commands against the configured servers; each must succeed."""
     file, data = str(folder / "backup.tar"), ("--data-dir", str(folder / "data"))
     for command in (
         ("backup", file, "--arrays", "--keys", *data),

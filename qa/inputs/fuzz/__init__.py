@@ -1,1 +1,1 @@
-"""The running service, asked whatever its contract allows and much that it does not."""
+"""Fuzzing of the running service with valid and invalid requests."""

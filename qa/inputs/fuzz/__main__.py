@@ -1,6 +1,6 @@
-"""`make -C qa fuzz`: a service on a free port, with embedded servers and small limits, fuzzed.
+"""`make -C qa fuzz`: fuzz a service on a free port, with embedded servers and small limits.
 
-It exits as schemathesis does, and with 1 when a job failed by a fault of the service.
+The exit code is that of schemathesis, or 1 if a job failed by a fault of the service.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.system.conftest import running
 
 
 def main() -> int:
-    """Run it with the options of `schemathesis run`; the service's log is shown when something was found."""
+    """Run the fuzzer with the options of `schemathesis run`; print the service's log on a failure."""
     with tempfile.TemporaryDirectory(prefix="glle-fuzz-") as folder, running(Path(folder), **LIMITS) as up:
         key = make_key(Path(folder))
         done = fuzz(up.url, Path(folder), key, *sys.argv[1:])

@@ -1,4 +1,4 @@
-"""A check of our own: what the contract's schemas allow is refused for reasons that no schema can tell, only."""
+"""A schemathesis check: a request that the schema allows may be refused only for reasons beyond JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
     from schemathesis import Case, CheckContext, Response
 
-# Rules between members, and integers written as 3.0, which JSON Schema calls integers and the service does not.
+# Rules between members, and integers written as 3.0, which are integers to JSON Schema but not to the service.
 _BEYOND_A_SCHEMA = {"value_error", "int_type"}
 _UNPROCESSABLE = 422
 
 
 @schemathesis.check
 def schema_is_what_is_parsed(ctx: CheckContext, response: Response, case: Case[Any]) -> bool | None:
-    """Fail when a request that the schema allows was refused by the parser of requests."""
+    """Fail if the request parser refused a request that the schema allows."""
     del ctx
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code != _UNPROCESSABLE:
         return None
     problem = response.json()
     if problem["type"] == "urn:glle:problem:invalid-request":
         kinds = {error["kind"] for error in problem["details"]["errors"]}
-        assert kinds <= _BEYOND_A_SCHEMA, f"The schema allows it, the service does not: {problem['detail']}"
+        assert kinds <= _BEYOND_A_SCHEMA, f"The schema allows the request, the service refused it: {problem['detail']}"
     return None

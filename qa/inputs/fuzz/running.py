@@ -1,4 +1,4 @@
-"""A run of schemathesis against a service that already has a data set, a posterior and a job."""
+"""Run schemathesis against a service that already has a data set, a posterior and a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.tenancy.api_keys import KeyStore
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Path(__file__).with_name("schemathesis.toml.in")
 
-# Small enough that nothing which is asked by chance takes long.
+# Small limits, so that no random request takes long.
 LIMITS = {
     "GLLE_MAX_POINTS": "1000",
     "GLLE_MAX_FEATURES": "20",
@@ -23,24 +23,24 @@ LIMITS = {
     "GLLE_MAX_DRAWS": "20",
     "GLLE_MAX_WAIT": "0.2",
     "GLLE_JOB_TIMEOUT": "20",
-    "GLLE_AUTH": "required",  # so that what needs a key is asked without one, too
+    "GLLE_AUTH": "required",  # so that requests without a key occur, too
 }
 
 
 def make_key(folder: Path) -> str:
-    """Return a key that may do everything, of the service that runs in `folder`."""
+    """Return an admin key of the service that runs in `folder`."""
     return KeyStore.under(str(folder / "data")).create("default", ("admin",), "fuzz", None)[1]
 
 
 def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """Fuzz the service at `url`; return what schemathesis said, and its exit code.
+    """Fuzz the service at `url`; return the output of schemathesis and its exit code.
 
     Parameters
     ----------
     folder
-        Where it may leave files.
+        Folder for temporary files.
     key
-        A key of the service, which may do everything.
+        An admin key of the service.
     more
         Options of `schemathesis run`.
 
@@ -62,7 +62,7 @@ def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedPr
 
 
 def broken(url: str, key: str) -> list[str]:
-    """Return what jobs failed with that is the service's own fault."""
+    """Return the errors of jobs that failed by a fault of the service."""
     with Client(url, key=key) as glle:
         errors = [job.metadata["error"] for job in glle.jobs(status="failed")]
     return [f"{error['detail']} {error['details']}" for error in errors if error and error["status"] == 500]

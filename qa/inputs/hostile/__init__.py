@@ -1,1 +1,1 @@
-"""Bodies made to do harm: each is refused by a problem, in bounded time and memory, and leaves nothing behind."""
+"""Hostile bodies: each must get a problem in bounded time and memory, and leave no files."""

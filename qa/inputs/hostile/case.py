@@ -1,4 +1,4 @@
-"""A body that is sent to `POST /v1/datasets`, and what came of it."""
+"""A hostile body for `POST /v1/datasets`, and its outcome."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _SLOW = {
 
 @dataclass(frozen=True)
 class Attack:
-    """A body made by hand.
+    """A handmade body.
 
     Parameters
     ----------
     reader
-        Of `KINDS`.
+        One of `KINDS`.
     name
-        What it tries.
+        Description of the attack.
     build
-        Makes the body, which may be large.
+        Function that returns the body, which may be large.
     query
-        Of the request.
+        Query of the request.
     taken
-        Whether it is good after all, and costs as little as another; None where that is for the reader to say.
+        Whether the body is valid and must be accepted; None if the reader may decide.
 
     """
 
@@ -48,11 +48,11 @@ class Attack:
     name: str
     build: Callable[[], bytes]
     query: dict[str, str] = field(default_factory=dict)
-    taken: bool | None = False
+    is_accepted: bool | None = False
 
     @property
     def is_slow(self) -> bool:
-        """Return whether making or reading it takes a large part of a second with any limits."""
+        """Return whether building or reading the body takes a large part of a second at any caps."""
         return self.name in _SLOW
 
 
@@ -63,13 +63,13 @@ class Outcome:
     Parameters
     ----------
     status, media, code
-        Of the answer: the HTTP status, the Content-Type, and the problem's kind where it is one.
+        HTTP status, Content-Type, and the code of a problem.
     seconds
-        Of processor time.
+        Processor time.
     peak
-        Bytes of memory at most, beyond those before.
+        Peak memory beyond the initial memory, bytes.
     left
-        Files that are there afterwards and belong to no data set.
+        Remaining files that belong to no data set.
 
     """
 
@@ -81,5 +81,5 @@ class Outcome:
     left: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return the outcome as a JSON-able dictionary."""
         return asdict(self)

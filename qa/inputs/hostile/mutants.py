@@ -1,9 +1,9 @@
-"""`python -m qa.inputs.hostile.mutants --seed WORD`: good bodies with some bytes changed, each read as an upload is.
+"""`python -m qa.inputs.hostile.mutants --seed WORD`: parse mutated bodies as uploads are parsed.
 
-All bodies are read in processes with the limits of a reader, some hundred in each, because a fork a body takes longer
-than the body. Those that end a process, and some others, then go over HTTP to an API process. The program ends with 1
-where an answer is neither a table nor a problem of the client's, where the API died, or where it did not answer
-`/livez`. A body is a function of seed, reader and number, which the line of a bad one names.
+Bodies are parsed in batches, in processes with the limits of a reader, because a fork takes longer than a body. Bodies
+that ended a process, and some others, then go over HTTP to an API process. The exit code is 1 if an answer is neither
+a table nor a client problem, or if the API died or did not answer `/livez`. A body is a function of seed, reader and
+number; the report names them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 READERS = ("parquet", "arrow", "npz", "csv")
-MEMORY = 2**28  # bytes of a reader
-CPU_SECONDS = 60  # of a batch
-BATCH = 200  # bodies
+MEMORY = 2**28  # bodies of one batch
+CPU_SECONDS = 60  # time limit of a batch, s
+BATCH = 200  # number of stored bodies
 _VALUES = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 LIMITS = Limits(points=100_000, features=1000, inflated=2**26)
 
 
 @dataclass
 class Row:
-    """The outcomes of one reader's bodies; `deadly` are those that ended a process."""
+    """Outcomes of one reader's bodies; `deadly` bodies ended a process."""
 
     bodies: int = 0
     answers: Counter[str] = field(default_factory=Counter)
@@ -54,16 +54,16 @@ class Row:
 
 
 def mutant(seed: str, reader: str, number: int) -> bytes:
-    """Return a body."""
-    chance = random.Random(f"{seed} {reader} {number}")  # noqa: S311 # bodies, not secrets
+    """Return a mutated body."""
+    chance = random.Random(f"{seed} {reader} {number}")  # noqa: S311 # for bodies, not for secrets
     body = chance.choice(good(reader))
     if reader == "npz" and chance.random() < 0.5:
-        return _repacked(body, chance)  # or nine of ten end at their check sums
+        return _repacked(body, chance)  # otherwise nine of ten bodies fail their checksums
     return _changed(body, chance)
 
 
 def _repacked(body: bytes, chance: random.Random) -> bytes:
-    """Return an npz file of which one member is changed, with the check sums that belong to it."""
+    """Return an npz file with one mutated member and correct checksums."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
         chosen = chance.choice(old.namelist())
@@ -98,22 +98,22 @@ def _changed(body: bytes, chance: random.Random) -> bytes:
 
 
 def _place(length: int, chance: random.Random) -> int:
-    """Return a place in a body; each second one is in the part before its end, where most formats describe it."""
+    """Return a position in a body; half of them are near the end, where most formats store metadata."""
     if chance.random() < 0.5:
         return max(0, length - 9 - int(chance.expovariate(1 / 150)))
     return chance.randrange(length)
 
 
 def label(reader: str, body: bytes) -> str | None:
-    """Return the column that is set apart."""
+    """Return the label column of a request."""
     return "l" if reader != "npz" and b"l" in body[-400:] else None
 
 
-def in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
-    """Read bodies in forked processes with limits; one that dies leaves its body's number, and another goes on."""
-    row, left = Row(), numbers
-    while left:
-        batch, left = left[:BATCH], left[BATCH:]
+def parse_in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
+    """Parse bodies in forked, limited processes; after a crash, continue after the fatal body in another process."""
+    row, remaining = Row(), numbers
+    while remaining:
+        batch, remaining = remaining[:BATCH], remaining[BATCH:]
         answers, status = _forked(seed, reader, batch, folder)
         row.bodies += len(answers)
         row.answers.update(answers)
@@ -124,12 +124,12 @@ def in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
             row.bodies += 1
             row.answers[f"ended with {status}"] += 1
             row.deadly.append(batch[len(answers)])
-            left = range(row.deadly[-1] + 1, numbers.stop)
+            remaining = range(row.deadly[-1] + 1, numbers.stop)
     return row
 
 
 def _forked(seed: str, reader: str, numbers: range, folder: str) -> tuple[list[str], int]:
-    """Return the answers to bodies, up to the one that ended their process, and how it ended."""
+    """Return the outcomes until the first crash, and the exit status of the process."""
     come, go = os.pipe()
     if not (pid := os.fork()):
         code = child.FAILED
@@ -150,7 +150,7 @@ def _forked(seed: str, reader: str, numbers: range, folder: str) -> tuple[list[s
 
 
 def _read(reader: str, body: bytes, folder: str) -> str:
-    """Read a body as a reader process does; return its outcome in a word."""
+    """Parse a body as a reader process does; return its outcome in one word."""
     with tempfile.TemporaryFile(dir=folder) as file, tempfile.TemporaryFile(dir=folder) as out:
         file.write(body)
         file.seek(0)
@@ -169,7 +169,7 @@ def _read(reader: str, body: bytes, folder: str) -> str:
 
 @contextmanager
 def serving(folder: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    """Run an API without servers; yield its process and a client."""
+    """Run an API without Redis; yield its process and a client."""
     nowhere = "redis://127.0.0.1:1"
     settings = Settings(redis_url=nowhere, cache_url=nowhere, data_dir=folder, reader_bytes=MEMORY, log_level="error")
     with listen("127.0.0.1", 0) as sock:
@@ -184,8 +184,8 @@ def serving(folder: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client
                 process.terminate()
 
 
-def over_http(seed: str, reader: str, numbers: list[int], folder: str) -> Row:
-    """Send bodies to an API process, which is to answer each, and `/livez` after each hundred."""
+def send_over_http(seed: str, reader: str, numbers: list[int], folder: str) -> Row:
+    """Send bodies to an API process, and check `/livez` after every hundred bodies."""
     row = Row()
     with serving(folder) as (api, client):
         for done, number in enumerate(numbers):
@@ -210,12 +210,12 @@ def shown(name: str, row: Row) -> str:
 
 
 def main() -> int:
-    """Run it and print the table."""
+    """Run the mutants and print the table."""
     parser = argparse.ArgumentParser(prog="python -m qa.inputs.hostile.mutants", description=__doc__)
-    parser.add_argument("--seed", required=True, help="a word: other words, other bodies")
-    parser.add_argument("--bodies", type=int, default=5000, help="of each reader")
+    parser.add_argument("--seed", required=True, help="seed of the bodies, any word")
+    parser.add_argument("--bodies", type=int, default=5000, help="bodies for each reader")
     parser.add_argument(
-        "--http", type=int, default=200, help="of each reader over HTTP, beside those that end a process"
+        "--http", type=int, default=200, help="bodies for each reader over HTTP, beside those that ended a process"
     )
     parser.add_argument("--first", type=int, default=0, help="number of the first body")
     parser.add_argument("--readers", nargs="+", choices=READERS, default=list(READERS))
@@ -224,8 +224,8 @@ def main() -> int:
     numbers = range(chosen.first, chosen.first + chosen.bodies)
     with tempfile.TemporaryDirectory(prefix="glle-mutants-") as folder:
         for reader in chosen.readers:
-            row = in_batches(chosen.seed, reader, numbers, folder)
-            sent = over_http(chosen.seed, reader, [*row.deadly, *numbers[: chosen.http]], folder)
+            row = parse_in_batches(chosen.seed, reader, numbers, folder)
+            sent = send_over_http(chosen.seed, reader, [*row.deadly, *numbers[: chosen.http]], folder)
             print(shown(reader, row), shown(f"{reader} over HTTP", sent), sep="\n", flush=True)  # noqa: T201 # the command's output
             bad += row.bad + sent.bad
     print(*bad[:50], sep="\n")  # noqa: T201

@@ -1,4 +1,4 @@
-"""Bodies made by hand and by chance, each sent to a service that may die of it; a table of what came of them."""
+"""Handmade and generated bodies against a service that may die, and the table of outcomes."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Row:
 
 
 class Victim:
-    """A process that takes uploads, and another when it dies."""
+    """An upload process, restarted when it dies."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="glle-hostile-")
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Start the process."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End it."""
+        """End the process."""
         self._end()
         self._folder.cleanup()
 
     def upload(self, reader: str, body: bytes, query: dict[str, str]) -> Outcome | str:
-        """Return what came of a body, or how the process ended of it."""
+        """Return the outcome of a body, including a crash of the process."""
         taking, telling = self._pipes()
         try:
             taking.write(json.dumps({"reader": reader, "query": query, "bytes": len(body)}).encode() + b"\n" + body)
@@ -86,11 +86,11 @@ class Victim:
             return process.returncode
 
 
-def attacked(victim: Victim, reader: str, examples: int) -> Row:
-    """Return what all bodies of a reader come to, those by hand and so many by chance."""
+def attack(victim: Victim, reader: str, examples: int) -> Row:
+    """Return the outcomes of a reader's handmade bodies and of `examples` generated ones."""
     row = Row()
 
-    def judge(name: str, body: bytes, query: dict[str, str], *, taken: bool | None) -> None:
+    def judge(name: str, body: bytes, query: dict[str, str], *, is_accepted: bool | None) -> None:
         result = victim.upload(reader, body, query)
         row.cases += 1
         if isinstance(result, str):
@@ -100,11 +100,11 @@ def attacked(victim: Victim, reader: str, examples: int) -> Row:
         row.answers[str(result.status)] += 1
         row.seconds, row.peak = max(row.seconds, result.seconds), max(row.peak, result.peak)
         row.left += len(result.left)
-        row.bad += [f"{reader}: {name}: {fault}" for fault in faults(result, taken=taken)]
+        row.bad += [f"{reader}: {name}: {fault}" for fault in faults(result, is_accepted=is_accepted)]
 
     for attack in ATTACKS:
         if attack.reader == reader:
-            judge(attack.name, attack.build(), attack.query, taken=attack.taken)
+            judge(attack.name, attack.build(), attack.query, is_accepted=attack.is_accepted)
 
     @settings(
         max_examples=max(1, examples),
@@ -115,7 +115,7 @@ def attacked(victim: Victim, reader: str, examples: int) -> Row:
     )
     @given(bodies(reader))
     def by_chance(body: bytes) -> None:
-        judge(f"by chance, {body[:2000].hex()}", body, {"label": "l"} if b"l" in body[-400:] else {}, taken=None)
+        judge(f"by chance, {body[:2000].hex()}", body, {"label": "l"} if b"l" in body[-400:] else {}, is_accepted=None)
 
     if examples:
         by_chance()
@@ -123,7 +123,7 @@ def attacked(victim: Victim, reader: str, examples: int) -> Row:
 
 
 def table(rows: dict[str, Row]) -> str:
-    """Return what came of all as a table."""
+    """Return the outcomes as a table."""
     lines = [f"{'reader':<9}{'cases':>7}  {'answers':<46}{'worst s':>9}{'peak MB':>9}{'files left':>12}{'bad':>5}"]
     for reader, row in rows.items():
         answers = ", ".join(f"{status}: {count}" for status, count in sorted(row.answers.items()))

@@ -1,4 +1,4 @@
-"""The service in this process, without servers: an upload needs none. Small caps, so that small bodies are large."""
+"""The service in this process, without Redis and with small caps, so that small bodies reach them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 import httpx
 
-from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
+from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_BYTES, MAX_INFLATED, MAX_JSON
 from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
 from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
@@ -23,12 +23,12 @@ GOOD = b"x,y\n1,2\n3,4\n"
 
 
 class Service:
-    """Takes uploads.
+    """Service that accepts uploads.
 
     Parameters
     ----------
     folder
-        Of the data, empty.
+        Empty data folder.
 
     """
 
@@ -36,7 +36,7 @@ class Service:
         self._folder = folder
         settings = Settings(
             redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY, max_inflated=MAX_INFLATED,
-            max_json=MAX_JSON, max_features=1000, reader_bytes=MOST_BYTES,
+            max_json=MAX_JSON, max_features=1000, reader_bytes=MAX_BYTES,
         )  # fmt: skip
         self._runner = asyncio.Runner()
         app = create_app(Stores.connect(settings))
@@ -46,17 +46,17 @@ class Service:
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Start the service."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End it."""
+        """Stop the service."""
         self._runner.run(self._client.aclose())
         self._readers.close()
         self._runner.close()
 
     def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Outcome:
-        """Upload a body; return what came of it. Data sets that it made are deleted again."""
+        """Upload a body and return its outcome; delete the resulting data set."""
         _forget_peak()
         self._ended.clear()
         before, started = _memory("VmRSS"), time.process_time()
@@ -66,41 +66,41 @@ class Service:
             )
         )
         seconds, peak = time.process_time() - started, max(0, _memory("VmHWM") - before)
-        for ended in self._ended:  # the reader's are the body's, too
+        for ended in self._ended:  # the reader process belongs to the body
             seconds, peak = seconds + ended.seconds, max(peak, ended.peak)
         result = answer.json()
         code = result["type"].rpartition(":")[2] if "type" in result else ""
         if answer.is_success:
-            for path in (self._folder / "datasets").glob(f"{result['id']}.*"):  # to delete it by a route takes a server
+            for path in (self._folder / "datasets").glob(f"{result['id']}.*"):  # the route for deletion needs Redis
                 path.unlink()
-        return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._left())
+        return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._remaining_files())
 
-    def takes_a_good_one(self) -> bool:
-        """Say whether the next upload that is good is taken."""
+    def accepts_a_valid_upload(self) -> bool:
+        """Return whether the next valid upload is accepted."""
         return self.upload("csv", GOOD).status == 201
 
-    def _left(self) -> list[str]:
+    def _remaining_files(self) -> list[str]:
         """Return the files of the data folder, except the lock file, which is not an upload."""
-        there = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
-        return sorted(there - {"datasets.lock"})
+        files_before = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
+        return sorted(files_before - {"datasets.lock"})
 
 
 def _forget_peak() -> None:
-    """Have the kernel count the largest memory from now on."""
+    """Reset the kernel's peak memory counter."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _memory(what: str) -> int:
-    """Return bytes of a row of this process's status, 0 where there is none."""
+def _memory(field_name: str) -> int:
+    """Return a memory row of this process's status in bytes, or 0."""
     try:
         status = Path("/proc/self/status").read_text()
     except FileNotFoundError:
         return 0
-    found = next((line for line in status.splitlines() if line.startswith(what + ":")), f"{what}: 0 kB")
-    return int(found.split()[1]) * 1024
+    match = next((line for line in status.splitlines() if line.startswith(field_name + ":")), f"{field_name}: 0 kB")
+    return int(match.split()[1]) * 1024
 
 
 def encoded(result: Outcome) -> bytes:
-    """Return what came as a line."""
+    """Return the outcome as a line of JSON."""
     return json.dumps(result.to_dict()).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""A small run against the parsers, in this process; `make -C qa hostile` is the large one, in a separate process."""
+"""A small run against the parsers, in this process; `make -C qa hostile` is the large run, in a separate process."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with small caps and nothing in its folder."""
+    """Return a service with small caps and an empty folder."""
     with Service(tmp_path_factory.mktemp("hostile")) as made:
         yield made
 
 
 @pytest.mark.parametrize("reader", KINDS)
-@pytest.mark.filterwarnings("ignore")  # what numpy's parser of headers has to say of them
-def test_bodies_made_by_hand_are_refused(service: Service, reader: str) -> None:
-    """A problem each, in bounded time and memory, nothing left on disk, and the next good upload is taken."""
+@pytest.mark.filterwarnings("ignore")  # warnings of numpy's header parser
+def test_handmade_bodies_are_refused(service: Service, reader: str) -> None:
+    """Each gets a problem in bounded time and memory and leaves no file; the next valid upload succeeds."""
     attacks = [attack for attack in ATTACKS if attack.reader == reader and not attack.is_slow]
     assert len(attacks) > 20
     bad = {
         attack.name: found
         for attack in attacks
-        if (found := faults(service.upload(reader, attack.build(), attack.query), taken=attack.taken))
+        if (found := faults(service.upload(reader, attack.build(), attack.query), is_accepted=attack.is_accepted))
     }
     assert bad == {}
-    assert service.takes_a_good_one()
+    assert service.accepts_a_valid_upload()
 
 
 @pytest.mark.parametrize("reader", KINDS)
 @pytest.mark.filterwarnings("ignore")
-def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: str) -> None:
-    """Good bodies are taken; whatever is changed in them, the answer is a table or a problem of the client's."""
+def test_mutated_bodies_are_tables_or_problems(service: Service, reader: str) -> None:
+    """Valid bodies are accepted; any mutation gives a table or a client problem."""
     assert [service.upload(reader, body).status for body in good(reader)[:1]] == [201]
 
     @settings(
@@ -56,10 +56,10 @@ def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: 
     check()
 
 
-def test_what_is_wrong_is_seen() -> None:
-    """Each fault of an answer is found separately."""
+def test_each_fault_is_reported() -> None:
+    """Each fault of an answer is reported separately."""
     problem = "application/problem+json"
-    assert faults(Outcome(422, problem, "bad-cell", 0.1, 0, []), taken=False) == []
+    assert faults(Outcome(422, problem, "bad-cell", 0.1, 0, []), is_accepted=False) == []
     wrong = [
         (Outcome(500, problem, "internal-error", 0.1, 0, []), None),
         (Outcome(422, "text/plain", "bad-cell", 0.1, 0, []), None),
@@ -69,4 +69,4 @@ def test_what_is_wrong_is_seen() -> None:
         (Outcome(422, problem, "bad-cell", 0.1, 0, []), True),
         (Outcome(201, "application/json", "", 0.1, 0, []), False),
     ]
-    assert [len(faults(result, taken=taken)) for result, taken in wrong] == [1] * len(wrong)
+    assert [len(faults(result, is_accepted=is_accepted)) for result, is_accepted in wrong] == [1] * len(wrong)

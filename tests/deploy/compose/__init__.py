@@ -1,1 +1,1 @@
-"""The containers, built and run by an engine of the test's own."""
+"""Tests of the real containers, built and run by a separate engine."""

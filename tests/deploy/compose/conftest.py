@@ -1,4 +1,4 @@
-"""The engine and the composed service, once for the whole suite."""
+"""Fixtures: the container engine and the composed service, once for the whole suite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API = "http://127.0.0.1:8000"
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """Yield a container engine that knows the stand-in images."""
+    """Yield a container engine with the stand-in images."""
     if "ENGINE_FOLDER" not in os.environ:
         pytest.fail("The engine needs separate namespaces: bash tests/deploy/compose/run", pytrace=False)
     with started(Path(os.environ["ENGINE_FOLDER"]), os.environ["ENGINE_CGROUP"]) as engine:
@@ -29,7 +29,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def stack(engine: Engine) -> Iterator[Engine]:
-    """Yield the engine with the image built and the service up, two workers, until nothing is left of it."""
+    """Yield the engine with the built image and two workers; remove everything at the end."""
     engine.compose("build")
     try:
         up(engine)
@@ -42,13 +42,13 @@ def stack(engine: Engine) -> Iterator[Engine]:
 
 @pytest.fixture
 def client(stack: Engine) -> Iterator[httpx.Client]:
-    """Yield a client of the API, as the host reaches it."""
+    """Yield a client of the API at its published port."""
     with httpx.Client(base_url=API, timeout=90) as client:
         yield client
 
 
 def up(engine: Engine) -> None:
-    """Bring the service up with two workers, and wait until it is ready."""
+    """Start the service with two workers and wait until it is ready."""
     engine.compose("up", "--detach", "--scale", "worker=2")
 
     def ready() -> bool:
@@ -66,7 +66,7 @@ def up(engine: Engine) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the containers said beside a test that failed."""
+    """Attach the container logs to the report of a failed test."""
     report = yield
     stack = getattr(item, "funcargs", {}).get("stack")
     if report.failed and stack is not None:

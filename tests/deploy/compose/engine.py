@@ -1,4 +1,4 @@
-"""A container engine of the test's own, and the service composed on it."""
+"""A separate container engine, and the service composed on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def program(name: str) -> str:
     Raises
     ------
     FileNotFoundError
-        If it is not installed.
+        If the program is not installed.
 
     """
     path = shutil.which(name)
@@ -38,13 +38,13 @@ def program(name: str) -> str:
     return path
 
 
-def wait_until(what: str, ready: Callable[[], Any], *, seconds: float, every: float = 0.2) -> Any:
+def wait_until(description: str, ready: Callable[[], Any], *, seconds: float, every: float = 0.2) -> Any:
     """Return the first true value of `ready()`.
 
     Raises
     ------
     TimeoutError
-        If there is none within `seconds`.
+        After `seconds`.
 
     """
     end = time.monotonic() + seconds
@@ -53,12 +53,12 @@ def wait_until(what: str, ready: Callable[[], Any], *, seconds: float, every: fl
         if value:
             return value
         time.sleep(every)
-    raise TimeoutError(f"not within {seconds:g} s: {what}")
+    raise TimeoutError(f"not within {seconds:g} s: {description}")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A running dockerd, asked through the programs that a user would take."""
+    """A running dockerd, used through its command-line programs."""
 
     socket: Path
 
@@ -68,13 +68,13 @@ class Engine:
         Raises
         ------
         AssertionError
-            With what it said, if it fails and `check` is true.
+            With the output, if it fails and `check` is true.
 
         """
         done = subprocess.run(
             [program(command[0]), *command[1:]],
             cwd=ROOT,
-            # The builder of every engine: it needs no plug-in.
+            # The classic builder: it needs no plug-in.
             env={**os.environ, "DOCKER_HOST": f"unix://{self.socket}", "DOCKER_BUILDKIT": "0"}
             | {"COMPOSE_DOCKER_CLI_BUILD": "0", "COMPOSE_PROJECT_NAME": PROJECT},
             input=stdin,
@@ -82,8 +82,8 @@ class Engine:
             text=True,
             check=False,
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0 or not check, f"{' '.join(command)}: {said}"
+        output = done.stdout + done.stderr
+        assert done.returncode == 0 or not check, f"{' '.join(command)}: {output}"
         return done.stdout
 
     def docker(self, *arguments: str, check: bool = True) -> str:
@@ -91,7 +91,7 @@ class Engine:
         return self.run("docker", *arguments, check=check)
 
     def compose(self, *arguments: str, check: bool = True) -> str:
-        """Run `docker-compose` with `arguments` on the project's own file."""
+        """Run `docker-compose` with `arguments` on the project's file."""
         return self.run("docker-compose", *arguments, check=check)
 
     def containers(self, service: str) -> list[str]:
@@ -101,14 +101,14 @@ class Engine:
         ).split()
 
     def inspect(self, name: str) -> dict[str, Any]:
-        """Return what the engine knows of a container or network."""
+        """Return the engine's description of a container or network."""
         found: list[dict[str, Any]] = json.loads(self.docker("inspect", name))
         return found[0]
 
 
 @contextmanager
 def started(folder: Path, cgroup: str) -> Iterator[Engine]:
-    """Run dockerd with everything it keeps under `folder`, until the end of the block."""
+    """Run dockerd with all of its state in `folder` until the context exits."""
     engine = Engine(folder / "docker.sock")
     command = [program("dockerd"), f"--host=unix://{engine.socket}", f"--cgroup-parent=/{cgroup}"]
     command += [
@@ -135,9 +135,9 @@ def started(folder: Path, cgroup: str) -> Iterator[Engine]:
 
 
 def import_standins(engine: Engine, base: Path, wheels: Path) -> None:
-    """Give the engine images by the names that Dockerfile and docker-compose.yml start from."""
+    """Import stand-ins under the image names in Dockerfile and docker-compose.yml."""
     found = re.search(r"^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert found is not None, "the Dockerfile names its base in ARG PYTHON_IMAGE"
+    assert found is not None, "the Dockerfile needs ARG PYTHON_IMAGE"
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     engine.docker("import", str(base), "standin")
     for image, file, context in (

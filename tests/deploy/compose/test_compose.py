@@ -1,4 +1,4 @@
-"""The main job, on containers that are built and run for real."""
+"""The main job on real containers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
 
 SERVICES = ("api", "worker", "queue", "cache")
-REDONE_SECONDS = 60  # a job whose worker was killed is finished by another within
-LONG = 60_000  # points that take some five seconds to fit
+REDONE_SECONDS = 60  # time limit for a job whose worker was killed, s
+LONG = 60_000  # points of a fit of about five seconds
 
 BUSY = """
 import os, redis, rq
@@ -33,7 +33,7 @@ print(*[w.hostname for w in rq.Worker.all(connection=queue) if w.get_current_job
 
 
 def post_job(client: httpx.Client, url: str, body: dict[str, Any]) -> str:
-    """Post what creates a job; return the job's URL."""
+    """Post a request that creates a job; return the job's URL."""
     answer = client.post(url, json=body)
     assert answer.status_code == 202, answer.text
     return answer.headers["Location"]
@@ -47,7 +47,7 @@ def status(client: httpx.Client, job: str, wait: float = 0) -> str:
 
 
 def succeed(client: httpx.Client, job: str, *, seconds: float) -> None:
-    """Wait until the job has ended well."""
+    """Wait for the success of a job."""
     wait_until(f"{job} ends", lambda: status(client, job, wait=5) not in {"queued", "running"}, seconds=seconds)
     assert status(client, job) == "succeeded", client.get(job).text
 
@@ -61,7 +61,7 @@ def npy(client: httpx.Client, url: str) -> np.ndarray[Any, np.dtype[np.float64]]
 
 
 def running_fit(client: httpx.Client, stack: Engine, seed: int) -> tuple[str, str]:
-    """Start a long fit; return the URL of its job and the container that works on it."""
+    """Start a long fit; return the URL of its job and the container that runs it."""
     answer = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": LONG, "seed": seed})
     assert answer.status_code == 201, answer.text
     job = post_job(client, "/v1/posteriors", {"dataset": answer.json()["id"]})
@@ -77,11 +77,11 @@ def test_containers_are_confined(stack: Engine, service: str) -> None:
     found = [stack.inspect(name) for name in stack.containers(service)]
     assert len(found) == (2 if service == "worker" else 1)
     for container in found:
-        said = stack.docker("exec", container["Id"], "sh", "-c", f"{look}; touch /tmp/x && echo written").split("\n")
-        assert int(said[0]) > 0
-        assert said[1].split()[1] == "0" * 16
-        assert "Read-only file system" in said[2]
-        assert said[3] == "written"
+        output = stack.docker("exec", container["Id"], "sh", "-c", f"{look}; touch /tmp/x && echo written").split("\n")
+        assert int(output[0]) > 0
+        assert output[1].split()[1] == "0" * 16
+        assert "Read-only file system" in output[2]
+        assert output[3] == "written"
         assert container["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
 
 
@@ -111,17 +111,18 @@ def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
 @pytest.mark.parametrize(
     ("service", "policy", "persistent"), [("queue", "noeviction", "yes"), ("cache", "allkeys-lru", "no")]
 )
-def test_redis_keeps_what_it_should(stack: Engine, service: str, policy: str, persistent: str) -> None:
-    """The queue is on disk and never evicted; the cache is in memory and makes room."""
-    said = stack.compose("exec", "-T", service, "redis-cli", "config", "get", "maxmemory-policy", "appendonly", "save")
-    lines = said.splitlines()
+def test_redis_persistence_and_eviction(stack: Engine, service: str, policy: str, persistent: str) -> None:
+    """The queue is persistent and never evicts; the cache is in memory and evicts."""
+    command = ("redis-cli", "config", "get", "maxmemory-policy", "appendonly", "save")
+    output = stack.compose("exec", "-T", service, *command)
+    lines = output.splitlines()
     assert dict(zip(lines[::2], lines[1::2], strict=True)) == {
         "maxmemory-policy": policy, "appendonly": persistent, "save": "",
     }  # fmt: skip
 
 
 def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
-    """An upload, its posterior, many draws as npy; all of it is still there after `down` and `up`."""
+    """An upload, its posterior and many draws as npy survive `down` and `up`."""
     angle, height = np.random.default_rng(1).uniform(size=(2, 1000))
     upload = io.BytesIO()
     np.save(upload, np.column_stack([np.sin(6 * angle), 3 * height, np.cos(6 * angle) + 3 * angle]))
@@ -142,12 +143,12 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     stack.compose("down")
     up(stack)
     assert client.get(f"/v1/datasets/{dataset}").status_code == 200
-    again = npy(client, f"/v1/posteriors/{posterior}/draws/5?seed=3&wait=60")  # the cache is empty by now
+    again = npy(client, f"/v1/posteriors/{posterior}/draws/5?seed=3&wait=60")  # the cache is empty after the restart
     np.testing.assert_array_equal(again, embeddings[5])
 
 
-def test_a_worker_compiles_nothing_at_its_start(stack: Engine) -> None:
-    """The image brings the compiled code along, in a volume that outlives the containers."""
+def test_worker_start_compiles_nothing(stack: Engine) -> None:
+    """The image includes the compiled code, in a volume that outlives the containers."""
     code = (
         "from glle_engine.eigen.eigenproblem import warm; "
         "from glle_engine.eigen.batched.krylov.lanczos import lanczos; warm(); "
@@ -157,8 +158,8 @@ def test_a_worker_compiles_nothing_at_its_start(stack: Engine) -> None:
     assert (int(hits) > 0, int(misses)) == (True, 0)
 
 
-def test_a_job_outlives_the_container_of_its_worker(stack: Engine, client: httpx.Client) -> None:
-    """`docker kill` of the worker in the middle of a fit: another one finishes it within a minute."""
+def test_job_survives_its_worker_container(stack: Engine, client: httpx.Client) -> None:
+    """After `docker kill` of its worker in the middle of a fit, another worker finishes within a minute."""
     job, host = running_fit(client, stack, seed=11)
     stack.docker("kill", host)
     killed = time.monotonic()
@@ -170,8 +171,8 @@ def test_a_job_outlives_the_container_of_its_worker(stack: Engine, client: httpx
     assert len(stack.containers("worker")) == 2
 
 
-def test_a_crashed_worker_is_started_again(stack: Engine) -> None:
-    """A container whose process dies by itself comes back."""
+def test_crashed_worker_restarts(stack: Engine) -> None:
+    """A container restarts after its process dies."""
     name = stack.containers("worker")[0]
     before = stack.inspect(name)
     os.kill(before["State"]["Pid"], signal.SIGKILL)  # the engine runs in this process's namespace
@@ -183,8 +184,8 @@ def test_a_crashed_worker_is_started_again(stack: Engine) -> None:
     wait_until("the worker is back", back, seconds=30)
 
 
-def test_a_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
-    """`docker-compose stop worker` in the middle of a fit waits for it; nothing is killed."""
+def test_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
+    """`docker-compose stop worker` waits for a running fit instead of killing it."""
     job, host = running_fit(client, stack, seed=12)
     stack.compose("stop", "worker")
     assert status(client, job) == "succeeded"

@@ -1,8 +1,8 @@
-"""Downloads what a lock file asks for on another Python: `python wheelhouse.py LOCK PYTHON_VERSION FOLDER`.
+"""Download the wheels of a lock file for another Python: `python wheelhouse.py LOCK PYTHON_VERSION FOLDER`.
 
 The engine of the compose suite has no network, so the image is built from wheels downloaded beforehand.
-pip judges the markers of a lock file (`; python_full_version < '3.11.3'`) by the Python that pip runs on;
-here the image's Python counts.
+pip evaluates the markers of a lock file (`; python_full_version < '3.11.3'`) for the Python that runs pip, so this
+module evaluates them for the image's Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-NEWEST_GLIBC = 36  # 2.36 is Debian bookworm's
+NEWEST_GLIBC = 36  # 2.36 is the version of Debian bookworm
 
 
 def chosen(lock: str, python: str) -> str:
@@ -24,7 +24,7 @@ def chosen(lock: str, python: str) -> str:
     Parameters
     ----------
     lock : str
-        A requirements file as locks are: `name==version ; marker \\` and indented `--hash` lines.
+        A requirements file with entries `name==version ; marker \\` and indented `--hash` lines.
     python : str
         Full version of the Python to install for, as in "3.11.2".
 
@@ -45,12 +45,12 @@ def chosen(lock: str, python: str) -> str:
 
 
 def download(lock: Path, python: str, folder: Path) -> None:
-    """Put the wheels that `lock` pins for `python` on this machine's processor into `folder`.
+    """Download the wheels that `lock` pins for `python` on this machine's processor into `folder`.
 
     Raises
     ------
     subprocess.CalledProcessError
-        If pip cannot find a wheel, or one with another hash; pip says which.
+        If pip finds no wheel with the pinned hash; its output names the package.
 
     """
     machine = platform.machine()

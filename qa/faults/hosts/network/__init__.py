@@ -1,1 +1,1 @@
-"""Machines as network namespaces, their balancer and their shares of the processor."""
+"""Machines as network namespaces, their load balancer and their CPU quotas."""

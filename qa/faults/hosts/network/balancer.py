@@ -1,4 +1,4 @@
-"""A balancer as they all are: it asks each process whether it is ready, and sends new connections to those that are."""
+"""Load balancer: it polls /readyz of each process and sends new connections to ready ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Balancer:
-    """Passes connections on, byte by byte, in a separate thread.
+    """Balancer that forwards connections in a separate thread.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Balancer:
     Attributes
     ----------
     ready : set
-        Those that said lately that they are ready.
+        Backends whose last /readyz was 200.
 
     """
 
@@ -75,15 +75,15 @@ class Balancer:
             writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        found = await self._connected()
-        if found is None:  # no process is ready: close the client's connection
+        streams = await self._connected()
+        if streams is None:  # no process is ready: close the client's connection
             writer.close()
             return
-        there, back = found
+        there, back = streams
         await asyncio.gather(_copied(reader, back), _copied(there, writer), return_exceptions=True)
 
     async def _connected(self) -> Streams | None:
-        """Connect to one of those that are ready, in turn; the next one where it does not take the connection."""
+        """Connect to the ready backends in turn; skip one that refuses the connection."""
         self._turn += 1
         for step in range(len(self._backends)):
             backend = self._backends[(self._turn + step) % len(self._backends)]
@@ -94,7 +94,7 @@ class Balancer:
 
 
 async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes until it ends, and the end, too."""
+    """Forward bytes until the end of the stream, and forward the end."""
     try:
         while piece := await reader.read(PIECE):
             writer.write(piece)

@@ -1,4 +1,4 @@
-"""Machines made of namespaces, on one bridge: they can lose their cable, have a bad one, or vanish."""
+"""Machines as namespaces on one bridge, with faulty links."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 BRIDGE = "glle0"
 SUBNET = "10.77.0"
-HERE = f"{SUBNET}.1"  # the address of the tests themselves
-LOSS = "loss"  # the table of the rules that lose packets
+HOST_ADDRESS = f"{SUBNET}.1"  # address of the test process
+LOSS = "loss"  # nft table of the packet loss rules
 NAMESPACES = Path("/run/netns")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run(*command: str) -> str:
-    """Run a command and return what it printed; raises with what it complained of."""
+    """Run a command and return its output; raise with its stderr on failure."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
@@ -33,12 +33,12 @@ def run(*command: str) -> str:
 
 @dataclass
 class Machine:
-    """A machine: what is started on it sees its network and its name, and the disks of this machine.
+    """A machine: its processes have a separate network and host name, and share the disks.
 
     Parameters
     ----------
     quota
-        A folder of cgroups and the share of a core that its processes get together; None for all there is.
+        Cgroup folder and the share of a core of all its processes together; None for no limit.
 
     """
 
@@ -48,7 +48,7 @@ class Machine:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def plug_in(self) -> None:
-        """Make its network."""
+        """Create the machine's network."""
         run("ip", "netns", "add", self.name)
         run("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
         run("ip", "link", "set", self.link, "master", BRIDGE, "up")
@@ -58,13 +58,13 @@ class Machine:
 
     @property
     def link(self) -> str:
-        """The end of its cable at the bridge."""
+        """Name of the interface at the bridge."""
         return f"v-{self.name}"
 
     def start(
         self, command: list[str], environment: Mapping[str, str], folder: Path, log: Path
     ) -> subprocess.Popen[bytes]:
-        """Start a process on it."""
+        """Start a process on the machine."""
         enter = ["nsenter", f"--net={NAMESPACES / self.name}", "unshare", "--uts", "sh", "-c"]
         named = f'hostname {self.name} && exec "$@"'
         with log.open("ab") as output:
@@ -75,7 +75,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=self._join,  # noqa: PLW1509 # before it has threads, or children that would stay outside
+                preexec_fn=self._join,  # noqa: PLW1509 # before the process has threads or children outside
             )
         self.processes.append(process)
         return process
@@ -85,11 +85,11 @@ class Machine:
             (self.quota / "cgroup.procs").write_text("0")
 
     def pids(self) -> list[int]:
-        """Return the processes that run on it."""
+        """Return the processes of the machine."""
         return [int(pid) for pid in run("ip", "netns", "pids", self.name).split()]
 
     def kill(self) -> None:
-        """Kill -9 everything that runs on it, at once."""
+        """Kill all processes of the machine with SIGKILL."""
         for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -98,33 +98,33 @@ class Machine:
         self.processes.clear()
 
     def vanish(self) -> None:
-        """Vanish as in a power cut: no connection is closed."""
+        """Power off: no connection is closed."""
         run("ip", "link", "del", self.link)
         self.kill()
         run("ip", "netns", "del", self.name)
 
     def cut(self) -> None:
-        """Pull the cable out."""
+        """Disconnect the link."""
         run("ip", "link", "set", self.link, "down")
 
     def heal(self) -> None:
-        """Plug it in again."""
+        """Connect the link again."""
         run("ip", "link", "set", self.link, "up")
 
     def lose(self, percent: int) -> None:
-        """Have its link lose so many packets of a hundred, by lot, both ways."""
+        """Drop this percentage of packets at random, in both directions."""
         lost = f"numgen random mod 100 < {percent} drop"
         chains = (f"chain {hook} {{ type filter hook {hook} priority 0; {lost}; }}" for hook in ("input", "output"))
         run("ip", "netns", "exec", self.name, "nft", "\n".join([f"table inet {LOSS} {{", *chains, "}"]))
 
     def throttle(self, rate: str) -> None:
-        """Have its link carry no more than this, each way, as `tc` writes it; what waits for too long is lost."""
+        """Limit the rate of the link, in the syntax of `tc`; packets that wait too long are dropped."""
         qdisc = ("root", "tbf", "rate", rate, "burst", "32kb", "latency", "400ms")
         run("tc", "qdisc", "replace", "dev", self.link, *qdisc)
         run("ip", "netns", "exec", self.name, "tc", "qdisc", "replace", "dev", "eth0", *qdisc)
 
     def mend(self) -> None:
-        """Have its link as it was."""
+        """Restore the link."""
         inside = ("ip", "netns", "exec", self.name)
         if LOSS in run(*inside, "nft", "list", "tables"):
             run(*inside, "nft", "delete", "table", "inet", LOSS)
@@ -133,12 +133,12 @@ class Machine:
                 run(*where, "tc", "qdisc", "del", "dev", device, "root")
 
     def bytes_over_link(self) -> int:
-        """Return how many bytes it has sent and received."""
+        """Return the bytes sent and received."""
         (body,) = json.loads(run("ip", "-s", "-j", "link", "show", self.link))
         return int(body["stats64"]["rx"]["bytes"] + body["stats64"]["tx"]["bytes"])
 
     def cpu_seconds(self) -> float:
-        """Return the processor time of its processes and of their children that have ended."""
+        """Return the processor time of its processes and of their ended children."""
         total = 0
         for pid in self.pids():
             with suppress(FileNotFoundError, ProcessLookupError):
@@ -148,31 +148,31 @@ class Machine:
 
 
 class Network:
-    """A bridge, and the machines on it; all of it is gone with the namespaces of this process."""
+    """A bridge with machines; everything ends with the namespaces of this process."""
 
     def __init__(self) -> None:
         self._numbers = count(11)
         self.addresses: dict[str, str] = {}
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "addr", "add", f"{HERE}/24", "dev", BRIDGE)
+        run("ip", "addr", "add", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
         run("ip", "link", "set", BRIDGE, "up")
 
     def machine(self, name: str, quota: Path | None = None) -> Machine:
-        """Return a machine with a separate address; one that vanished has the one that it had."""
+        """Return a machine with a separate address; a machine that vanished keeps its address."""
         if name not in self.addresses:
             self.addresses[name] = f"{SUBNET}.{next(self._numbers)}"
-        made = Machine(name, self.addresses[name], quota)
-        made.plug_in()
-        return made
+        machine = Machine(name, self.addresses[name], quota)
+        machine.plug_in()
+        return machine
 
 
-def wait_until(what: str, ready: object, seconds: float = 60.0) -> float:
-    """Wait until `ready()` is true, and return how long that took; raises `TimeoutError`."""
+def wait_until(description: str, ready: object, seconds: float = 60.0) -> float:
+    """Wait until `ready()` is true and return the seconds; raises `TimeoutError`."""
     assert callable(ready)
     started = time.monotonic()
     while not ready():
         if time.monotonic() - started > seconds:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
+            raise TimeoutError(f"not within {seconds:g} s: {description}")
         time.sleep(0.05)
     return time.monotonic() - started

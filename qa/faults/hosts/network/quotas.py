@@ -1,4 +1,4 @@
-"""Machines of a fraction of a core each: three of them fit on two cores, and show what a third one adds."""
+"""CPU quotas: three machines with a fraction of a core each fit on two cores."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
-PERIOD = 20_000  # microseconds: short, so that a share is even within one shard
-LAST_SECONDS = 5.0  # for which killed processes may still be about to go
+PERIOD = 20_000  # microseconds; short, so that the share is even within one shard
+LAST_SECONDS = 5.0  # time for killed processes to end, s
 
 
-def made(name: str, share: float) -> Path | None:
-    """Return a cgroup whose processes together get this share of a core; None where none may be made.
+def create_cgroup(name: str, share: float) -> Path | None:
+    """Return a cgroup with this share of a core, or None if cgroups are not available.
 
-    They get it before all others, so that what else runs on this machine has no part in the figures.
+    The group has the highest weight, so that other processes do not change the figures.
     """
-    is_first = (CGROUPS / "cpu").is_dir()  # the version of cgroups
+    is_first = (CGROUPS / "cpu").is_dir()  # cgroup version 1
     folder = (CGROUPS / "cpu" if is_first else CGROUPS) / name
     quota = str(round(share * PERIOD))
     with suppress(OSError):
@@ -24,7 +24,7 @@ def made(name: str, share: float) -> Path | None:
         if is_first:
             (folder / "cpu.cfs_period_us").write_text(str(PERIOD))
             (folder / "cpu.cfs_quota_us").write_text(quota)
-            (folder / "cpu.shares").write_text("262144")  # the maximum; a process outside of any group has 1,024
+            (folder / "cpu.shares").write_text("262144")  # the maximum; the default of a process is 1,024
         else:
             (folder / "cpu.max").write_text(f"{quota} {PERIOD}")
             (folder / "cpu.weight").write_text("10000")
@@ -32,11 +32,11 @@ def made(name: str, share: float) -> Path | None:
     return None
 
 
-def removed(prefix: str) -> None:
-    """Remove the groups whose names begin so, once what ran in them is gone."""
+def remove_cgroups(prefix: str) -> None:
+    """Remove the groups with this prefix once their processes have ended."""
     deadline = time.monotonic() + LAST_SECONDS
-    while left := [*CGROUPS.glob(f"cpu/{prefix}*"), *CGROUPS.glob(f"{prefix}*")]:
-        for folder in left:
+    while remaining := [*CGROUPS.glob(f"cpu/{prefix}*"), *CGROUPS.glob(f"{prefix}*")]:
+        for folder in remaining:
             with suppress(OSError):
                 folder.rmdir()
         if time.monotonic() > deadline:

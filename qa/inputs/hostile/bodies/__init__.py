@@ -1,1 +1,1 @@
-"""Hostile bodies: made by hand, by mutation, and bombs."""
+"""Hostile bodies: handmade, mutated, and bombs."""

@@ -1,4 +1,4 @@
-"""Small bodies that take their reader much memory, or end it, and that no check of their sizes can tell."""
+"""Small bodies that exhaust their reader's memory or crash it, undetected by size checks."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import struct
 
 import numpy as np
 
-# More column chunks in the footer than columns: pyarrow ends the process that reads it.
+# More column chunks in the footer than columns: pyarrow aborts its process.
 ABORTING_PARQUET = bytes.fromhex(
     "504152311502192c480173150200150a2500180178001602191c192c2600002600001600160000002400000050415231"
 )
 _CONTINUATION = b"\xff\xff\xff\xff"
-_STRUCT, _NULL = 13, 1  # of the types of a field (format/Schema.fbs)
+_STRUCT, _NULL = 13, 1  # field types (format/Schema.fbs)
 
 
 def arrow_schema_bomb(width: int, depth: int, padding: int) -> bytes:
-    """Return an Arrow stream whose field has `width` children that are one, and so on, `depth` levels deep.
+    """Return an Arrow stream of one field with `width` children, nested `depth` levels through shared offsets.
 
-    A reader makes `width**depth` fields of it. The verifier of flatbuffers allows eight tables a byte, so that
-    `padding` bytes make room for them.
+    A reader expands it to `width**depth` fields. The flatbuffers verifier allows eight tables per byte, so `padding`
+    bytes admit them.
     """
     flat = _Flat()
     flat.table("message", [("short", 4), ("byte", 1), ("to", "schema")])
@@ -40,7 +40,7 @@ def arrow_schema_bomb(width: int, depth: int, padding: int) -> bytes:
 
 
 def parquet_footer_bomb(columns: int) -> bytes:
-    """Return a Parquet file without rows, whose footer has very many columns of some bytes each."""
+    """Return a Parquet file without rows whose footer has very many columns of a few bytes each."""
     root = b"\x48\x01s\x15" + _varint(2 * columns) + b"\0"
     leaf = b"\x15\x0a\x25\x00\x18\x01x\0"
     footer = b"\x15\x02\x19\xfc" + _varint(columns + 1) + root + leaf * columns + b"\x16\x00\x19\x0c\0"
@@ -48,14 +48,14 @@ def parquet_footer_bomb(columns: int) -> bytes:
 
 
 def npz_labels_bomb(points: int) -> bytes:
-    """Return an npz file with labels of 1,000 characters, which are four thousand bytes each, and pack well."""
+    """Return an npz file with labels of 1,000 characters (4,000 bytes each), which compress well."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, data=np.zeros((points, 1)), labels=np.full(points, "a" * 1000))
     return buffer.getvalue()
 
 
 class _Flat:
-    """Writes a flatbuffer whose offsets all lead forward; several may lead to one place."""
+    """Flatbuffer writer with forward offsets, several of which may share a target."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(4)
@@ -63,7 +63,7 @@ class _Flat:
         self._offsets: list[tuple[int, str]] = [(0, "message")]
 
     def table(self, name: str, fields: list[tuple[str, int | str]]) -> None:
-        """Append a table of its fields, a field four bytes."""
+        """Append a table of four-byte fields."""
         slots = [0 if kind == "none" else 4 + 4 * number for number, (kind, _) in enumerate(fields)]
         layout = struct.pack(f"<{2 + len(slots)}H", 4 + 2 * len(slots), 4 + 4 * len(slots), *slots)
         layout += bytes(-len(layout) % 4)
@@ -73,7 +73,7 @@ class _Flat:
         for _, value in fields:
             if isinstance(value, str):
                 self._offsets.append((len(self._buffer), value))
-                value = 0  # noqa: PLW2901 # until its place is known
+                value = 0  # noqa: PLW2901 # a placeholder until the offset is known
             self._buffer += struct.pack("<I", value)
 
     def vector(self, name: str, names: list[str]) -> None:
@@ -90,7 +90,7 @@ class _Flat:
         self._buffer += struct.pack("<I", len(text)) + text + bytes(4 - len(text) % 4)
 
     def bytes(self) -> bytes:
-        """Return it, its offsets written."""
+        """Return the buffer with its offsets written."""
         for place, name in self._offsets:
             struct.pack_into("<I", self._buffer, place, self._places[name] - place)
         return bytes(self._buffer)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-VARIABLE = "HOSTILE_SCALE"  # 1 in the tests; `python -m qa.inputs.hostile` takes more
+VARIABLE = "HOSTILE_SCALE"  # 1 in the tests; larger in `python -m qa.inputs.hostile`
 SCALE = int(os.environ.get(VARIABLE, "1"))
 
 MAX_BODY, MAX_INFLATED, MAX_JSON = SCALE * 2**20, SCALE * 2**21, SCALE * 2**16
-# A body is mapped as a file is, what it unpacks to as well, and again as it is stored; rows of text, blocks of numbers
-# and what JSON parses to are held besides.
-MOST_BYTES = 2 * (MAX_BODY + MAX_INFLATED) + 24 * MAX_JSON + 64 * 2**20
-MOST_SECONDS = 10.0  # of processor time, on a machine that is busy with other things
+# A body is mapped as a file, as are its decompressed and stored forms. Text rows, number blocks and parsed JSON
+# are held in memory besides.
+MAX_BYTES = 2 * (MAX_BODY + MAX_INFLATED) + 24 * MAX_JSON + 64 * 2**20
+MAX_SECONDS = 10.0  # processor time on a busy machine

@@ -1,4 +1,4 @@
-"""All handmade bodies."""
+"""Catalog of the handmade bodies."""
 
 from __future__ import annotations
 

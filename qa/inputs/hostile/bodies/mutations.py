@@ -1,4 +1,4 @@
-"""Good bodies, and what becomes of them when bytes are changed, lost, moved, doubled, or read as other numbers."""
+"""Mutations of valid bodies: bytes changed, removed, moved, repeated, or replaced by other numbers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _NUMBERS = [
     2**63,
     2**64 - 1,
 ]
-_MOST_CHANGES = 5
+_MAX_CHANGES = 5
 
 
 @lru_cache
 def good(reader: str) -> list[bytes]:
-    """Return bodies that the reader takes."""
+    """Return valid bodies of a reader."""
     words = pa.array(["a", "b", None, "d", "e", "f"])
     labels = np.array(["a", "bc", "d", "e"])
     text = json.dumps({"data": X.tolist(), "names": ["a", "b", "c"], "labels": [1, 2, 3, 4.5], "color": [0, 1, 2, 3]})
@@ -69,9 +69,9 @@ def good(reader: str) -> list[bytes]:
 
 
 def bodies(reader: str) -> st.SearchStrategy[bytes]:
-    """Return a strategy of a reader's bodies, each changed a few times."""
+    """Return a hypothesis strategy of a reader's bodies, each mutated a few times."""
     return st.builds(
-        _changed, st.sampled_from(good(reader)), st.lists(_changes(good(reader)), min_size=1, max_size=_MOST_CHANGES)
+        _changed, st.sampled_from(good(reader)), st.lists(_changes(good(reader)), min_size=1, max_size=_MAX_CHANGES)
     )
 
 
@@ -82,7 +82,7 @@ def _changed(body: bytes, changes: list[Callable[[bytes], bytes]]) -> bytes:
 
 
 def _changes(others: list[bytes]) -> st.SearchStrategy[Callable[[bytes], bytes]]:
-    """Return a strategy of changes; places are parts of the whole, so that they hold for every length."""
+    """Return a strategy of mutations; positions are fractions of the length."""
     place = st.floats(0, 1, exclude_max=True)
     few = st.integers(1, 64)
     return st.one_of(
@@ -97,7 +97,7 @@ def _changes(others: list[bytes]) -> st.SearchStrategy[Callable[[bytes], bytes]]
 
 
 def _as_bytes(value: int) -> st.SearchStrategy[bytes]:
-    """Return the ways to write a number."""
+    """Return the binary encodings of a number."""
     wide = struct.pack("<Q", value % 2**64)
     return st.sampled_from([wide, wide[:4], wide[:2], wide[::-1], wide[:4][::-1], str(value).encode()])
 

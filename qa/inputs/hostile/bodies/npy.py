@@ -1,4 +1,4 @@
-"""npy and npz bodies that are made to do harm."""
+"""Hostile npy and npz bodies."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _HEAD = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
 
 
 def saved(array: Any, *, allow_pickle: bool = False) -> bytes:
-    """Return what numpy.save writes."""
+    """Return the output of numpy.save."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=allow_pickle)
     return buffer.getvalue()
 
 
 def headed(text: str, values: bytes = b"", *, announced: int | None = None, version: int = 1) -> bytes:
-    """Return an npy file of a header by hand, which may announce another length than it has."""
+    """Return an npy file with a handwritten header, which may announce another length."""
     encoded = text.encode("latin-1") + b"\n"
     length = (len(encoded) if announced is None else announced).to_bytes(2 if version == 1 else 4, "little")
     return MAGIC + bytes([version, 0]) + length + encoded + values
 
 
 def shaped(shape: str, descr: str = "'<f8'", order: str = "False", values: bytes = b"") -> bytes:
-    """Return an npy file of this shape and dtype, as text."""
+    """Return an npy file with this shape and dtype, as text."""
     return headed(_HEAD.format(descr, order, shape), values)
 
 
 class Payload:
-    """Marker object that shows that it was unpickled."""
+    """Marker object that ends the process when it is unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Return a call that ends the process."""
-        import os  # noqa: PLC0415 # the pickle names it, and nothing else does
+        import os  # noqa: PLC0415 # referenced only by the pickle
 
         return os._exit, (66,)
 
@@ -53,8 +53,8 @@ class Payload:
 def npy_attacks() -> Iterator[Attack]:
     """Yield npy bodies."""
 
-    def npy(name: str, body: bytes, *, taken: bool | None = False) -> Attack:
-        return Attack("npy", name, lambda: body, {}, taken)
+    def npy(name: str, body: bytes, *, is_accepted: bool | None = False) -> Attack:
+        return Attack("npy", name, lambda: body, {}, is_accepted)
 
     for shape in (f"({2**31}, {2**31})", f"({2**32}, {2**32 + 1})", f"({2**62}, 4)", f"({2**63}, 0)", "(4, 2**60)"):
         yield npy(f"the shape {shape}", shaped(shape, values=X.tobytes()))
@@ -74,7 +74,7 @@ def npy_attacks() -> Iterator[Attack]:
         "None",
         "{'names': [], 'formats': []}",
     ):
-        yield npy(f"the dtype {descr}", shaped("(1, 6)", descr, values=X.tobytes()), taken=descr == "'<f16'")
+        yield npy(f"the dtype {descr}", shaped("(1, 6)", descr, values=X.tobytes()), is_accepted=descr == "'<f16'")
     for length in (2**32 - 1, 2**31, MAX_BODY - 2**11, 10_001):
         filled = b" " * (MAX_BODY - 2**11)
         yield npy(f"a header of {length:,} bytes", headed("{}", filled, announced=length, version=2))
@@ -107,13 +107,13 @@ def npy_attacks() -> Iterator[Attack]:
     yield npy(
         "a byte a value",
         shaped(f"({MAX_BODY // 1000 - 1}, 1000)", "'|u1'", values=bytes(1000 * (MAX_BODY // 1000 - 1))),
-        taken=True,
+        is_accepted=True,
     )
     yield npy("longer than is allowed", saved(np.zeros((MAX_BODY // 8, 1))))
 
 
 def deflated(**members: bytes) -> bytes:
-    """Return a zip file of these bytes by name."""
+    """Return a zip file with these bytes by name."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in members.items():
@@ -131,13 +131,13 @@ def named(*names: str) -> bytes:
 
 
 def lying(body: bytes, place: int, length: int, value: int, *, of: bytes = b"PK\1\2") -> bytes:
-    """Return a zip file in which a field of the first record with a mark says something else."""
+    """Return a zip file with a changed field in the first record with this mark."""
     start = body.index(of) + place
     return body[:start] + value.to_bytes(length, "little") + body[start + length :]
 
 
 def overlapping(count: int) -> bytes:
-    """Return a zip file of many members that are the same bytes."""
+    """Return a zip file with many members that share the same bytes."""
     kernel = saved(np.zeros((1000, 100)))
     packed = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = packed.compress(kernel) + packed.flush()
@@ -153,7 +153,7 @@ def overlapping(count: int) -> bytes:
 
 
 def symlinked() -> bytes:
-    """Return a zip file whose member is said to be a link to another file."""
+    """Return a zip file with a member marked as a symbolic link."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         link = zipfile.ZipInfo("data.npy")
@@ -163,7 +163,7 @@ def symlinked() -> bytes:
 
 
 def zip64(body: bytes) -> bytes:
-    """Return a zip file with a directory of 64 bits, which announces very much."""
+    """Return a zip file with a 64-bit directory that announces a huge size."""
     place = body.rindex(b"PK\5\6")
     huge = struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, 2**62, 2**62, 2**62, 0)
     locator = struct.pack("<4sIQI", b"PK\6\7", 0, place, 1)
@@ -173,8 +173,8 @@ def zip64(body: bytes) -> bytes:
 def npz_attacks() -> Iterator[Attack]:
     """Yield npz bodies."""
 
-    def npz(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
-        return Attack("npz", name, build, query, taken)
+    def npz(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
+        return Attack("npz", name, build, query, is_accepted)
 
     good = deflated(data=saved(X))
     zeros = bytes(MAX_INFLATED)
@@ -233,7 +233,7 @@ def npz_attacks() -> Iterator[Attack]:
         "data\n.npy",
         "\u202e.npy",
     ):
-        yield npz(f"the path {path!r}", lambda path=path: named(path), taken=True)  # type: ignore[misc] # bound now, not when it is called
+        yield npz(f"the path {path!r}", lambda path=path: named(path), is_accepted=True)  # type: ignore[misc] # binds the loop variable
     yield npz("a path with a byte of zero", lambda: named("dataX.npy").replace(b"dataX", b"dat\0X"))
     yield npz("a folder", lambda: named("data.npy/"))
     yield npz("a member twice", _twice)
@@ -248,8 +248,8 @@ def npz_attacks() -> Iterator[Attack]:
         for value in (0, 7, 2**31, 2**32 - 1):
             yield npz(
                 f"a record's {name} of {value}",
-                lambda p=place, n=length, v=value: lying(good, p, n, v),  # type: ignore[misc] # bound now, not when it is called
-                taken=None,
+                lambda p=place, n=length, v=value: lying(good, p, n, v),  # type: ignore[misc] # binds the loop variable
+                is_accepted=None,
             )
     for name, place, length in (
         ("length of a name", 28, 2),
@@ -257,21 +257,21 @@ def npz_attacks() -> Iterator[Attack]:
         ("length of a comment", 32, 2),
         ("disk", 34, 2),
     ):
-        yield npz(f"a record's {name} of 65,535", lambda p=place, n=length: lying(good, p, n, 65_535), taken=None)  # type: ignore[misc] # bound now, not when it is called
+        yield npz(f"a record's {name} of 65,535", lambda p=place, n=length: lying(good, p, n, 65_535), is_accepted=None)  # type: ignore[misc] # binds the loop variable
     for name, place, length in (("packed size", 18, 4), ("unpacked size", 22, 4), ("length of a name", 26, 2)):
         yield npz(
             f"a member's own {name} lies",
-            lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\3\4"),  # type: ignore[misc] # bound now, not when it is called
-            taken=None,
+            lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\3\4"),  # type: ignore[misc] # binds the loop variable
+            is_accepted=None,
         )
     for name, place, length in (("count", 10, 2), ("size", 12, 4), ("offset", 16, 4), ("comment", 20, 2)):
         yield npz(
             f"the directory's {name} lies",
-            lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\5\6"),  # type: ignore[misc] # bound now, not when it is called
-            taken=None,
+            lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\5\6"),  # type: ignore[misc] # binds the loop variable
+            is_accepted=None,
         )
     for method in (1, 9, 12, 14, 93, 99):
-        yield npz(f"the packing {method}", lambda m=method: lying(good, 10, 2, m))  # type: ignore[misc] # bound now, not when it is called
+        yield npz(f"the packing {method}", lambda m=method: lying(good, 10, 2, m))  # type: ignore[misc] # binds the loop variable
     yield npz("encrypted", lambda: lying(good, 8, 2, 1))
     yield npz("nothing but an end", lambda: b"PK\5\6" + bytes(18))
     yield npz("ends without end", lambda: b"PK\5\6" * 2**20)
@@ -279,5 +279,5 @@ def npz_attacks() -> Iterator[Attack]:
 
 
 def _twice() -> bytes:
-    """Return a zip file that has its member twice."""
+    """Return a zip file with a repeated member."""
     return named("data.npy", "dat2.npy").replace(b"dat2", b"data")

@@ -1,4 +1,4 @@
-"""Arrow streams and Parquet files that are made to do harm."""
+"""Hostile Arrow streams and Parquet files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LONG = "\N{GRINNING FACE}" * (MAX_BODY // 64)
-_PLACES = 1 + 2 * 2**32  # of the second and third of texts of one letter, as they stand one after the other
+_PLACES = 1 + 2 * 2**32  # adjacent offsets of the second and third one-letter text
 
 
 def streamed(table: Any, **options: Any) -> bytes:
-    """Return the Arrow stream of a table, in one batch."""
+    """Return a table as an Arrow stream in one batch."""
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table)
@@ -30,25 +30,25 @@ def streamed(table: Any, **options: Any) -> bytes:
 
 
 def packed(table: Any, **options: Any) -> bytes:
-    """Return the Parquet file of a table."""
+    """Return a table as a Parquet file."""
     buffer = io.BytesIO()
     parquet.write_table(table, buffer, **options)
     return buffer.getvalue()
 
 
 def frame(rows: int = 6, **more: Any) -> Any:
-    """Return a table of a feature and more columns."""
+    """Return a table with one feature and extra columns."""
     return pa.table({"x": np.arange(float(rows)), **more})
 
 
 def with_words(rows: int, words: list[Any]) -> Any:
-    """Return a table with a label that is a place in a dictionary, the first word in every row."""
+    """Return a table with a dictionary-encoded label, the first word in every row."""
     labels = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(words, pa.string()))
     return frame(rows, l=labels)
 
 
 def patched(body: bytes, old: int, new: int, form: str = "<q", *, which: int = 0) -> bytes:
-    """Return a body in which a number, the one after so many others, is another."""
+    """Return a body with one number replaced: the one after a number of matches."""
     place = -1
     for _ in range(which + 1):
         place = body.index(struct.pack(form, old), place + 1)
@@ -56,7 +56,7 @@ def patched(body: bytes, old: int, new: int, form: str = "<q", *, which: int = 0
 
 
 def zigzag(value: int, length: int = 0) -> bytes:
-    """Return a number as thrift's compact protocol has it, of at least so many bytes."""
+    """Return a number in thrift's compact encoding, padded to a minimum length."""
     coded, found = value << 1 if value >= 0 else (-value << 1) - 1, bytearray()
     while coded > 127 or len(found) + 1 < length:
         found.append(coded & 127 | 128)
@@ -65,7 +65,7 @@ def zigzag(value: int, length: int = 0) -> bytes:
 
 
 def lying(body: bytes, old: int, new: int) -> bytes:
-    """Return a Parquet file whose footer says another number, wherever it says the old one."""
+    """Return a Parquet file with every occurrence of a number in its footer replaced."""
     (length,) = struct.unpack("<I", body[-8:-4])
     footer, was = body[-8 - length : -8], zigzag(old)
     assert was in footer
@@ -75,8 +75,8 @@ def lying(body: bytes, old: int, new: int) -> bytes:
 def arrow_attacks() -> Iterator[Attack]:
     """Yield Arrow streams."""
 
-    def arrow(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
-        return Attack("arrow", name, build, query, taken)
+    def arrow(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
+        return Attack("arrow", name, build, query, is_accepted)
 
     words = pa.array(["a", "b", "c", "d", "e", "f"])
     yield arrow("one long word, many rows", lambda: streamed(with_words(MAX_BODY // 32, [_LONG])), label="l")
@@ -96,32 +96,32 @@ def arrow_attacks() -> Iterator[Attack]:
         for which in range(2):
             yield arrow(
                 f"{value} for a length, the {which}th",
-                lambda v=value, w=which: patched(streamed(frame(6)), 6, v, which=w),  # type: ignore[misc] # bound now, not when it is called
+                lambda v=value, w=which: patched(streamed(frame(6)), 6, v, which=w),  # type: ignore[misc] # binds the loop variable
             )
-        yield arrow(f"{value} for a buffer", lambda v=value: patched(streamed(frame(6)), 48, v))  # type: ignore[misc] # bound now, not when it is called
+        yield arrow(f"{value} for a buffer", lambda v=value: patched(streamed(frame(6)), 48, v))  # type: ignore[misc] # binds the loop variable
         yield arrow(
             f"{value} for a place in a text",
-            lambda v=value: patched(streamed(frame(6, l=words)), _PLACES, 1 + (v % 2**31 << 32)),  # type: ignore[misc] # bound now, not when it is called
+            lambda v=value: patched(streamed(frame(6, l=words)), _PLACES, 1 + (v % 2**31 << 32)),  # type: ignore[misc] # binds the loop variable
             label="l",
-            taken=None,
+            is_accepted=None,
         )
-        yield arrow(f"{value} for a message's length", lambda v=value: _message(v & 0xFFFFFFFF))  # type: ignore[misc] # bound now, not when it is called
+        yield arrow(f"{value} for a message's length", lambda v=value: _message(v & 0xFFFFFFFF))  # type: ignore[misc] # binds the loop variable
     yield arrow(
         "a place outside of the dictionary", lambda: patched(streamed(_placed(77_777)), 77_777, 2**30, "<i"), label="l"
     )
     yield arrow("compressed", lambda: streamed(frame(200_000), compression="zstd"))
     yield arrow("a stream of no batches", lambda: streamed(frame(0)))
     yield arrow("nulls alone", lambda: streamed(pa.table({"x": pa.nulls(MAX_BODY // 32, pa.float64())})))
-    yield arrow("an extension that is a pickle", _pickled, taken=True)  # a column like others: nothing unpickles it
+    yield arrow("an extension that is a pickle", _pickled, is_accepted=True)  # read as a plain column, never unpickled
     yield arrow("a file and no stream", lambda: b"ARROW1\0\0" + streamed(frame()))
-    yield arrow("a stream that goes on", lambda: streamed(frame()) + b"\xff" * 10_000, taken=True)  # after its end
+    yield arrow("a stream that goes on", lambda: streamed(frame()) + b"\xff" * 10_000, is_accepted=True)
 
 
 def parquet_attacks() -> Iterator[Attack]:
     """Yield Parquet files."""
 
-    def pq(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
-        return Attack("parquet", name, build, query, taken)
+    def pq(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
+        return Attack("parquet", name, build, query, is_accepted)
 
     rows = MAX_INFLATED // 2
     zeros = pa.table({"x": np.zeros(rows, np.int8)})
@@ -132,7 +132,7 @@ def parquet_attacks() -> Iterator[Attack]:
         "row_group_size": rows,
     }
     for compression in ("snappy", "gzip", "zstd", "brotli", "lz4"):
-        yield pq(f"a bomb by {compression}", lambda c=compression: packed(zeros, compression=c))  # type: ignore[misc] # bound now, not when it is called
+        yield pq(f"a bomb by {compression}", lambda c=compression: packed(zeros, compression=c))  # type: ignore[misc] # binds the loop variable
     yield pq(
         "one page of which the footer tells little",
         lambda: _understated(packed(zeros, compression="zstd", **whole), rows),
@@ -140,7 +140,7 @@ def parquet_attacks() -> Iterator[Attack]:
     yield pq(
         "pages of which the footer tells little",
         lambda: _understated(packed(zeros, compression="zstd"), rows),
-        taken=None,
+        is_accepted=None,
     )
     yield pq("one long word, many rows", lambda: packed(with_words(MAX_BODY // 32, [_LONG])), label="l")
     yield pq(
@@ -167,16 +167,16 @@ def parquet_attacks() -> Iterator[Attack]:
         label="l",
     )
     for value in (-1, 0, 5, 7, 2**31, 2**62):
-        yield pq(f"{value} rows of 4,096", lambda v=value: lying(packed(frame(4096)), 4096, v), taken=None)  # type: ignore[misc] # bound now, not when it is called
+        yield pq(f"{value} rows of 4,096", lambda v=value: lying(packed(frame(4096)), 4096, v), is_accepted=None)  # type: ignore[misc] # binds the loop variable
     for value in (-1, 2**31, 2**62):
         yield pq(
             f"{value} for a column's place",
-            lambda v=value: lying(packed(frame(4096), use_dictionary=False, compression=None), 4, v),  # type: ignore[misc] # bound now, not when it is called
+            lambda v=value: lying(packed(frame(4096), use_dictionary=False, compression=None), 4, v),  # type: ignore[misc] # binds the loop variable
         )
     for length in (0, 2**31, 2**32 - 1):
         yield pq(
             f"a footer of {length:,} bytes",
-            lambda n=length: packed(frame())[:-8] + struct.pack("<I", n) + b"PAR1",  # type: ignore[misc] # bound now, not when it is called
+            lambda n=length: packed(frame())[:-8] + struct.pack("<I", n) + b"PAR1",  # type: ignore[misc] # binds the loop variable
         )
     yield pq("encrypted", lambda: packed(frame())[:-4] + b"PARE")
     yield pq("ends alone", lambda: b"PAR1" * 3)
@@ -185,7 +185,7 @@ def parquet_attacks() -> Iterator[Attack]:
     yield pq("a footer of zeros", lambda: _footer(bytes(2**20)))
     yield pq("a footer of a list of 2^31", lambda: _footer(b"\x15\x02\x19\xfc" + b"\xff\xff\xff\xff\x07" + bytes(100)))
     yield pq("very many columns", lambda: packed(pa.table({f"c{i}": [0.0] for i in range(5000)})))
-    yield pq("very many groups of rows", lambda: packed(frame(3000), row_group_size=1), taken=True)
+    yield pq("very many groups of rows", lambda: packed(frame(3000), row_group_size=1), is_accepted=True)
     yield pq("structs within structs", lambda: packed(frame(1, s=pa.nulls(1, _nested(60)))))
     yield pq("a schema that is no Arrow", lambda: packed(frame(), store_schema=True).replace(b"/////", b"AAAAA"))
     yield pq(
@@ -199,7 +199,7 @@ def parquet_attacks() -> Iterator[Attack]:
 
 
 def _nested(depth: int) -> Any:
-    """Return structs within structs."""
+    """Return nested structs."""
     kind: Any = pa.float64()
     for _ in range(depth):
         kind = pa.struct([("s", kind)])
@@ -213,14 +213,14 @@ def _message(length: int) -> bytes:
 
 
 def _placed(place: int) -> Any:
-    """Return a table whose labels are at one place of a long dictionary."""
+    """Return a table whose labels all refer to one entry of a long dictionary."""
     words = pa.array([str(i) for i in range(place + 1)])
     return frame(6, l=pa.DictionaryArray.from_arrays(pa.array(np.full(6, place, np.int32)), words))
 
 
 def _pickled() -> bytes:
-    """Return a stream with a column whose type was a pickle in older versions of pyarrow."""
-    import pickle  # noqa: PLC0415 # written, never read
+    """Return a stream with an extension type that older versions of pyarrow unpickled."""
+    import pickle  # noqa: PLC0415 # only written, never read
 
     metadata = {
         b"ARROW:extension:name": b"arrow.py_extension_type",
@@ -231,12 +231,12 @@ def _pickled() -> bytes:
 
 
 def _footer(content: bytes) -> bytes:
-    """Return a Parquet file that is nothing but a footer."""
+    """Return a Parquet file that consists of a footer."""
     return b"PAR1" + content + struct.pack("<I", len(content)) + b"PAR1"
 
 
 def _understated(body: bytes, rows: int) -> bytes:
-    """Return a Parquet file of zeros whose footer tells of a hundred rows."""
+    """Return a Parquet file of zeros whose footer states a hundred rows."""
     metadata = parquet.read_metadata(io.BytesIO(body)).row_group(0)
     for old, new in ((rows, 100), (metadata.total_byte_size, 800)):
         body = lying(body, old, new)

@@ -1,4 +1,4 @@
-"""CSV and JSON that are made to do harm."""
+"""Hostile CSV and JSON bodies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NEARLY = MAX_BODY - 2**10
-_LETTER = "\N{GRINNING FACE}"  # takes four bytes, and has a whole text take four bytes a character
+_LETTER = "\N{GRINNING FACE}"  # takes four bytes, which widens every character of the text to four bytes
 _MANY = MAX_JSON - 100
 DEEP = MAX_JSON // 16
 
@@ -19,9 +19,9 @@ DEEP = MAX_JSON // 16
 def csv_attacks() -> Iterator[Attack]:
     """Yield CSV bodies."""
 
-    def csv(name: str, text: str | bytes, *, times: int = 1, taken: bool = False, **query: str) -> Attack:
+    def csv(name: str, text: str | bytes, *, times: int = 1, is_accepted: bool = False, **query: str) -> Attack:
         body = text.encode() if isinstance(text, str) else text
-        return Attack("csv", name, lambda: body * times, query, taken)
+        return Attack("csv", name, lambda: body * times, query, is_accepted)
 
     yield csv("one line without an end", "1" * 2**10, times=_NEARLY // 2**10)
     yield csv("one line of cells without an end", "1," * 2**10, times=_NEARLY // 2**11)
@@ -30,10 +30,13 @@ def csv_attacks() -> Iterator[Attack]:
     yield csv("a row of lines in quotes without an end", '"\n",' * (_NEARLY // 4))
     yield csv("a quote never closed", '1,2\n"' + "3,4\n" * (_NEARLY // 4))
     yield csv("the smallest cells, a million times", "0,0,0,0,0,0,0,0\n" * (_NEARLY // 16))
-    yield csv("one wide letter, then numbers", _LETTER + "\n" + "1\n" * (MAX_BODY // 24), taken=True)
+    yield csv("one wide letter, then numbers", _LETTER + "\n" + "1\n" * (MAX_BODY // 24), is_accepted=True)
     yield csv("very long labels", "x,l\n" + f"1,{_LETTER * 30_000}\n" * (MAX_BODY // 125_000), label="l")
     yield csv(
-        "labels of four bytes a letter", "x,l\n" + f"1,{_LETTER * 900}\n" * (MAX_BODY // 4200), label="l", taken=True
+        "labels of four bytes a letter",
+        "x,l\n" + f"1,{_LETTER * 900}\n" * (MAX_BODY // 4200),
+        label="l",
+        is_accepted=True,
     )
     yield csv("one long label, many short ones", "x,l\n1," + "a" * 900 + "\n" + "1,a\n" * (MAX_BODY // 5), label="l")
     yield csv("a label's column that is a huge number", "x,y\n1,2\n", label="9" * 5000)
@@ -58,7 +61,7 @@ def csv_attacks() -> Iterator[Attack]:
     yield csv("very many columns", ",".join(f"c{i}" for i in range(MAX_BODY // 110)) + "\n")
     yield csv("names of a hundred kilobytes", ("n" * 100_000 + ",") * 2 + "y\n1,2,3\n")
     yield csv("a name with a byte of zero", "x\0,y\n1,2\n")
-    yield csv("a formula", "=cmd|' /C calc'!A0,y\n1,2\n", taken=True)  # a name like others, and sent back as one
+    yield csv("a formula", "=cmd|' /C calc'!A0,y\n1,2\n", is_accepted=True)  # a valid name, returned unchanged
     yield csv("nothing but a header", "x,y\n")
     yield csv("a byte order mark alone", b"\xef\xbb\xbf")
 
@@ -66,9 +69,9 @@ def csv_attacks() -> Iterator[Attack]:
 def json_attacks() -> Iterator[Attack]:
     """Yield JSON bodies."""
 
-    def json(name: str, text: str | bytes, *, taken: bool = False) -> Attack:
+    def json(name: str, text: str | bytes, *, is_accepted: bool = False) -> Attack:
         body = text.encode() if isinstance(text, str) else text
-        return Attack("json", name, lambda: body, {}, taken)
+        return Attack("json", name, lambda: body, {}, is_accepted)
 
     for depth in (500, 900, 940, 960, 980, 990, DEEP):
         yield json(f"arrays {depth:,} deep", "[" * depth + "1" + "]" * depth)
@@ -80,7 +83,7 @@ def json_attacks() -> Iterator[Attack]:
     yield json("an integer of 50,000 digits", f"[[{'1' * 50_000}]]")
     yield json("an integer that float64 has not", f'{{"data":[[1]],"color":[{2**53 + 1}]}}')
     yield json("an exponent of very many digits", f"[[1e{'9' * _MANY}]]")
-    yield json("a number of very many digits", f"[[0.{'1' * _MANY}]]", taken=True)
+    yield json("a number of very many digits", f"[[0.{'1' * _MANY}]]", is_accepted=True)
     yield json("NaN and Infinity", "[[NaN, Infinity]]")
     yield json("a member twice", '{"data":[[1]],"data":[[2]]}')
     yield json("very many members", "{" + ",".join(f'"{i}":1' for i in range(MAX_JSON // 13)) + "}")
@@ -91,11 +94,11 @@ def json_attacks() -> Iterator[Attack]:
     yield json("a very long name", '{"data":[[1]],"names":["' + "n" * _MANY + '"]}')
     yield json("empty arrays", "[" + "[]," * (MAX_JSON // 4) + "[]]")
     yield json("objects for rows", "[" + "{}," * (MAX_JSON // 4) + "{}]")
-    yield json("very many rows of one", "[" + "[0]," * (MAX_JSON // 5) + "[0]]", taken=True)
+    yield json("very many rows of one", "[" + "[0]," * (MAX_JSON // 5) + "[0]]", is_accepted=True)
     yield json("one long row", "[[" + "0," * (MAX_JSON // 3) + "0]]")
     yield json("truth for a number", "[[true]]")
     yield json("labels of two kinds", '{"data":[[1],[2]],"labels":["a",1]}')
-    yield json("UTF-16 by its look", "[[1]]".encode("utf-16"), taken=True)
+    yield json("UTF-16 by its look", "[[1]]".encode("utf-16"), is_accepted=True)
     yield json("UTF-32 cut in a letter", "[[1]]".encode("utf-32")[:-1])
     yield json("no UTF-8", b'{"data":[["\xff"]]}')
     yield json("a string without an end", '"' + "a" * _MANY)
