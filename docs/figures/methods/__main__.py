@@ -14,36 +14,38 @@ from docs.figures.methods import costs, likelihood, picture, rows, sets, tables
 from glle_engine.methods import METHODS
 
 DOCS = Path(__file__).resolve().parents[2]
-BESIDE = DOCS.parents[1] / "shared" / "data"  # real data sets beside the repository, if there are any
-STORED = DOCS.parent / "out" / "methods"
+BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository
+KEPT = DOCS.parent / "out" / "methods"
 PARTS = ("compare", "likelihood", "penalty")
 COSTS = "costs"  # rewrites a table of the engine, so only on request
 
 
-def compare(data: Path, selected: list[str]) -> list[rows.Row]:
-    """Measure the selected methods on all data sets; the others keep their rows."""
-    path = STORED / "compare.jsonl"
+def compare(data: Path, methods: list[str]) -> list[rows.Row]:
+    """Measure some methods on all sets; the others keep their rows."""
+    path = KEPT / "compare.jsonl"
     names = sets.names(data)
-    found = [row for row in rows.stored(path) if row.method not in selected or row.data not in names]
-    for name in selected:
+    results = [row for row in rows.kept(path) if row.method not in methods or row.data not in names]
+    for name in methods:
         rows.warm(METHODS[name])
         for data_name in names:
             row = rows.judge(data_name, METHODS[name], data)
-            found.append(row)
-            result = row.refused or " ".join(f"{one}={value:.4g}" for one, value in row.scores.items())
-            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {result}", flush=True)
-        rows.store(found, path)
-    return found
+            results.append(row)
+            outcome = row.refused or " ".join(f"{score}={value:.4g}" for score, value in row.scores.items())
+            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {outcome}", flush=True)
+        rows.keep(results, path)
+    return results
 
 
-def measure(parts: list[str], data: Path, selected: list[str]) -> None:
-    """Run the selected experiments."""
+def measure(parts: list[str], data: Path, methods: list[str]) -> None:
+    """Measure parts."""
     if "compare" in parts:
-        compare(data, selected)
+        compare(data, methods)
     for part, experiment in (("likelihood", likelihood.compared), ("penalty", likelihood.penalized)):
         if part in parts:
-            here = [name for name in sets.names(data) if name in sets.REAL]
-            likelihood.store([row for name in here for row in experiment(name, data)], STORED / f"{part}.jsonl")
+            names = [name for name in sets.names(data) if name in sets.REAL]
+            likelihood.keep([row for name in names for row in experiment(name, data)], KEPT / f"{part}.jsonl")
+    if COSTS in parts:
+        costs.update(methods)
 
 
 def write(data: Path) -> None:
@@ -51,15 +53,15 @@ def write(data: Path) -> None:
     page, images = DOCS / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
-    if measured := rows.stored(STORED / "compare.jsonl"):
+    if measured := rows.kept(KEPT / "compare.jsonl"):
         tables.put(page, "overview", tables.overview(measured))
         tables.put(page, "details", tables.details(measured))
         for name in ("swiss_roll", "swiss_roll_hole", "digits"):
             picture.multiples(measured, name, data, images / f"methods-{name.replace('_', '-')}.png")
-    if likely := likelihood.stored(STORED / "likelihood.jsonl"):
+    if likely := likelihood.kept(KEPT / "likelihood.jsonl"):
         tables.put(page, "likelihood", tables.likelihoods(likely))
         picture.bars(likely, images / "methods-likelihood.png")
-    if penalized := likelihood.stored(STORED / "penalty.jsonl"):
+    if penalized := likelihood.kept(KEPT / "penalty.jsonl"):
         tables.put(page, "penalty", tables.penalties(penalized))
         picture.curves(penalized, images / "methods-penalty.png")
 

@@ -26,7 +26,7 @@ DRAWS = 8
 # The range of the paper, without its fit of no penalty, which has no maximum for these data.
 PENALTIES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 CANDIDATES: tuple[int | str, ...] = (20, "all")
-# In figure 7 the paper's DRILL has the k neighbors of the other methods and no penalty; this penalty is almost zero.
+# In figure 7 the paper's DRILL has the k neighbors of the others and no penalty; this one is almost none.
 SLIGHT = 1e-3
 # Options that change the order of the methods.
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
@@ -105,16 +105,16 @@ def penalized(name: str, data: Path) -> list[Likely]:
     return rows
 
 
-def stored(path: Path) -> list[Likely]:
-    """Return the rows of a file; an empty list without a file."""
+def kept(path: Path) -> list[Likely]:
+    """Return the rows of a file, none if it is missing."""
     if not path.exists():
         return []
     return [Likely(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def store(rows: list[Likely], path: Path) -> None:
-    """Write the rows to a file; rows of absent data sets stay."""
-    here = {row.data for row in rows}
-    rows = [row for row in stored(path) if row.data not in here and row.data in REAL] + rows
+def keep(rows: list[Likely], path: Path) -> None:
+    """Write the rows to a file, with the kept rows of other sets."""
+    names = {row.data for row in rows}
+    rows = [row for row in kept(path) if row.data not in names and row.data in REAL] + rows
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

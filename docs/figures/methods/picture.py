@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ACROSS = 7
 DRAWS = 3
 COLORS = {"spectral": "#0072B2", "maximum entropy": "#E69F00", "generative": "#009E73"}  # of Okabe and Ito
-LABELED = {"mocap_run1": "6", "robot_wifi": "7"}  # the numbers of neighbors in the paper's figure 7
+PAPER_NEIGHBORS = {"mocap_run1": "6", "robot_wifi": "7"}  # of the paper's figure 7
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -43,9 +43,9 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
-    """Draw every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
-    selected = {row.method: row for row in rows if row.data == name and not row.refused}
-    panels = [(method, selected[method]) for method in METHODS if method in selected]
+    """Plot every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
+    here = {row.method: row for row in rows if row.data == name and not row.refused}
+    panels = [(method, here[method]) for method in METHODS if method in here]
     posterior = fit(make(name, SIZES[0], data).X, n_neighbors=10, disconnected="bridge")
     count = len(panels) + DRAWS
     down = -(-count // ACROSS)
@@ -74,13 +74,13 @@ def _title(ax: Axes, first: str, second: str) -> None:
 
 
 def bars(rows: list[Likely], path: Path) -> None:
-    """Draw figure 7: a bar a method, dots for draws of GLLE."""
-    figure, axes = plt.subplots(1, len(LABELED), figsize=(10, 3.8), layout="constrained")
-    for ax, (data, k) in zip(axes, LABELED.items(), strict=True):
-        selected = [row for row in rows if (row.data, row.option) == (data, k) and row.value is not None]
+    """Plot figure 7, with a bar for each method and dots for draws of GLLE."""
+    figure, axes = plt.subplots(1, len(PAPER_NEIGHBORS), figsize=(10, 3.8), layout="constrained")
+    for ax, (data, k) in zip(axes, PAPER_NEIGHBORS.items(), strict=True):
+        here = [row for row in rows if (row.data, row.option) == (data, k) and row.value is not None]
         values = {
-            name: [row.value for row in selected if row.method == name and row.value is not None]
-            for name in dict.fromkeys(row.method for row in selected)
+            name: [row.value for row in here if row.method == name and row.value is not None]
+            for name in dict.fromkeys(row.method for row in here)
             if name not in VARIANTS
         }
         order = sorted(values, key=lambda name: float(np.median(values[name])))
@@ -102,8 +102,8 @@ def bars(rows: list[Likely], path: Path) -> None:
 def curves(rows: list[Likely], path: Path) -> None:
     """Plot figures 8 and 9, DRILL's likelihood over its penalty."""
     figure, axes = plt.subplots(1, 2, figsize=(8, 2.9), layout="constrained")
-    for ax, data in zip(axes, LABELED, strict=True):
-        for candidates, marker, color in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
+    for ax, data in zip(axes, PAPER_NEIGHBORS, strict=True):
+        for candidates, marker, colour in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
             points = [
                 (float(row.option.split()[1]), row.value)
                 for row in rows

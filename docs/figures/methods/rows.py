@@ -80,17 +80,17 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
     """Embed and score as many points as the time allows."""
     refusal: GlleError | None = None
     for n in SIZES:
-        dataset = make(name, n, data)
-        size = len(dataset.X)
+        points = make(name, n, data)
+        size = len(points.X)
         try:
-            spec = spec_of(method, dataset.k, size)
-            labels = dataset.labels if method.labels else None
-            d = dataset.X.shape[1]
+            spec = spec_of(method, points.k, size)
+            labels = points.labels if method.labels else None
+            d = points.X.shape[1]
             method.require_possible(size, d, spec, labels=labels is not None)
             if method.cost(size, d, spec).seconds > SECONDS and n != SIZES[-1] and name not in REAL:
                 continue
             since = time.perf_counter()
-            result = method.embed(dataset.X, spec, labels=labels)
+            embedding = method.embed(points.X, spec, labels=labels)
             seconds = time.perf_counter() - since
         except GlleError as error:
             refusal = error
@@ -103,7 +103,7 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
             method=method.name,
             n=size,
             seconds=seconds,
-            scores=scored(dataset, result.Y),
+            scores=scored(points, embedding.Y),
             notes=notes,
             Y=rounded(embedding.Y),
         )
@@ -111,22 +111,22 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
     return Row(data=name, method=method.name, n=size, refused=str(refusal))
 
 
-def scored(dataset: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return all scores that the data allow; with true coordinates, neighborhoods are those of the sheet."""
-    sheet = dataset.name not in REAL
+def scored(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Return all scores possible for the data, with the neighborhoods of the true coordinates of a sheet."""
+    sheet = points.name not in REAL
     names = ["trustworthiness", "continuity", "residual_variance"]
-    names += ["neighborhood_hit"] if dataset.name == "digits" else []
-    names += ["procrustes", "affine_r2"] if dataset.truth is not None else []
-    names += ["gplvm"] if dataset.name in REAL else []
-    found: dict[str, float] = {}
+    names += ["neighborhood_hit"] if points.name == "digits" else []
+    names += ["procrustes", "affine_r2"] if points.truth is not None else []
+    names += ["gplvm"] if points.name in REAL else []
+    scores: dict[str, float] = {}
     for name in (name for name in SCORES if name in names):
         near = sheet and name in {"trustworthiness", "continuity"}
-        X = dataset.truth if near and dataset.truth is not None else dataset.X
+        X = points.truth if near and points.truth is not None else points.X
         try:
-            found |= score(X, Y, [name], n_neighbors=dataset.k, labels=dataset.labels, truth=dataset.truth)
+            scores |= score(X, Y, [name], n_neighbors=points.k, labels=points.labels, truth=points.truth)
         except GlleError as error:
-            print(f"{dataset.name}, {name}: {error.message}")
-    return found
+            print(f"{points.name}, {name}: {error.message}")
+    return scores
 
 
 def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
@@ -136,14 +136,14 @@ def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
     return shrunk
 
 
-def stored(path: Path) -> list[Row]:
-    """Return the rows of a file; an empty list without a file."""
+def kept(path: Path) -> list[Row]:
+    """Return the rows of a file, none if it is missing."""
     if not path.exists():
         return []
     return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def store(rows: list[Row], path: Path) -> None:
+def keep(rows: list[Row], path: Path) -> None:
     """Write the rows to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

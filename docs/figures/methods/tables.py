@@ -49,23 +49,13 @@ def put(path: Path, name: str, text: str) -> None:
 def listing() -> str:
     """Return the table of all methods."""
     rows = []
-    for item in METHODS.values():
-        defaults = item.spec().to_dict()
-        parameters = ", ".join(
-            f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components"
-        )
-        takes = [parameters or "none", *(["labels"] if item.labels else [])]
-        extra = f" (extra `{item.extra}`)" if item.extra else ""
+    for one in METHODS.values():
+        defaults = one.spec().to_dict()
+        options = ", ".join(f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components")
+        takes = [options or "none", *(["labels"] if one.labels else [])]
+        extra = f" (extra `{one.extra}`)" if one.extra else ""
         rows.append(
-            [
-                item.family,
-                f"`{item.name}`",
-                f"{item.title}{extra}",
-                item.source,
-                item.growth,
-                _bits(item),
-                "; ".join(takes),
-            ]
+            [one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, _bits(one), "; ".join(takes)]
         )
     head = ["family", "name", "method", "source", "time grows with", "same bits on", "parameters and defaults"]
     return table(head, rows)
@@ -74,16 +64,16 @@ def listing() -> str:
 def score_listing() -> str:
     """Return the table of all scores."""
     rows = [
-        [f"`{item.name}`", item.about, item.needs, item.better, item.growth, _most(item.most_points), _bits(item)]
-        for item in SCORES.values()
+        [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points), _bits(one)]
+        for one in SCORES.values()
     ]
     head = ["score", "what it measures", "needs", "better", "time grows with", "most points", "same bits on"]
     return table(head, rows)
 
 
-def _bits(item: Method[Any] | Score) -> str:
-    """Return the processors on which a request has the same bits."""
-    return "every processor" if item.reproducible else "one processor"
+def _bits(one: Method[Any] | Score) -> str:
+    """Return the machines on which a request has the same bits."""
+    return "every processor" if one.reproducible else "one processor"
 
 
 def overview(rows: list[Row]) -> str:
@@ -106,21 +96,15 @@ def details(rows: list[Row]) -> str:
     """Return every score of every method, with a table for each data set."""
     parts = []
     for data, (title, _) in COLUMNS.items():
-        selected = {row.method: row for row in rows if row.data == data and not row.refused}
-        if not selected:
+        here = {row.method: row for row in rows if row.data == data and not row.refused}
+        if not here:
             continue
-        names = [name for name in SCORES if any(name in row.scores for row in selected.values())]
+        names = [name for name in SCORES if any(name in row.scores for row in here.values())]
         lines = [
-            [
-                f"`{name}`",
-                f"{row.n:,}",
-                _time(row.seconds),
-                *(_score(row.scores, item) for item in names),
-                _remarks(row),
-            ]
-            for name, row in ((name, selected[name]) for name in METHODS if name in selected)
+            [f"`{name}`", f"{row.n:,}", _time(row.seconds), *(_score(row.scores, one) for one in names), _remarks(row)]
+            for name, row in ((name, here[name]) for name in METHODS if name in here)
         ]
-        body = table(["method", "n", "seconds", *(f"`{item}`" for item in names), "notes"], lines)
+        body = table(["method", "n", "seconds", *(f"`{one}`" for one in names), "notes"], lines)
         parts.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
     return "\n\n".join(parts)
 
@@ -132,13 +116,13 @@ def likelihoods(rows: list[Likely]) -> str:
     for method in dict.fromkeys(row.method for row in rows):
         cells, rank = [_named(method)], -np.inf
         for data, k in keys:
-            selected = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
-            values = [row.value for row in selected if row.value is not None]
-            cells.append(_values(values) if values else ("refused" if selected else ""))
+            here = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
+            values = [row.value for row in here if row.value is not None]
+            cells.append(_values(values) if values else ("refused" if here else ""))
             if (data, k) == keys[0] and values:
                 rank = float(np.median(values))
         lines.append((rank, cells))
-    lines.sort(key=lambda item: -item[0])
+    lines.sort(key=lambda one: -one[0])
     head = ["method", "motion capture, k = 6", "k = 7", "robot, k = 6", "k = 7"]
     refused = dict.fromkeys(f"- {row.data}, k = {row.option}: {row.refused}" for row in rows if row.refused)
     reasons = "\n\nRefused:\n\n" + "\n".join(refused) if refused else ""
@@ -152,12 +136,12 @@ def penalties(rows: list[Likely]) -> str:
     for data, title in (("mocap_run1", "motion capture"), ("robot_wifi", "robot")):
         for candidates in dict.fromkeys(row.option.split()[0] for row in rows if row.data == data):
             head.append(f"{title}, {candidates} neighbours" if candidates != "all" else f"{title}, all points")
-            selected = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
-            best = max((row.value for row in selected if row.value is not None), default=None)
-            for row in selected:
-                text = "refused" if row.value is None else f"{row.value:,.0f}"
-                bold = row.value is not None and row.value == best
-                lines.setdefault(row.option.split()[1], []).append(f"**{text}**" if bold else text)
+            here = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
+            best = max((row.value for row in here if row.value is not None), default=None)
+            for row in here:
+                cell = "refused" if row.value is None else f"{row.value:,.0f}"
+                is_best = row.value is not None and row.value == best
+                lines.setdefault(row.option.split()[1], []).append(f"**{cell}**" if is_best else cell)
     return table(head, [[l1, *cells] for l1, cells in lines.items()])
 
 

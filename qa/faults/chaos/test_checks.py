@@ -62,10 +62,10 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     stores.client.set("glle:calibration:post_2", 1)
     stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
     stores.client.sadd("glle:open", "job_gone")
-    stores.cache._client.set("draw:post_2:0", 1, ex=100)
+    stores.cache.client.set("draw:post_2:0", 1, ex=100)
     leaky = Census()
     leaky.count_keys(stores.client, QUEUE, alive)
-    leaky.count_keys(stores.cache._client, CACHE, alive)
+    leaky.count_keys(stores.cache.client, CACHE, alive)
     leaky.check_members(stores.client, alive)
     assert sorted(leaky.leaks) == [
         "draw:post_2:0: its subject does not exist",
