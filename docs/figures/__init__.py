@@ -1,1 +1,1 @@
-"""The pictures and numbers of the documentation, each made by a module here: `make figures`."""
+"""Pictures and numbers of the documentation, one program for each: `python -m docs.figures.frontier`."""
