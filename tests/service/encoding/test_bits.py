@@ -45,7 +45,7 @@ SPEC = DrawsSpec(
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))
 
 
-def as_it_is(draw: Draw) -> Draw:
+def unchanged(draw: Draw) -> Draw:
     """Return the draw."""
     return draw
 
@@ -62,13 +62,13 @@ def with_other_diagnostics(draw: Draw) -> Draw:
 
 @pytest.mark.parametrize("change", [with_other_eigenvalues, with_other_diagnostics])
 @pytest.mark.parametrize("align", ["none", "procrustes"])
-def test_an_etag_is_of_all_of_the_answer(
+def test_an_etag_covers_the_whole_response(
     client: httpx.Client, stores: Stores, app: Any, drawn: str, align: str, change: Callable[[Draw], Draw]
 ) -> None:
     """Equal embeddings with other eigenvalues or diagnostics have another JSON and another ETag."""
     key = DrawKey(0, 9, 1.0, "posterior", align)
     found = []
-    for made in (as_it_is, change, as_it_is):
+    for made in (unchanged, change, unchanged):
         draw = made(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
         store_draws(stores.cache, drawn.rpartition("/")[2], [key], [draw], 0.1)
         app.state.answer_cache.clear()
@@ -140,7 +140,7 @@ def job(stores: Stores) -> Job:
     return stores.jobs.fetch(made.id)
 
 
-def made_again(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
+def recomputed(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
     """Compute the evicted result again as soon as it is needed, as a worker does."""
 
     def make() -> None:
@@ -156,7 +156,7 @@ def made_again(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: st
 
 @pytest.mark.parametrize("asked", [{}, {"range": "bytes=1000-"}])
 @pytest.mark.parametrize("media", ["application/x-npy", "application/json"])
-def test_a_download_whose_rest_has_other_bits_is_broken_off(
+def test_a_download_whose_rest_has_other_bits_is_aborted(
     client: httpx.Client, stores: Stores, job: Job, media: str, asked: dict[str, str]
 ) -> None:
     """The client sees an error; the next request gets the new content with another ETag."""
@@ -167,7 +167,7 @@ def test_a_download_whose_rest_has_other_bits_is_broken_off(
         pieces = answer.iter_raw(2**16)
         got += next(pieces)
         evict(stores, "draw:")
-        again = made_again(stores, job, DRAWS * 2, "other ")
+        again = recomputed(stores, job, DRAWS * 2, "other ")
         with pytest.raises(httpx.RemoteProtocolError):
             got += b"".join(pieces)
         tag = answer.headers["etag"]
@@ -185,14 +185,14 @@ def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, s
         pieces = answer.iter_raw(2**16)
         got = next(pieces)
         evict(stores, "draw:")
-        again = made_again(stores, job, DRAWS, "first ")
+        again = recomputed(stores, job, DRAWS, "first ")
         got += b"".join(pieces)
     again.join()
     assert got.endswith(DRAWS.tobytes())
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job, start: int) -> None:
+def test_each_draw_is_compared_with_its_announced_digest(stores: Stores, job: Job, start: int) -> None:
     """From the start or from a range, one draw with other bits aborts."""
     assert job.status == "succeeded"
     keys = [SPEC.key(position) for position in range(8)]
@@ -270,7 +270,7 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
     assert "tasks wait" in check["detail"]
 
 
-def test_arrays_that_come_meanwhile_have_their_tag(
+def test_arrays_cached_during_a_lookup_have_their_tag(
     client: httpx.Client, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evicted during the lookup of the digest, cached again for the read."""

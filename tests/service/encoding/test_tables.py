@@ -91,7 +91,7 @@ def test_csv_of_a_data_set_is_the_same_data_set(client: httpx.Client) -> None:
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
 
 
-def test_columns_beside_get_names_that_are_free(client: httpx.Client) -> None:
+def test_label_columns_get_unused_names(client: httpx.Client) -> None:
     """A feature may be called label without a clash."""
     body = "label,label_,kind,c\n1.5,2,a,7\n3,4,b,8\n"
     made = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
@@ -181,7 +181,7 @@ def test_summary_and_generated_data_as_tables(
     np.testing.assert_array_equal(npy_of(client, path + "?draws=1:3&points=0,149"), data[1:3, [0, 149]])
 
 
-def test_a_slice_of_a_data_set_takes_what_is_beside(client: httpx.Client) -> None:
+def test_a_slice_of_a_data_set_has_its_labels_and_coordinates(client: httpx.Client) -> None:
     """Labels and coordinates belong to the selected points."""
     made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()["links"]["data"]
     whole, part = get(client, made, JSON).json(), get(client, made + "?points=4:7", JSON).json()
@@ -226,7 +226,7 @@ def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
         assert caught.value.problem.details["size"] == 5
 
 
-def test_slices_where_there_is_nothing_to_slice(client: httpx.Client, result: str, drawn: str) -> None:
+def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, drawn: str) -> None:
     """A slice out of range, or of a missing axis, is refused over HTTP, too."""
     for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn}/draws/0?points=150"):
         answer = client.get(path)

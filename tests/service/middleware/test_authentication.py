@@ -41,7 +41,7 @@ def sent_after(seconds: float, status: int) -> float:
 
 
 @given(st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS), st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS))
-def test_work_of_any_length_is_answered_at_one_moment(one: float, other: float) -> None:
+def test_a_404_is_sent_at_the_next_step_for_any_work(one: float, other: float) -> None:
     """A 404 waits for the step; other responses are sent at once."""
     assert sent_after(one, 404) == pytest.approx(NOT_FOUND_STEP_SECONDS)
     assert sent_after(one, 404) == pytest.approx(sent_after(other, 404))

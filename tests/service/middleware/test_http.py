@@ -123,7 +123,7 @@ def test_a_window_is_those_bytes(shape: tuple[int, ...]) -> None:
 
 @ARRAYS
 @pytest.mark.parametrize("media", [NPY, "application/json"])
-def test_who_has_it_gets_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
+def test_matching_etags_get_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
     """The ETag identifies representation and slice, and matches compressed or not."""
     tags = set()
     for encoding in ("gzip", "identity"):
@@ -168,7 +168,7 @@ def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
     assert 'method="HEAD",route="/v1/info",status="200"' in client.get("/metrics").text
 
 
-def test_head_of_what_never_ends() -> None:
+def test_head_of_an_endless_stream() -> None:
     """A stream is cancelled after its headers."""
     left: list[bool] = []
 
@@ -217,7 +217,7 @@ def test_head_does_not_read_the_draws(
         (b"gzip;q=x", False),
     ],
 )  # fmt: skip
-def test_gzip_is_for_those_who_accept_it(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
+def test_gzip_needs_accept_encoding(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
     """By name or `*`, unless the quality is 0."""
     assert accepts_gzip(accepted) is expected
 

@@ -41,7 +41,7 @@ def result(stores: Stores, again: Callable[[], None]) -> _DrawReader:
     return made
 
 
-def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
+def test_draws_evicted_while_they_are_sent_are_recomputed(stores: Stores) -> None:
     """One request restores the draws; each is sent once, in order, with the same bits."""
     asked: list[None] = []
 
@@ -58,7 +58,7 @@ def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
     assert [head["sha256"] for head in read.heads] == ["0", "1", "2", "3", "4"]
 
 
-def test_not_for_ever(stores: Stores) -> None:
+def test_repeated_evictions_abort_the_response(stores: Stores) -> None:
     """Draws that are evicted again and again abort the response."""
     put(stores)
     made = result(stores, lambda: None).start()
@@ -67,7 +67,7 @@ def test_not_for_ever(stores: Stores) -> None:
         list(made)
 
 
-def test_a_cache_that_is_away_is_told_before_the_answer_begins(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cache_fails_before_the_response_starts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read precedes the response; later failures abort it."""
 
     def away(_: list[str]) -> Any:

@@ -39,7 +39,7 @@ def test_every_package_is_pinned_by_its_hashes(lock: Path) -> None:
     assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
-def test_every_licence_lets_anyone_use_it() -> None:
+def test_every_licence_is_permissive() -> None:
     """All packages locked for service, tests and development, as far as this platform installs them."""
     lock = (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
     names = set(re.findall(r"^([\w.-]+)(?:\[.*\])?==", lock, re.MULTILINE))
