@@ -79,8 +79,8 @@ def test_wrong_policies_are_named(stores: Stores, broken: str) -> None:
 
 def test_queue_and_cache_on_one_server_is_a_problem(stores: Stores) -> None:
     """Two databases of one server are one server, and a cache under noeviction fills up."""
-    one = stores.settings.redis_url
-    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_url=one.removesuffix("/0") + "/1")))
+    queue_url = stores.settings.redis_url
+    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_url=queue_url.removesuffix("/0") + "/1")))
     assert (checks["two servers"].state, checks["cache policy"].state) == ("problem", "problem")
 
 
@@ -167,8 +167,8 @@ def foreign_server() -> Iterator[int]:
 
 def test_url_without_a_glle_service(client: httpx.Client) -> None:
     """No URL, no server, another program: one problem each, with a remedy."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        free = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        free = occupied.getsockname()[1]
     with foreign_server() as other:
         for url in ("nowhere", f"http://127.0.0.1:{free}", f"http://127.0.0.1:{other}"):
             assert checks_by_name(doctor.service(url)).keys() == {"service"}

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`KEY=$(glle keys create ...)` works, because all other output goes to stderr."""
-    asked = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
-    assert main.main(["keys", "create", *asked, "--data-dir", str(tmp_path)]) == 0
+    options = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
+    assert main.main(["keys", "create", *options, "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     key = KeyStore(tmp_path).verify(printed.out.strip())
     assert (key.tenant, key.scopes, key.name) == ("alice", ("read", "write"), "ci")
@@ -40,13 +40,13 @@ def test_list_shows_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFi
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["id", "tenant", "scopes", "created", "expires", "name"]
     store = KeyStore(tmp_path)
-    made = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
+    created = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     rows = [line.split() for line in printed.splitlines()[1:]]
-    assert sorted(row[:3] for row in rows) == sorted([key.id, key.tenant, ",".join(key.scopes)] for key, _ in made)
-    for key, spoken in made:
-        assert spoken.split("_", 2)[2] not in printed
+    assert sorted(row[:3] for row in rows) == sorted([key.id, key.tenant, ",".join(key.scopes)] for key, _ in created)
+    for key, secret in created:
+        assert secret.split("_", 2)[2] not in printed
         assert key.secrets[0].sha256 not in printed
 
 
@@ -71,11 +71,11 @@ def test_rotate_prints_the_new_key_and_keeps_the_old_one_for_a_day(
 
 def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command names the key, which is no longer valid."""
-    key, spoken = KeyStore(tmp_path).create("alice", ("read",), "", None)
+    key, secret = KeyStore(tmp_path).create("alice", ("read",), "", None)
     assert main.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
     assert key.id in capsys.readouterr().err
     with pytest.raises(ProblemError, match="revoked"):
-        KeyStore(tmp_path).verify(spoken)
+        KeyStore(tmp_path).verify(secret)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_settings_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """No process is started; the error names the port and the remedy."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         assert main.main(["up", "--port", str(port), "--data-dir", str(tmp_path / "data")]) == 2
     output = capsys.readouterr().err
     assert str(port) in output
@@ -91,9 +91,9 @@ def test_commands_use_one_blas_thread() -> None:
 
 
 def test_sockets_are_tcp() -> None:
-    """asyncio disables Nagle's algorithm for them, which would delay a response by 40 ms."""
-    with main.listen("127.0.0.1", 0) as made:
-        assert made.proto == socket.IPPROTO_TCP
+    """Asyncio disables Nagle's algorithm for them, which would delay a response by 40 ms."""
+    with main.listen("127.0.0.1", 0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
 
 
 def test_the_address_of_the_socket_decides_about_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

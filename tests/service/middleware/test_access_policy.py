@@ -169,7 +169,7 @@ def test_unreadable_keys_refuse_every_request(stores: Stores, tmp_path: Path) ->
         ("auto", "127.0.0.1", "0.0.0.0", False),  # noqa: S104 # behind an engine that publishes it
         ("required", "127.0.0.1", "", False),
         ("off", "127.0.0.1", "", True),
-        ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # likewise
+        ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # off needs no key
     ],
 )
 def test_the_address_decides_whether_a_key_is_needed(

@@ -55,15 +55,17 @@ ARRAYS = pytest.mark.parametrize("which", ["data set", "draw", "array", "result"
 
 @ARRAYS
 @pytest.mark.parametrize("given", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"])
-def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str, str], which: str, given: str) -> None:
+def test_a_range_is_that_part_of_the_whole(
+    client: httpx.Client, paths: dict[str, str], which: str, requested_range: str
+) -> None:
     """206 with Content-Range and length, from the store and from memory."""
     for _ in range(2):
-        part = client.get(paths[which], headers={**PLAIN, "range": given})
+        part = client.get(paths[which], headers={**PLAIN, "range": requested_range})
         whole = client.get(paths[which], headers=PLAIN)
         assert (part.status_code, whole.status_code) == (206, 200)
         assert whole.headers["accept-ranges"] == "bytes"
         size = len(whole.content)
-        first, _, last = given.removeprefix("bytes=").partition("-")
+        first, _, last = requested_range.removeprefix("bytes=").partition("-")
         start = int(first) if first else size - int(last)
         stop = min(size, int(last) + 1) if first and last else size
         assert part.content == whole.content[start:stop]
@@ -170,7 +172,7 @@ def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
 
 def test_head_of_an_endless_stream() -> None:
     """A stream is cancelled after its headers."""
-    left: list[bool] = []
+    remaining: list[bool] = []
 
     async def ticks() -> AsyncIterator[bytes]:
         try:
@@ -178,7 +180,7 @@ def test_head_of_an_endless_stream() -> None:
                 yield b"data: tick\n\n"
                 await asyncio.sleep(0.01)
         finally:
-            left.append(True)
+            remaining.append(True)
 
     endless = FastAPI()
     endless.add_api_route("/events", lambda: StreamingResponse(ticks(), media_type="text/event-stream"))
@@ -188,7 +190,7 @@ def test_head_of_an_endless_stream() -> None:
         answer = client.head("/events")
         assert (answer.status_code, answer.content) == (200, b"")
         assert answer.headers["content-type"].startswith("text/event-stream")
-        until(lambda: left, 5)
+        until(lambda: remaining, 5)
 
 
 def test_head_does_not_read_the_draws(

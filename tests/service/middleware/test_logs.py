@@ -83,9 +83,7 @@ def replace_settings(stores: Stores, settings: Settings) -> Stores:
     ("log_format", "access_log", "is_on"),
     [("text", "auto", False), ("json", "auto", True), ("text", "on", True), ("json", "off", False)],
 )
-def test_access_log_is_on_with_json(
-    settings: Settings, log_format: str, access_log: str, *, is_on: bool
-) -> None:
+def test_access_log_is_on_with_json(settings: Settings, log_format: str, access_log: str, *, is_on: bool) -> None:
     """The text format omits requests by default; the setting overrides it."""
     assert logs.has_access_log(replace(settings, log_format=log_format, access_log=access_log)) is is_on
 

@@ -125,9 +125,9 @@ def test_readiness_without_a_key_is_the_status_alone(client: httpx.Client, store
         assert keyed.get("/readyz", headers=read).json()["type"] == "urn:glle:problem:no-workers"
 
 
-def scope(peer: str, *told: str) -> dict[str, Any]:
+def scope(peer: str, *forwarded: str) -> dict[str, Any]:
     """Return a request of a peer with these X-Forwarded-For headers."""
-    headers = [(b"host", b"127.0.0.1"), *((b"x-forwarded-for", value.encode()) for value in told)]
+    headers = [(b"host", b"127.0.0.1"), *((b"x-forwarded-for", value.encode()) for value in forwarded)]
     return {"type": "http", "method": "GET", "path": "/v1/info", "client": (peer, 1), "headers": headers}
 
 

@@ -65,20 +65,20 @@ def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, 
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
         sock.sendall(first)
         sock.settimeout(0.05)
-        came, deadline = b"", time.monotonic() + 20
+        received, deadline = b"", time.monotonic() + 20
         while time.monotonic() < deadline:
             try:
                 if not (piece := sock.recv(2**16)):
                     break
-                came += piece
+                received += piece
             except TimeoutError:
-                if drop and not came:
+                if drop and not received:
                     sock.sendall(drop)
             except ConnectionResetError:
                 break
         else:
             pytest.fail("the connection was held")
-    head, _, body = came.partition(b"\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 

@@ -35,9 +35,9 @@ def running(stores: Stores) -> Job:
 
 
 @contextmanager
-def following(client: httpx.Client, job: Job, seen: int | None = None) -> Iterator[Iterator[Event]]:
+def following(client: httpx.Client, job: Job, events: int | None = None) -> Iterator[Iterator[Event]]:
     """Follow a job; yield its events."""
-    headers = {"accept": "text/event-stream", **({} if seen is None else {"last-event-id": str(seen)})}
+    headers = {"accept": "text/event-stream", **({} if events is None else {"last-event-id": str(events)})}
     with client.stream("GET", f"/v1/jobs/{job.id}/events", headers=headers) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -108,11 +108,11 @@ def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: S
     """A client that reconnects gets only changes, and the end exactly once."""
     job = running(stores)
     with following(client, job) as stream:
-        seen = next(stream)[0]
-    with following(client, job, seen) as stream:
+        events = next(stream)[0]
+    with following(client, job, events) as stream:
         stores.jobs.progress(job.id, 2, 4, "weights")
         again = next(stream)
-        assert (again[0], again[2]["stage"]) == (seen + 1, "weights")
+        assert (again[0], again[2]["stage"]) == (events + 1, "weights")
     stores.jobs.progress(job.id, 3, 4, "weights")
     stores.jobs.succeed(job.id)
     with following(client, job, again[0]) as stream:
@@ -196,11 +196,11 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
     statuses: list[int] = []
 
     async def follow(over: asyncio.Event) -> None:
-        asked = [{"type": "http.request", "body": b"", "more_body": False}]
+        requests = [{"type": "http.request", "body": b"", "more_body": False}]
 
         async def receive() -> Any:
-            if asked:
-                return asked.pop()
+            if requests:
+                return requests.pop()
             await over.wait()
             return {"type": "http.disconnect"}
 

@@ -199,8 +199,8 @@ def test_method_not_allowed_names_the_allowed_methods(client: httpx.Client) -> N
 
 def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
     """X-Request-Id is the client's if it is alphanumeric; Server-Timing is set."""
-    given = client.get("/livez", headers={"x-request-id": "abc123"})
-    assert given.headers["x-request-id"] == "abc123"
-    made = client.get("/nowhere", headers={"x-request-id": "a b\tc"})
-    assert made.headers["x-request-id"].isalnum()
-    assert re.fullmatch(r"app;dur=\d+\.\d", made.headers["server-timing"])
+    valid = client.get("/livez", headers={"x-request-id": "abc123"})
+    assert valid.headers["x-request-id"] == "abc123"
+    replaced = client.get("/nowhere", headers={"x-request-id": "a b\tc"})
+    assert replaced.headers["x-request-id"].isalnum()
+    assert re.fullmatch(r"app;dur=\d+\.\d", replaced.headers["server-timing"])

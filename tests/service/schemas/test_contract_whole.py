@@ -84,15 +84,15 @@ def test_links_lead_to_operations() -> None:
     links = CONTRACT["components"]["links"]
     for link in links.values():
         target = BY_ID[link["operationId"]]
-        assert set(link.get("parameters", {})) <= {given["name"] for given in target.get("parameters", [])}
+        assert set(link.get("parameters", {})) <= {parameter["name"] for parameter in target.get("parameters", [])}
         assert ("requestBody" in link) <= ("requestBody" in target)
-    used = {
+    used_links = {
         name
         for operation in OPERATIONS.values()
         for response in operation["responses"].values()
         for name in response.get("links", {})
     }
-    assert used == set(links)
+    assert used_links == set(links)
 
 
 def test_examples_are_for_existing_operations() -> None:
