@@ -1,1 +1,1 @@
-"""Generators of the documentation's figures and tables: `make figures`."""
+"""Pictures and numbers of the documentation, one program for each: `python -m docs.figures.frontier`."""

@@ -1,4 +1,4 @@
-"""Numbers and figure of docs/explanation/published.md (`make figures`)."""
+"""Numbers and figure of docs/explanation/published.md (`python -m docs.figures.published`)."""
 
 from __future__ import annotations
 

@@ -155,8 +155,8 @@ def test_embeddings_become_frames() -> None:
     index = pd.Index(["u", "v", "w"], name="name")
     metadata: Any = {"id": "post_1", "n": 3}
     with_index = Service().client()._session.build("posterior", metadata, index)
-    one = with_index.frame(np.arange(6.0).reshape(3, 2))
-    assert (list(one.columns), list(one.index), one.loc["v", "y2"]) == (["y1", "y2"], ["u", "v", "w"], 3.0)
+    frame = with_index.frame(np.arange(6.0).reshape(3, 2))
+    assert (list(frame.columns), list(frame.index), frame.loc["v", "y2"]) == (["y1", "y2"], ["u", "v", "w"], 3.0)
     many = with_index.frame(np.arange(12.0).reshape(2, 3, 2), first=5)
     assert (many.index.names, many.loc[(6, "w"), "y1"]) == (["draw", "name"], 10.0)
     with pytest.raises(ValueError, match="shape"):

@@ -23,13 +23,13 @@ ROWS = [
 @cache
 def defined(path: str) -> set[str]:
     """Return the functions and classes of a file, methods as Class.method."""
-    found = set()
+    names = set()
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
+            names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
-    return found
+            names |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
+    return names
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]} {row[-1]}" for row in ROWS])
@@ -56,4 +56,4 @@ def test_every_equation_of_the_paper_has_a_row() -> None:
 def test_every_method_has_a_row_with_its_source() -> None:
     """In the order of the registry, with the words that the service answers."""
     rows = [(row[0].strip("`"), row[1]) for row in ROWS if row[0].startswith("`")]
-    assert rows == [(name, one.source) for name, one in METHODS.items()]
+    assert rows == [(name, method.source) for name, method in METHODS.items()]

@@ -50,7 +50,7 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture(scope="module")
 def journeys(up: Up, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Path]]:
     """The output and the folder of each journey that can be run here."""
-    found = {}
+    journeys_by_ending = {}
     for ending, command in COMMANDS.items():
         if shutil.which(command[0]) is None or (ending == "sh" and shutil.which("curl") is None):
             continue
@@ -63,8 +63,8 @@ def journeys(up: Up, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tupl
             cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        found[ending] = done.stdout, folder
-    return found
+        journeys_by_ending[ending] = done.stdout, folder
+    return journeys_by_ending
 
 
 @pytest.mark.parametrize("ending", COMMANDS)
@@ -123,10 +123,10 @@ def test_quickstart_commands_work(
 
 def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     """Each body that the contract shows is taken, with the ids that the ones before it told."""
-    made = client.post("/v1/datasets/synthetic", json=openapi.EXAMPLES["synthetic"])
-    dataset = {"dataset": made.json()["id"]}
+    sampled = client.post("/v1/datasets/synthetic", json=openapi.EXAMPLES["synthetic"])
+    dataset = {"dataset": sampled.json()["id"]}
     fitted = client.post("/v1/posteriors?wait=30", json=openapi.EXAMPLES["fit"] | dataset)
-    assert (made.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
+    assert (sampled.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
     posterior = f"/v1/posteriors/{fitted.json()['id']}"
     paths = {"draw_many": "/draws", **{name: f"/{name}" for name in ("transform", "reconstructions", "calibration")}}
     for name, path in paths.items():

@@ -62,12 +62,12 @@ def test_a_slow_method_has_fewer_points(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_best_penalty_is_bold() -> None:
     """One value of a line is bold; refusals are named."""
-    found = [
+    measured = [
         likelihood.Likely("mocap_run1", "drill", "20 0.1", 1200.0),
         likelihood.Likely("mocap_run1", "drill", "20 0.2", 1500.0),
         likelihood.Likely("mocap_run1", "drill", "20 0.3", None, "No."),
     ]
-    lines = tables.penalties(found).splitlines()
+    lines = tables.penalties(measured).splitlines()
     assert lines[2:] == ["| 0.1 | 1,200 |", "| 0.2 | **1,500** |", "| 0.3 | refused |"]
 
 

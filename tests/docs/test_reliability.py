@@ -62,9 +62,9 @@ def test_every_row_is_promised(command: str) -> None:
 def test_more_machines_are_as_fast_as_promised(words: str, name: str, hosts: int) -> None:
     """Ratio of the median times, against one machine."""
     runs = REPORTS[name]["runs"]
-    one, more = (median(run["seconds"] for run in runs if run["hosts"] == number) for number in (1, hosts))
+    single, more = (median(run["seconds"] for run in runs if run["hosts"] == number) for number in (1, hosts))
     (promised,) = re.findall(rf"at least ([\d.]+){re.escape(words)}", TEXT)
-    assert one / more >= float(promised)
+    assert single / more >= float(promised)
 
 
 def test_machines_that_join_add_the_promised_speed() -> None:

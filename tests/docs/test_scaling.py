@@ -36,9 +36,9 @@ def test_a_law_is_a_sum_of_products() -> None:
 def test_a_fit_finds_the_law_and_tells_its_error() -> None:
     """Costs made by a law give it back; those that no term explains give an error above 1; nothing is nothing."""
     rows = [{"n": n, "k": k, "cost": 1e-6 * n * k * k + 2e-3} for n in (500, 1000, 2000, 5000) for k in (5, 10)]
-    found = fitted(rows, "cost", ("1", "n", "n k", "n k^2"))
-    assert found.terms == pytest.approx({"1": 2e-3, "n k^2": 1e-6}, rel=1e-3)
-    assert found.worst == 1
+    law = fitted(rows, "cost", ("1", "n", "n k", "n k^2"))
+    assert law.terms == pytest.approx({"1": 2e-3, "n k^2": 1e-6}, rel=1e-3)
+    assert law.worst == 1
     assert fitted(rows, "cost", ("1",)).worst > 2
     assert fitted(rows, "cost", ("1",), least=1e6).terms == {}
 
@@ -62,8 +62,8 @@ def test_every_cost_has_its_law() -> None:
 def test_the_arrays_are_as_large_as_the_model_says() -> None:
     """A posterior's bytes are a law without an error: of any shape."""
     posterior = fit(manifolds.make("s_curve", 300, seed=0).X, n_neighbors=7)
-    found = sum(array.nbytes for array in posterior.arrays().values())
-    assert Model.read().engine("posterior_bytes", Shape(n=300, k=7)) == pytest.approx(found, rel=0.01)
+    law = sum(array.nbytes for array in posterior.arrays().values())
+    assert Model.read().engine("posterior_bytes", Shape(n=300, k=7)) == pytest.approx(law, rel=0.01)
 
 
 def test_a_plan_grows_with_its_demand() -> None:

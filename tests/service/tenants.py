@@ -72,12 +72,12 @@ class TenantResources:
 
 def resources_of(tenant: str, stores: Stores) -> TenantResources:
     """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
-    here = stores.of(tenant)
-    dataset, _ = here.datasets.add(Table(values=X, source={"kind": "test"}))
+    resources = stores.of(tenant)
+    dataset, _ = resources.datasets.add(Table(values=X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
     request = {"dataset": dataset.id, "spec": spec}
-    job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
+    job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
     stores.posteriors.cache(id_, POSTERIOR)
     stores.posteriors.record(
@@ -90,6 +90,6 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     stores.jobs.succeed(job.id)
     draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
-    here.embeddings.note(recipe, job.id)
+    resources.embeddings.note(recipe, job.id)
     recipe.load_or_compute(TaskContext(stores, job), silent)
     return TenantResources(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

@@ -1,1 +1,1 @@
-"""Spread of draws and half-samples against the sampling spread of LLE (`make honesty`)."""
+"""Spread of draws and half-samples against the sampling spread of LLE (`python -m docs.figures.honesty`)."""

@@ -1,4 +1,4 @@
-"""Write the tables of docs/explanation/reliability.md from the reports of `make chaos degraded test-hosts soak`.
+"""Write the tables of docs/explanation/reliability.md from the reports of `make -C qa chaos degraded hosts soak`.
 
     python -m docs.figures.reliability            # reports in out/ replace the stored ones
     python -m docs.figures.reliability --page     # write the tables from the stored reports

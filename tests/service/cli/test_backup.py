@@ -1,4 +1,4 @@
-"""`glle backup` and `glle restore`: whether the service runs or not; after a restore every answer is the same."""
+"""`glle backup` and `glle restore`, with a running and a stopped service; restored responses are equal."""
 
 from __future__ import annotations
 
@@ -26,25 +26,28 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def _named(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands' environment names the app's servers and folder."""
+    """Name the app's servers and folder in the environment of the commands."""
     for variable, value in stores.settings.to_env().items():
         monkeypatch.setenv(variable, value)
 
 
 def answers(client: httpx.Client, posterior: str) -> dict[str, tuple[int, bytes, str | None]]:
-    """Return status, body and ETag of what was there."""
+    """Return status, body and ETag of each path."""
     dataset = client.get(posterior).json()["dataset"]
     paths = ["/v1/datasets", f"/v1/datasets/{dataset}/data", "/v1/posteriors", posterior, f"{posterior}/arrays"]
     paths += [f"{posterior}/draws/{i}" for i in range(4)]
-    found = {path: client.get(path, headers={"Accept": "*/*"}) for path in paths}
-    return {path: (got.status_code, got.content, got.headers.get("ETag")) for path, got in found.items()}
+    responses = {path: client.get(path, headers={"Accept": "*/*"}) for path in paths}
+    return {
+        path: (response.status_code, response.content, response.headers.get("ETag"))
+        for path, response in responses.items()
+    }
 
 
 @pytest.mark.usefixtures("_named")
-def test_after_a_restore_every_answer_is_the_same(
+def test_restored_responses_are_equal(
     client: httpx.Client, drawn: str, stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what the cache held: bodies and ETags, to the last byte; a dry run and --verify say what there is."""
+    """Bodies and ETags are equal to the last byte; a dry run and --verify list the contents."""
     client.patch(drawn, json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"})
     before = answers(client, drawn)
     assert main(["backup", str(tmp_path), "--arrays"]) == 0
@@ -70,10 +73,10 @@ def test_after_a_restore_every_answer_is_the_same(
 
 
 @pytest.mark.usefixtures("_named")
-def test_what_cannot_be_done_is_said_and_changes_nothing(
+def test_refused_backups_and_restores_change_nothing(
     stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that is no backup ends with 1, one that is not there, or cannot be written, with 2."""
+    """An invalid backup file ends with exit code 1, a missing or unwritable one with 2."""
     (tmp_path / "foreign").write_bytes(b"no backup" * 1000)
     assert main(["restore", str(tmp_path / "foreign")]) == 1
     assert main(["backup", "--verify", str(tmp_path / "foreign")]) == 1
@@ -87,8 +90,8 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign"]
 
 
-def test_a_folder_is_reached_whether_its_servers_run_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Stopped, its servers are started for the moment; running, they are found by what was written for the owner."""
+def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command starts stopped servers for its run, and finds running ones by the file written for the owner."""
     stopped = Settings(data_dir=str(tmp_path))
     with connected(stopped) as stores:
         stores.client.set("glle:one", now_iso())
@@ -108,16 +111,16 @@ def test_a_folder_is_reached_whether_its_servers_run_or_not(tmp_path: Path, caps
         assert again.client.get("glle:one")
 
 
-def test_who_holds_a_folder_is_alone(tmp_path: Path) -> None:
-    """A second tree, or a restore beside one that just starts, is refused; half an address is, too."""
+def test_a_locked_folder_is_refused(tmp_path: Path) -> None:
+    """A second tree, and a restore during a start, are refused; a URL without its counterpart is, too."""
     with locked(tmp_path), pytest.raises(StartError, match="uses"), locked(tmp_path):
         pass
     with pytest.raises(StartError, match="Set both"), connected(replace(Settings(), redis_url="redis://127.0.0.1:1")):
         pass
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelled one has nothing to back up."""
+def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The backup of a misspelled folder is refused."""
     assert main(["backup", str(tmp_path), "--data-dir", str(tmp_path / "misspelled")]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert not (tmp_path / "misspelled").exists()

@@ -1,4 +1,4 @@
-"""`glle doctor` on deployments that are well, and on broken ones."""
+"""`glle doctor` on healthy and on broken deployments."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 QUEUE = queue_name()
 
 
-def found(checks: Iterator[Check]) -> dict[str, Check]:
-    """Return checks by name; what is not well has a remedy, what is well none."""
+def checks_by_name(checks: Iterator[Check]) -> dict[str, Check]:
+    """Return checks by name; exactly the failed ones have a remedy."""
     output = list(checks)
     assert all(bool(check.remedy) == (check.state != "ok") for check in output)
     return {check.name: check for check in output}
@@ -44,7 +44,7 @@ def found(checks: Iterator[Check]) -> dict[str, Check]:
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server with everything as it must not be."""
+    """The URL of a server with every setting wrong."""
     server = Server(tmp_path_factory.mktemp("broken"), ("appendonly no", "maxmemory-policy volatile-lru"))
     server.spawn()
     server.wait()
@@ -53,9 +53,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
-    """Servers as they should be, a live worker, space: nothing to say, and the command ends with 0."""
+    """Correct servers, a live worker and free space: every check passes, and the exit code is 0."""
     register_worker(stores)
-    checks = found(inside.deployment(stores.settings))
+    checks = checks_by_name(inside.deployment(stores.settings))
     bad = {name: check.detail for name, check in checks.items() if check.state != "ok" and name != "disk space"}
     assert bad == {}
     assert {
@@ -67,34 +67,34 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
 
 
 def test_wrong_policies_are_named(stores: Stores, broken: str) -> None:
-    """A queue that is evicted is a problem, one that forgets at a restart a warning, as is an unlimited cache."""
-    checks = found(inside.deployment(replace(stores.settings, redis_url=broken)))
+    """Eviction in the queue is a problem; no persistence and an unlimited cache are warnings."""
+    checks = checks_by_name(inside.deployment(replace(stores.settings, redis_url=broken)))
     assert (checks["queue policy"].state, checks["queue persistence"].state) == ("problem", "warning")
     assert "noeviction" in checks["queue policy"].remedy
     assert "appendonly" in checks["queue persistence"].remedy
     assert checks["two servers"].state == "ok"
-    checks = found(inside.deployment(replace(stores.settings, cache_url=broken)))
+    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_url=broken)))
     assert (checks["cache policy"].state, checks["cache memory"].state) == ("warning", "warning")
 
 
 def test_queue_and_cache_on_one_server_is_a_problem(stores: Stores) -> None:
-    """Two databases of one server are one server; and a cache under noeviction fills up."""
-    one = stores.settings.redis_url
-    checks = found(inside.deployment(replace(stores.settings, cache_url=one.removesuffix("/0") + "/1")))
+    """Two databases of one server are one server, and a cache under noeviction fills up."""
+    queue_url = stores.settings.redis_url
+    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_url=queue_url.removesuffix("/0") + "/1")))
     assert (checks["two servers"].state, checks["cache policy"].state) == ("problem", "problem")
 
 
 def test_budget_beyond_the_server_is_a_warning(stores: Stores) -> None:
-    """GLLE_CACHE_BYTES may not be more than the cache server has."""
-    checks = found(inside.deployment(replace(stores.settings, cache_bytes=2**40)))
+    """GLLE_CACHE_BYTES may not exceed the memory of the cache server."""
+    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_bytes=2**40)))
     assert checks["cache memory"].state == "warning"
     assert "GLLE_CACHE_BYTES" in checks["cache memory"].remedy
 
 
-def test_server_that_is_away_is_one_problem(stores: Stores) -> None:
-    """Checks that depend on it are skipped; the password is not shown."""
+def test_an_unreachable_server_is_one_problem(stores: Stores) -> None:
+    """Checks that depend on it are skipped; the password is hidden."""
     nowhere = "redis://:hidden@127.0.0.1:1/0"
-    checks = found(inside.deployment(replace(stores.settings, redis_url=nowhere)))
+    checks = checks_by_name(inside.deployment(replace(stores.settings, redis_url=nowhere)))
     assert checks["queue server"].state == "problem"
     assert "GLLE_REDIS_URL" in checks["queue server"].remedy
     assert "hidden" not in str(checks)
@@ -102,22 +102,22 @@ def test_server_that_is_away_is_one_problem(stores: Stores) -> None:
     assert not {f"workers of {QUEUE}", "two servers", "queue policy"} & set(checks)
 
 
-def test_servers_that_are_not_named(settings: Settings) -> None:
-    """One URL alone is a mistake; none means embedded servers, which only a running service knows."""
+def test_missing_urls(settings: Settings) -> None:
+    """One URL alone is a mistake; no URL means the embedded servers of a running service."""
     for redis_url, cache_url, state in (("", "", "warning"), ("redis://x", "", "problem")):
-        checks = found(inside.deployment(replace(settings, redis_url=redis_url, cache_url=cache_url)))
+        checks = checks_by_name(inside.deployment(replace(settings, redis_url=redis_url, cache_url=cache_url)))
         assert checks["servers"].state == state
 
 
-def test_workers_that_do_not_match_are_reported(stores: Stores) -> None:
-    """Another engine version, threads that are not pinned, a queue that waits; and no worker at all."""
-    assert found(inside.deployment(stores.settings))[f"workers of {QUEUE}"].state == "problem"
+def test_mismatched_workers_are_reported(stores: Stores) -> None:
+    """Another engine version, unpinned threads, a waiting queue, and no worker are each reported."""
+    assert checks_by_name(inside.deployment(stores.settings))[f"workers of {QUEUE}"].state == "problem"
     register_worker(stores)
     register_worker(stores, "old", engine="0.0.1", threads="")
     stores.client.rpush(f"rq:queue:{QUEUE}", "waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
     stores.client.hset("rq:job:waits", "enqueued_at", since.isoformat())
-    checks = found(inside.deployment(stores.settings))
+    checks = checks_by_name(inside.deployment(stores.settings))
     assert checks[f"workers of {QUEUE}"].state == "ok"
     assert (checks["engine versions"].state, checks["worker threads"].state) == ("warning", "warning")
     assert "0.0.1" in checks["engine versions"].detail
@@ -125,36 +125,36 @@ def test_workers_that_do_not_match_are_reported(stores: Stores) -> None:
     assert checks[f"backlog of {QUEUE}"].state == "warning"
 
 
-def test_disk_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data folder that is a file, and a disk that is nearly full."""
+def test_an_unwritable_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data folder is a file, or its disk is nearly full."""
     (tmp_path / "file").touch()
-    assert found(inside.disk(tmp_path / "file"))["data folder"].state == "problem"
+    assert checks_by_name(inside.disk(tmp_path / "file"))["data folder"].state == "problem"
     for free, state in ((2**40, "ok"), (2**29, "warning"), (2**20, "problem")):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: type("Usage", (), {"free": free}))
-        assert found(inside.disk(tmp_path))["disk space"].state == state
+        assert checks_by_name(inside.disk(tmp_path))["disk space"].state == state
 
 
-def test_port_is_free_or_ours_or_taken(client: httpx.Client) -> None:
-    """Nothing listens, glle answers, or another program does."""
+def test_port_is_free_ours_or_in_use(client: httpx.Client) -> None:
+    """A free port, a port of glle, and a port of another program have separate results."""
     assert doctor.port("127.0.0.1", 0).state == "ok"
     assert "glle answers" in doctor.port("127.0.0.1", int(client.base_url.port or 0)).detail
-    with strange() as other:
+    with foreign_server() as other:
         assert doctor.port("127.0.0.1", other).state == "problem"
     assert "Nothing listens" in doctor.port("127.0.0.1", other).detail
 
 
 @contextmanager
-def strange() -> Iterator[int]:
+def foreign_server() -> Iterator[int]:
     """Serve another program than glle; yield its port."""
 
-    class Strange(BaseHTTPRequestHandler):
+    class ForeignHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_error(404)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the server's name for it
             """Say nothing."""
 
-    server = HTTPServer(("127.0.0.1", 0), Strange)
+    server = HTTPServer(("127.0.0.1", 0), ForeignHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -165,21 +165,21 @@ def strange() -> Iterator[int]:
         server.server_close()
 
 
-def test_service_that_is_none(client: httpx.Client) -> None:
+def test_url_without_a_glle_service(client: httpx.Client) -> None:
     """No URL, no server, another program: one problem each, with a remedy."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        free = taken.getsockname()[1]
-    with strange() as other:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        free = occupied.getsockname()[1]
+    with foreign_server() as other:
         for url in ("nowhere", f"http://127.0.0.1:{free}", f"http://127.0.0.1:{other}"):
-            assert found(doctor.service(url)).keys() == {"service"}
-            assert found(doctor.service(url))["service"].state == "problem"
+            assert checks_by_name(doctor.service(url)).keys() == {"service"}
+            assert checks_by_name(doctor.service(url))["service"].state == "problem"
 
 
 def test_service_without_workers_is_reported_with_its_remedy(stores: Stores) -> None:
-    """Readiness fails with the service's remedy; the small job does not end, and leaves no data behind."""
+    """Readiness fails with the service's remedy; the small job does not end, and its data set is deleted."""
     impatient = replace(stores.settings, max_wait=0.1)
     with serving(create_app(replace(stores, settings=impatient))) as client:
-        checks = found(doctor.service(str(client.base_url)))
+        checks = checks_by_name(doctor.service(str(client.base_url)))
     assert [check.state for check in checks.values()] == ["ok", "problem", "ok", "problem"]
     assert "glle worker" in checks["ready"].remedy
     assert "did not end" in checks["end to end"].detail
@@ -189,7 +189,7 @@ def test_service_without_workers_is_reported_with_its_remedy(stores: Stores) -> 
 def test_report_as_text_and_as_json(
     stores: Stores, broken: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line a check, remedies below, a summary; or an object. A problem makes it end with 1, a misspelling not."""
+    """A line per check with remedies and a summary, or an object. A problem has exit code 1, a misspelled option 2."""
     register_worker(stores)
     for name, value in replace(stores.settings, port=0).to_env().items():
         monkeypatch.setenv(name, value)
@@ -206,10 +206,10 @@ def test_report_as_text_and_as_json(
     assert {"name", "state", "detail", "remedy", "code"} == set(report["checks"][0])
 
 
-def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) -> None:
-    """Without a key the check has the service's own remedy; with one it succeeds."""
+def test_a_service_with_keys(guarded: httpx.Client, stores: Stores) -> None:
+    """Without a key the check has the service's remedy; with a key it succeeds."""
     url = str(guarded.base_url)
-    without = found(doctor.service(url))["version"]
+    without = checks_by_name(doctor.service(url))["version"]
     assert (without.state, "key" in without.remedy) == ("problem", True)
     key = stores.keys.create("default", ("write",), "doctor", None)[1]
     version = next(check for check in doctor.service(url, key) if check.name == "version")  # no worker for the rest
@@ -217,10 +217,10 @@ def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) ->
 
 
 def test_tasks_in_another_versions_queue_are_reported(stores: Stores) -> None:
-    """An upgrade that was not finished: its workers are gone, and their tasks wait."""
+    """Tasks of a version whose workers have stopped are reported as an unfinished upgrade."""
     stores.client.sadd("rq:queues", f"rq:queue:{QUEUE}", "rq:queue:glle-0", "rq:queue:glle-1")
     stores.client.rpush("rq:queue:glle-0", "waits")
-    checks = found(inside.deployment(stores.settings))
+    checks = checks_by_name(inside.deployment(stores.settings))
     assert checks["backlog of glle-0"].state == "warning"
     assert "docs/how-to/upgrades.md" in checks["backlog of glle-0"].remedy
     assert "backlog of glle-1" not in checks

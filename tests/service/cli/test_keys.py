@@ -1,4 +1,4 @@
-"""`glle keys`: what it prints, and what it leaves."""
+"""`glle keys`: output and stored keys."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`KEY=$(glle keys create ...)` is all it takes; what is said beside goes to stderr."""
-    asked = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
-    assert main.main(["keys", "create", *asked, "--data-dir", str(tmp_path)]) == 0
+    """`KEY=$(glle keys create ...)` works, because all other output goes to stderr."""
+    options = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
+    assert main.main(["keys", "create", *options, "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     key = KeyStore(tmp_path).verify(printed.out.strip())
     assert (key.tenant, key.scopes, key.name) == ("alice", ("read", "write"), "ci")
@@ -28,32 +28,32 @@ def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.Ca
     assert printed.out.strip() not in printed.err
 
 
-def test_without_options_it_reads_for_the_default_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The least that a key can be."""
+def test_the_default_key_reads_for_the_default_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The defaults are the smallest rights of a key."""
     assert main.main(["keys", "create", "--data-dir", str(tmp_path)]) == 0
     key = KeyStore(tmp_path).verify(capsys.readouterr().out.strip())
     assert (key.tenant, key.scopes, key.expires) == ("default", ("read",), None)
 
 
-def test_list_tells_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One row for each key, without its secret; without keys the heading alone."""
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["id", "tenant", "scopes", "created", "expires", "name"]
     store = KeyStore(tmp_path)
-    made = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
+    created = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     rows = [line.split() for line in printed.splitlines()[1:]]
-    assert sorted(row[:3] for row in rows) == sorted([key.id, key.tenant, ",".join(key.scopes)] for key, _ in made)
-    for key, spoken in made:
-        assert spoken.split("_", 2)[2] not in printed
+    assert sorted(row[:3] for row in rows) == sorted([key.id, key.tenant, ",".join(key.scopes)] for key, _ in created)
+    for key, secret in created:
+        assert secret.split("_", 2)[2] not in printed
         assert key.secrets[0].sha256 not in printed
 
 
-def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
+def test_rotate_prints_the_new_key_and_keeps_the_old_one_for_a_day(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A day by default; zero hours end it at once."""
+    """The old key is valid for a day by default; zero hours end it at once."""
     store = KeyStore(tmp_path)
     key, first = store.create("alice", ("read",), "", None)
     assert main.main(["keys", "rotate", key.id, "--data-dir", str(tmp_path)]) == 0
@@ -70,12 +70,12 @@ def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
 
 
 def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is named, and is no longer valid."""
-    key, spoken = KeyStore(tmp_path).create("alice", ("read",), "", None)
+    """The command names the key, which is no longer valid."""
+    key, secret = KeyStore(tmp_path).create("alice", ("read",), "", None)
     assert main.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
     assert key.id in capsys.readouterr().err
     with pytest.raises(ProblemError, match="revoked"):
-        KeyStore(tmp_path).verify(spoken)
+        KeyStore(tmp_path).verify(secret)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([], 2, "arguments are required: action"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_its_remedy(
+def test_invalid_commands_have_a_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], code: int, output: str
 ) -> None:
-    """Nothing is made, and the exit code tells."""
+    """No key is created, and the exit code is not 0."""
     where = ["--data-dir", str(tmp_path)] if command else []
     try:
         assert main.main(["keys", *command, *where]) == code

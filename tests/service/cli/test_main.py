@@ -1,4 +1,4 @@
-"""The `glle` command, what does not need a running service."""
+"""The `glle` command without a running service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each setting is there with its default and help."""
+    """The table has each setting with its default and help."""
     assert main.main(["settings"]) == 0
     printed = capsys.readouterr().out
     for name, default, output in table():
@@ -39,8 +39,8 @@ def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[
         assert [row.flag for row in rows() if f"{row.flag} " not in output] == []
 
 
-def test_flags_come_before_variables() -> None:
-    """What the command line says holds, then the environment, then the default; to the same types."""
+def test_flags_take_precedence_over_variables() -> None:
+    """A flag takes precedence over the environment, and the environment over the default; types are equal."""
     parser = argparse.ArgumentParser()
     main.add_commands(parser.add_subparsers())
     chosen = parser.parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
@@ -49,7 +49,7 @@ def test_flags_come_before_variables() -> None:
 
 
 def test_current_settings_show_no_password(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of a URL is shown without any password; variables that are set are marked."""
+    """The server of a URL is shown without its password; set variables are marked."""
     monkeypatch.setenv("GLLE_REDIS_URL", "redis://me:hidden@host:6379/0?password=hidden")
     monkeypatch.setenv("GLLE_CACHE_URL", "hidden")
     assert main.main(["settings", "--current"]) == 0
@@ -72,9 +72,9 @@ def test_settings_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Nothing is started, the error names the port and the remedy."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    """No process is started; the error names the port and the remedy."""
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         assert main.main(["up", "--port", str(port), "--data-dir", str(tmp_path / "data")]) == 2
     output = capsys.readouterr().err
     assert str(port) in output
@@ -90,14 +90,14 @@ def test_commands_use_one_blas_thread() -> None:
     assert ran.stdout.split() == ["1"] * 3
 
 
-def test_sockets_know_that_they_are_tcp() -> None:
-    """With it asyncio switches Nagle's algorithm off; without, an answer takes 40 ms more."""
-    with main.listen("127.0.0.1", 0) as made:
-        assert made.proto == socket.IPPROTO_TCP
+def test_sockets_are_tcp() -> None:
+    """Asyncio disables Nagle's algorithm for them, which would delay a response by 40 ms."""
+    with main.listen("127.0.0.1", 0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
 
 
-def test_the_api_looks_where_its_socket_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What `glle up` hands over decides who needs a key, whatever the setting says."""
+def test_the_address_of_the_socket_decides_about_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The socket that `glle up` passes on decides whether a key is needed, for any setting."""
     settings = {"HOST": "192.0.2.1", "AUTH": "off", "DATA_DIR": str(tmp_path)}
     for name, value in {**settings, "REDIS_URL": "redis://127.0.0.1:1", "CACHE_URL": "redis://127.0.0.1:1"}.items():
         monkeypatch.setenv(f"GLLE_{name}", value)
@@ -122,14 +122,14 @@ def test_the_api_looks_where_its_socket_listens(monkeypatch: pytest.MonkeyPatch,
         ({"GLLE_WORKER": "3"}, ["settings"], "GLLE_WORKER is not a setting"),
     ],
 )
-def test_what_keeps_it_from_starting_is_said(
+def test_start_errors_name_the_setting(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     environment: dict[str, str],
     command: list[str],
     output: str,
 ) -> None:
-    """A setting that is missing, wrong or misspelt is named."""
+    """A missing, wrong or misspelled setting is named."""
     for name, _, _ in table():
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

@@ -45,7 +45,7 @@ SPEC = DrawsSpec(
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))
 
 
-def as_it_is(draw: Draw) -> Draw:
+def same_draw(draw: Draw) -> Draw:
     """Return the draw."""
     return draw
 
@@ -62,24 +62,24 @@ def with_other_diagnostics(draw: Draw) -> Draw:
 
 @pytest.mark.parametrize("change", [with_other_eigenvalues, with_other_diagnostics])
 @pytest.mark.parametrize("align", ["none", "procrustes"])
-def test_an_etag_is_of_all_of_the_answer(
+def test_an_etag_covers_the_whole_response(
     client: httpx.Client, stores: Stores, app: Any, drawn: str, align: str, change: Callable[[Draw], Draw]
 ) -> None:
     """Equal embeddings with other eigenvalues or diagnostics have another JSON and another ETag."""
     key = DrawKey(0, 9, 1.0, "posterior", align)
-    found = []
-    for made in (as_it_is, change, as_it_is):
-        draw = made(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
+    contents = []
+    for created in (same_draw, change, same_draw):
+        draw = created(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
         store_draws(stores.cache, drawn.rpartition("/")[2], [key], [draw], 0.1)
         app.state.answer_cache.clear()
         answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
         assert answer.status_code == 200
-        found.append((answer.headers["etag"], answer.content))
-    assert found[0] == found[2]
-    assert found[0][0] != found[1][0]
-    assert found[0][1] != found[1][1]
-    unchanged = client.get(f"{drawn}/draws/9?align={align}", headers={**JSON, "if-none-match": found[1][0]})
-    assert (unchanged.status_code, unchanged.content) == (200, found[0][1]), "a tag of other content is no 304"
+        contents.append((answer.headers["etag"], answer.content))
+    assert contents[0] == contents[2]
+    assert contents[0][0] != contents[1][0]
+    assert contents[0][1] != contents[1][1]
+    unchanged = client.get(f"{drawn}/draws/9?align={align}", headers={**JSON, "if-none-match": contents[1][0]})
+    assert (unchanged.status_code, unchanged.content) == (200, contents[0][1]), "a tag of other content is no 304"
 
 
 def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn: str) -> None:
@@ -88,12 +88,12 @@ def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stor
     try:
         with serving(create_app(with_other)) as other:
             for path in (f"{drawn}/draws/1", f"{drawn}/arrays?name=embedding"):
-                one, two = (api.get(path, headers=NPY) for api in (client, other))
-                assert (one.headers["etag"], one.content) == (two.headers["etag"], two.content)
-                tag = one.headers["etag"]
+                own, others = (api.get(path, headers=NPY) for api in (client, other))
+                assert (own.headers["etag"], own.content) == (others.headers["etag"], others.content)
+                tag = own.headers["etag"]
                 assert other.get(path, headers={**NPY, "if-none-match": tag}).status_code == 304
                 part = other.get(path, headers={**NPY, "range": "bytes=100-199", "if-range": tag})
-                assert (part.status_code, part.content) == (206, one.content[100:200])
+                assert (part.status_code, part.content) == (206, own.content[100:200])
     finally:
         with_other.close()
 
@@ -122,7 +122,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     assert part.status_code == 200, "a part of what has another tag is no part of the copy"
 
 
-def put(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
+def store(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
     """Cache all draws of the job; their digests start with `prefix`."""
     for position, embedding in enumerate(draws):
         arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
@@ -133,20 +133,20 @@ def put(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
 @pytest.fixture
 def job(stores: Stores) -> Job:
     """A draws job that has succeeded, with its cached result."""
-    made, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
-    stores.jobs.start(made.id)
-    stores.jobs.succeed(made.id)
-    put(stores, DRAWS, "first ")
-    return stores.jobs.fetch(made.id)
+    created, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
+    stores.jobs.start(created.id)
+    stores.jobs.succeed(created.id)
+    store(stores, DRAWS, "first ")
+    return stores.jobs.fetch(created.id)
 
 
-def made_again(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
+def recomputed(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
     """Compute the evicted result again as soon as it is needed, as a worker does."""
 
     def make() -> None:
         until(lambda: stores.jobs.fetch(job.id).round > 0)
         stores.jobs.start(job.id)
-        put(stores, draws, prefix)
+        store(stores, draws, prefix)
         stores.jobs.succeed(job.id)
 
     thread = threading.Thread(target=make)
@@ -156,23 +156,23 @@ def made_again(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: st
 
 @pytest.mark.parametrize("asked", [{}, {"range": "bytes=1000-"}])
 @pytest.mark.parametrize("media", ["application/x-npy", "application/json"])
-def test_a_download_whose_rest_has_other_bits_is_broken_off(
-    client: httpx.Client, stores: Stores, job: Job, media: str, asked: dict[str, str]
+def test_a_download_whose_rest_has_other_bits_is_aborted(
+    client: httpx.Client, stores: Stores, job: Job, media: str, extra: dict[str, str]
 ) -> None:
     """The client sees an error; the next request gets the new content with another ETag."""
-    path, headers = f"/v1/jobs/{job.id}/result", {"accept": media, "accept-encoding": "identity", **asked}
-    got = b""
+    path, headers = f"/v1/jobs/{job.id}/result", {"accept": media, "accept-encoding": "identity", **extra}
+    response = b""
     with client.stream("GET", path, headers=headers) as answer:
-        assert answer.status_code == (206 if asked and media == NPY["accept"] else 200)
+        assert answer.status_code == (206 if extra and media == NPY["accept"] else 200)
         pieces = answer.iter_raw(2**16)
-        got += next(pieces)
+        response += next(pieces)
         evict(stores, "draw:")
-        again = made_again(stores, job, DRAWS * 2, "other ")
+        again = recomputed(stores, job, DRAWS * 2, "other ")
         with pytest.raises(httpx.RemoteProtocolError):
-            got += b"".join(pieces)
+            response += b"".join(pieces)
         tag = answer.headers["etag"]
     again.join()
-    assert got
+    assert response
     whole = client.get(path, headers={**NPY, "range": "bytes=1000-", "if-range": tag})
     assert whole.status_code == 200
     assert whole.headers["etag"] != tag
@@ -183,16 +183,16 @@ def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, s
     """Evicted and computed again with the same bits."""
     with client.stream("GET", f"/v1/jobs/{job.id}/result", headers=NPY) as answer:
         pieces = answer.iter_raw(2**16)
-        got = next(pieces)
+        response = next(pieces)
         evict(stores, "draw:")
-        again = made_again(stores, job, DRAWS, "first ")
-        got += b"".join(pieces)
+        again = recomputed(stores, job, DRAWS, "first ")
+        response += b"".join(pieces)
     again.join()
-    assert got.endswith(DRAWS.tobytes())
+    assert response.endswith(DRAWS.tobytes())
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job, start: int) -> None:
+def test_each_draw_is_compared_with_its_announced_digest(stores: Stores, job: Job, start: int) -> None:
     """From the start or from a range, one draw with other bits aborts."""
     assert job.status == "succeeded"
     keys = [SPEC.key(position) for position in range(8)]
@@ -242,10 +242,10 @@ def test_operators_see_that_workers_differ(client: httpx.Client, stores: Stores)
 def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """With workers of another kind only, a fit has that kind's id, and a pinned posterior waits."""
     dataset = stores.posteriors.fetch(drawn.rpartition("/")[2]).dataset
-    asked = {"dataset": dataset, "n_neighbors": 9}
-    pinned = client.post("/v1/posteriors", json=asked).json()
+    extra = {"dataset": dataset, "n_neighbors": 9}
+    pinned = client.post("/v1/posteriors", json=extra).json()
     of_a_kind(stores, OTHER, "odd")
-    other = client.post("/v1/posteriors", json=asked).json()
+    other = client.post("/v1/posteriors", json=extra).json()
     assert pinned["posterior"] != other["posterior"]
     jobs = {
         "fit": other["id"],
@@ -265,12 +265,12 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
     ]
     for id_ in of_pinned:
         assert stores.client.hget(job_key(id_), "queue") == queue_name().encode()
-    (check,) = [one for one in client.get("/readyz").json()["checks"] if one["name"] == f"workers of {queue_name()}"]
+    (check,) = [item for item in client.get("/readyz").json()["checks"] if item["name"] == f"workers of {queue_name()}"]
     assert check["state"] == "warning"
     assert "tasks wait" in check["detail"]
 
 
-def test_arrays_that_come_meanwhile_have_their_tag(
+def test_arrays_cached_during_a_lookup_have_their_tag(
     client: httpx.Client, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evicted during the lookup of the digest, cached again for the read."""

@@ -91,11 +91,11 @@ def test_csv_of_a_data_set_is_the_same_data_set(client: httpx.Client) -> None:
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
 
 
-def test_columns_beside_get_names_that_are_free(client: httpx.Client) -> None:
+def test_label_columns_get_unused_names(client: httpx.Client) -> None:
     """A feature may be called label without a clash."""
     body = "label,label_,kind,c\n1.5,2,a,7\n3,4,b,8\n"
-    made = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
-    lines = get(client, made["links"]["data"], CSV).text.splitlines()
+    response = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
+    lines = get(client, response["links"]["data"], CSV).text.splitlines()
     assert lines[:2] == ["label,label_,label__,color", "1.5,2.0,a,7.0"]
 
 
@@ -174,17 +174,17 @@ def test_summary_and_generated_data_as_tables(
     tasks.analyse(job["id"], 0)
     path = f"/v1/jobs/{job['id']}/result"
     data = npy_of(client, path)
-    made = arrow_of(get(client, path + "?draws=1:3&points=0,149", ARROW)).to_pylist()
-    assert [(row["draw"], row["point"]) for row in made] == [(2, 0), (2, 149), (3, 0), (3, 149)]
-    assert [made[1][f"x{i}"] for i in (1, 2, 3)] == data[1, 149].tolist()
+    response = arrow_of(get(client, path + "?draws=1:3&points=0,149", ARROW)).to_pylist()
+    assert [(row["draw"], row["point"]) for row in response] == [(2, 0), (2, 149), (3, 0), (3, 149)]
+    assert [response[1][f"x{i}"] for i in (1, 2, 3)] == data[1, 149].tolist()
     assert ReconstructionsSpec.main == "data"
     np.testing.assert_array_equal(npy_of(client, path + "?draws=1:3&points=0,149"), data[1:3, [0, 149]])
 
 
-def test_a_slice_of_a_data_set_takes_what_is_beside(client: httpx.Client) -> None:
+def test_a_slice_of_a_data_set_has_its_labels_and_coordinates(client: httpx.Client) -> None:
     """Labels and coordinates belong to the selected points."""
-    made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()["links"]["data"]
-    whole, part = get(client, made, JSON).json(), get(client, made + "?points=4:7", JSON).json()
+    response = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()["links"]["data"]
+    whole, part = get(client, response, JSON).json(), get(client, response + "?points=4:7", JSON).json()
     assert (part["shape"], part["data"]) == ([3, 3], whole["data"][4:7])
     assert part["coordinates"] == whole["coordinates"][4:7]
 
@@ -226,7 +226,7 @@ def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
         assert caught.value.problem.details["size"] == 5
 
 
-def test_slices_where_there_is_nothing_to_slice(client: httpx.Client, result: str, drawn: str) -> None:
+def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, drawn: str) -> None:
     """A slice out of range, or of a missing axis, is refused over HTTP, too."""
     for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn}/draws/0?points=150"):
         answer = client.get(path)

@@ -31,7 +31,7 @@ def filled(path: str) -> str:
     return path.replace("{id}", "x").replace("{index}", "0")
 
 
-def test_every_route_but_the_open_ones_asks_for_a_key(guarded: httpx.Client) -> None:
+def test_every_route_except_open_ones_needs_a_key(guarded: httpx.Client) -> None:
     """401 with WWW-Authenticate and problem+json, for every method and unknown routes."""
     operations = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS]
     assert len(operations) > 20
@@ -50,7 +50,7 @@ def test_probes_and_the_documentation_are_open(guarded: httpx.Client) -> None:
     assert statuses == {"/": 200, "/docs": 200, "/openapi.json": 200, "/livez": 200, "/readyz": 503}
 
 
-def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> None:
+def test_an_invalid_key_differs_from_a_missing_one(guarded: httpx.Client, stores: Stores) -> None:
     """The challenge reports an invalid token; another scheme counts as a missing key."""
     good = bearer(stores, "alice")["Authorization"]
     for wrong in (good[:-1], "Bearer x", "Bearer glle_0_1", "bearer ü"):
@@ -63,7 +63,7 @@ def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> N
 
 
 @pytest.mark.parametrize("scope", api_keys.SCOPES)
-def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, scope: Scope) -> None:
+def test_scopes_limit_methods(guarded: httpx.Client, stores: Stores, scope: Scope) -> None:
     """Read allows GET, write all other methods; a missing scope is 403."""
     headers = bearer(stores, "alice", scope)
     for method, path in OPERATIONS:
@@ -79,7 +79,7 @@ def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, sc
             assert answer.status_code not in {401, 403}, (method, path)
 
 
-def test_metrics_are_the_administrators(stores: Stores, client: httpx.Client) -> None:
+def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> None:
     """They cover all tenants; until a key exists, a client of this machine may read them."""
     assert client.get("/metrics").status_code == 200
     for settings in ({"published": "192.0.2.1"}, {"auth": "required"}, {}):
@@ -91,7 +91,7 @@ def test_metrics_are_the_administrators(stores: Stores, client: httpx.Client) ->
             assert keyed.get("/metrics", headers=bearer(stores, "alice", "admin")).status_code == 200
 
 
-def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
+def test_a_revoked_key_is_refused_by_a_running_api(
     guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API and the command are two processes with one file."""
@@ -103,7 +103,7 @@ def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
     assert guarded.get("/v1/info", headers=headers).status_code == 401
 
 
-def test_on_loopback_the_first_key_shuts_the_door(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_loopback_the_first_key_enables_authentication(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without keys every request is the default tenant's; revoking the last key keeps authentication on."""
     monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
     with served(stores) as client:
@@ -118,7 +118,7 @@ def test_on_loopback_the_first_key_shuts_the_door(stores: Stores, monkeypatch: p
 @pytest.mark.parametrize(
     "name", ["evil.example", "192.0.2.1:8000", "localhost.evil.example", "127.0.0.1.evil.example", "x@y"]
 )
-def test_without_keys_it_answers_to_this_machines_names_only(client: httpx.Client, stores: Stores, name: str) -> None:
+def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, stores: Stores, name: str) -> None:
     """Neither DNS rebinding nor a proxy gains access; with a key any name works."""
     answer = client.get("/v1/datasets", headers={"Host": name})
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
@@ -134,19 +134,19 @@ def test_without_keys_it_answers_to_this_machines_names_only(client: httpx.Clien
     "name",
     ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "LOCALHOST", "localhost.", "glle.localhost", "[::1]", "[::1]:8000"],
 )
-def test_this_machines_names_are_known_in_all_their_spellings(client: httpx.Client, name: str) -> None:
+def test_loopback_names_in_all_spellings(client: httpx.Client, name: str) -> None:
     """With or without a port, for IPv4 and IPv6, and for subdomains of localhost."""
     assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200
 
 
-def test_off_lets_everyone_in_though_there_are_keys(stores: Stores) -> None:
+def test_off_ignores_keys(stores: Stores) -> None:
     """GLLE_AUTH=off ignores keys, which is why it needs loopback."""
     headers = bearer(stores, "alice")
     with served(stores, auth="off") as client:
         assert client.get("/v1/datasets").status_code == client.get("/v1/datasets", headers=headers).status_code == 200
 
 
-def test_keys_that_cannot_be_read_let_nobody_in(stores: Stores, tmp_path: Path) -> None:
+def test_unreadable_keys_refuse_every_request(stores: Stores, tmp_path: Path) -> None:
     """A broken file is 503, on loopback too; open paths stay open."""
     (tmp_path / "keys.json").write_text("{")
     with served(stores, data_dir=str(tmp_path)) as client:
@@ -169,10 +169,10 @@ def test_keys_that_cannot_be_read_let_nobody_in(stores: Stores, tmp_path: Path) 
         ("auto", "127.0.0.1", "0.0.0.0", False),  # noqa: S104 # behind an engine that publishes it
         ("required", "127.0.0.1", "", False),
         ("off", "127.0.0.1", "", True),
-        ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # likewise
+        ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # off needs no key
     ],
 )
-def test_who_can_reach_it_decides_whether_a_key_is_needed(
+def test_the_address_decides_whether_a_key_is_needed(
     tmp_path: Path, auth: str, host: str, published: str, *, is_open: bool
 ) -> None:
     """Until a key exists, only a service on loopback is open."""
@@ -181,7 +181,7 @@ def test_who_can_reach_it_decides_whether_a_key_is_needed(
 
 
 @pytest.mark.parametrize(("host", "published"), [("0.0.0.0", ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])  # noqa: S104 # nothing is bound
-def test_it_does_not_start_open_to_other_machines(
+def test_an_open_service_on_a_public_address_does_not_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, host: str, published: str
 ) -> None:
     """GLLE_AUTH=off is refused with the remedy before anything listens."""
@@ -195,12 +195,12 @@ def test_it_does_not_start_open_to_other_machines(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_is_known_in_all_its_spellings(host: str) -> None:
+def test_loopback_addresses_in_all_spellings(host: str) -> None:
     """Every 127 address, ::1, and the name."""
     assert is_loopback(host)
 
 
-def test_the_contract_tells_how_each_route_refuses() -> None:
+def test_the_contract_documents_each_refusal() -> None:
     """Guarded operations document the bearer scheme, 401, 403 and 429; open ones need nothing."""
     assert CONTRACT["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for method, path in OPERATIONS:

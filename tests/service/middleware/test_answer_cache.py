@@ -47,7 +47,7 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
         stores.cache.put(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path), kept.meta, kept.arrays)
 
 
-def test_while_nobody_can_tell_whether_it_exists_it_is_503(
+def test_without_the_queue_server_a_cached_draw_is_503(
     client: httpx.Client, app: FastAPI, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the queue's Redis the response is a 503 problem; the draw returns afterwards."""
@@ -65,7 +65,7 @@ def test_while_nobody_can_tell_whether_it_exists_it_is_503(
     assert client.get(f"{drawn}/draws/1", headers=NPY).content == first.content
 
 
-def test_a_client_that_has_it_gets_304(client: httpx.Client, drawn: str) -> None:
+def test_a_matching_etag_gets_304(client: httpx.Client, drawn: str) -> None:
     """A strong or weak ETag, a list, and `*` are matched; another ETag gets the bytes."""
     first = client.get(f"{drawn}/draws/2", headers=NPY).raise_for_status()
     tag = first.headers["etag"]
@@ -92,7 +92,7 @@ def test_a_deletion_elsewhere_is_seen_within_a_second(client: httpx.Client, stor
     assert client.get(f"{drawn}/draws/0", headers=NPY).status_code == 404
 
 
-def test_they_are_counted_by_their_route(client: httpx.Client, drawn: str) -> None:
+def test_hits_are_counted_by_route(client: httpx.Client, drawn: str) -> None:
     """Metrics count hits by route, and the hits in memory."""
     line = 'glle_http_requests_total{method="GET",route="/v1/posteriors/{id}/draws/{index}",status="200"}'
 
@@ -153,7 +153,7 @@ def test_the_budget_is_of_resident_memory(body: int, query: int) -> None:
         ("source=posterior", "source=%70osterior"),
     ],
 )
-def test_one_request_in_other_words_is_one_answer(
+def test_equivalent_queries_share_one_entry(
     client: httpx.Client, app: FastAPI, drawn: str, query: str, same: str
 ) -> None:
     """The order and encoding of parameters do not create another entry."""

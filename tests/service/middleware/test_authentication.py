@@ -41,11 +41,11 @@ def sent_after(seconds: float, status: int) -> float:
 
 
 @given(st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS), st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS))
-def test_work_of_any_length_is_answered_at_one_moment(one: float, other: float) -> None:
+def test_a_404_is_sent_at_the_next_step_for_any_work(work: float, other: float) -> None:
     """A 404 waits for the step; other responses are sent at once."""
-    assert sent_after(one, 404) == pytest.approx(NOT_FOUND_STEP_SECONDS)
-    assert sent_after(one, 404) == pytest.approx(sent_after(other, 404))
-    assert sent_after(one, 200) == one
+    assert sent_after(work, 404) == pytest.approx(NOT_FOUND_STEP_SECONDS)
+    assert sent_after(work, 404) == pytest.approx(sent_after(other, 404))
+    assert sent_after(work, 200) == work
 
 
 def test_every_404_to_a_key_is_held_back(

@@ -30,7 +30,7 @@ def allowing(settings: Settings, origins: str) -> Iterator[httpx.Client]:
     stores.close()
 
 
-def test_none_may_unless_they_are_named(client: httpx.Client) -> None:
+def test_origins_are_refused_by_default(client: httpx.Client) -> None:
     """Without the setting no response has a CORS header, and a preflight is 405."""
     assert not [name for name in client.get("/livez", headers={"origin": LAB}).headers if "access-control" in name]
     preflight = {"origin": LAB, "access-control-request-method": "POST"}
@@ -55,7 +55,7 @@ def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
         assert client.options("/v1/datasets/x", headers={"origin": "null", **preflight_headers}).status_code == 400
 
 
-def test_a_star_is_everyone(stores: Stores) -> None:
+def test_a_star_allows_every_origin(stores: Stores) -> None:
     """`*` allows every origin, without credentials."""
     with allowing(stores.settings, "*") as client:
         answer = client.get("/livez", headers={"origin": LAB})
@@ -64,7 +64,7 @@ def test_a_star_is_everyone(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("origins", ["localhost:3000", "https://a.org/page", "https://*.a.org", f"{LAB},x"])
-def test_what_is_no_origin_is_refused_at_the_start(stores: Stores, origins: str) -> None:
+def test_invalid_origins_are_refused_at_the_start(stores: Stores, origins: str) -> None:
     """The message shows a valid origin."""
     with pytest.raises(SettingsError, match="Give scheme, host and port"):
         create_app(Stores.connect(replace(stores.settings, cors_origins=origins)))

@@ -37,7 +37,7 @@ def _bug(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(stores.jobs), "listed", fail)
 
 
-def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_shows_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     """The 500 has no message of the exception; the log has it once, under the response's id."""
     answer = client.get("/v1/jobs", headers={"x-request-id": "abc"})
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:internal-error")
@@ -58,7 +58,7 @@ def test_the_connection_goes_on(client: httpx.Client) -> None:
     connection.close()
 
 
-def test_pages_of_other_origins_read_it(stores: Stores) -> None:
+def test_pages_of_allowed_origins_read_the_problem(stores: Stores) -> None:
     """A page of an allowed origin can read the problem."""
     allowing = Stores.connect(replace(stores.settings, cors_origins=LAB))
     with serving(create_app(allowing)) as client:
@@ -67,7 +67,7 @@ def test_pages_of_other_origins_read_it(stores: Stores) -> None:
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (500, LAB)
 
 
-def test_an_answer_that_has_begun_is_broken_off() -> None:
+def test_a_started_response_is_aborted() -> None:
     """The error reaches the server, so that the client sees an incomplete response."""
 
     async def half(scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +90,7 @@ def test_an_answer_that_has_begun_is_broken_off() -> None:
     assert [message["type"] for message in sent] == ["http.response.start"]
 
 
-def test_a_client_that_hangs_up_in_an_upload_is_no_error(
+def test_a_disconnect_during_an_upload_is_no_error(
     app: FastAPI, client: httpx.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It counts as 499, logs no error, and leaves no file."""

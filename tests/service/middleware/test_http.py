@@ -55,15 +55,17 @@ ARRAYS = pytest.mark.parametrize("which", ["data set", "draw", "array", "result"
 
 @ARRAYS
 @pytest.mark.parametrize("given", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"])
-def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str, str], which: str, given: str) -> None:
+def test_a_range_is_that_part_of_the_whole(
+    client: httpx.Client, paths: dict[str, str], which: str, requested_range: str
+) -> None:
     """206 with Content-Range and length, from the store and from memory."""
     for _ in range(2):
-        part = client.get(paths[which], headers={**PLAIN, "range": given})
+        part = client.get(paths[which], headers={**PLAIN, "range": requested_range})
         whole = client.get(paths[which], headers=PLAIN)
         assert (part.status_code, whole.status_code) == (206, 200)
         assert whole.headers["accept-ranges"] == "bytes"
         size = len(whole.content)
-        first, _, last = given.removeprefix("bytes=").partition("-")
+        first, _, last = requested_range.removeprefix("bytes=").partition("-")
         start = int(first) if first else size - int(last)
         stop = min(size, int(last) + 1) if first and last else size
         assert part.content == whole.content[start:stop]
@@ -123,7 +125,7 @@ def test_a_window_is_those_bytes(shape: tuple[int, ...]) -> None:
 
 @ARRAYS
 @pytest.mark.parametrize("media", [NPY, "application/json"])
-def test_who_has_it_gets_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
+def test_matching_etags_get_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
     """The ETag identifies representation and slice, and matches compressed or not."""
     tags = set()
     for encoding in ("gzip", "identity"):
@@ -168,9 +170,9 @@ def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
     assert 'method="HEAD",route="/v1/info",status="200"' in client.get("/metrics").text
 
 
-def test_head_of_what_never_ends() -> None:
+def test_head_of_an_endless_stream() -> None:
     """A stream is cancelled after its headers."""
-    left: list[bool] = []
+    remaining: list[bool] = []
 
     async def ticks() -> AsyncIterator[bytes]:
         try:
@@ -178,7 +180,7 @@ def test_head_of_what_never_ends() -> None:
                 yield b"data: tick\n\n"
                 await asyncio.sleep(0.01)
         finally:
-            left.append(True)
+            remaining.append(True)
 
     endless = FastAPI()
     endless.add_api_route("/events", lambda: StreamingResponse(ticks(), media_type="text/event-stream"))
@@ -188,7 +190,7 @@ def test_head_of_what_never_ends() -> None:
         answer = client.head("/events")
         assert (answer.status_code, answer.content) == (200, b"")
         assert answer.headers["content-type"].startswith("text/event-stream")
-        until(lambda: left, 5)
+        until(lambda: remaining, 5)
 
 
 def test_head_does_not_read_the_draws(
@@ -217,7 +219,7 @@ def test_head_does_not_read_the_draws(
         (b"gzip;q=x", False),
     ],
 )  # fmt: skip
-def test_gzip_is_for_those_who_accept_it(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
+def test_gzip_needs_accept_encoding(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
     """By name or `*`, unless the quality is 0."""
     assert accepts_gzip(accepted) is expected
 

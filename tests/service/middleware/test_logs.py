@@ -25,7 +25,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_json_line_has_who_and_for_whom(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_line_has_all_ids(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """Time, level, logger, message, ids, and a traceback in the same line."""
     logs.configure(replace(settings, log_format="json"))
     with on_behalf({"request_id": "abc"}, "job_1"):
@@ -43,7 +43,7 @@ def test_json_line_has_who_and_for_whom(settings: Settings, capsys: pytest.Captu
     assert "\n" in line["exception"]
 
 
-def test_text_line_is_for_people(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_line_has_the_same_fields(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """The text format has the same fields, and omits unknown ids."""
     logs.configure(replace(settings, log_format="text", log_level="warning"))
     logging.getLogger("one").warning("plain")
@@ -83,9 +83,7 @@ def replace_settings(stores: Stores, settings: Settings) -> Stores:
     ("log_format", "access_log", "is_on"),
     [("text", "auto", False), ("json", "auto", True), ("text", "on", True), ("json", "off", False)],
 )
-def test_access_log_is_on_where_machines_read(
-    settings: Settings, log_format: str, access_log: str, *, is_on: bool
-) -> None:
+def test_access_log_is_on_with_json(settings: Settings, log_format: str, access_log: str, *, is_on: bool) -> None:
     """The text format omits requests by default; the setting overrides it."""
     assert logs.has_access_log(replace(settings, log_format=log_format, access_log=access_log)) is is_on
 
@@ -99,7 +97,7 @@ def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pyt
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_key_out_of_place_is_in_no_line_and_no_answer(
+def test_keys_are_redacted_in_logs_and_responses(
     stores: Stores, capsys: pytest.CaptureFixture[str], log_format: str
 ) -> None:
     """In a path, a query, a body or a traceback, the key's id replaces its secret."""

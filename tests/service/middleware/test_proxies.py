@@ -101,13 +101,13 @@ def test_nginx_without_a_header_is_known_by_its_version_of_http(client: httpx.Cl
         assert b"HTTP/1.0" in response.partition(b"\r\n\r\n")[2]
 
 
-def test_off_is_for_those_who_want_it_open(stores: Stores) -> None:
+def test_off_accepts_requests_through_proxies(stores: Stores) -> None:
     """Behind a proxy, too, as the setting documents."""
     with served(stores, auth="off") as client:
         assert client.get("/v1/datasets", headers=HEADERS["Apache httpd"]).status_code == 200
 
 
-def test_ready_tells_its_state_alone_to_those_without_a_key(client: httpx.Client, stores: Stores) -> None:
+def test_readiness_without_a_key_is_the_status_alone(client: httpx.Client, stores: Stores) -> None:
     """Memory, workers and paths need a key or a client of this machine."""
     register_worker(stores)
     proxied = HEADERS["Apache httpd"]
@@ -125,9 +125,9 @@ def test_ready_tells_its_state_alone_to_those_without_a_key(client: httpx.Client
         assert keyed.get("/readyz", headers=read).json()["type"] == "urn:glle:problem:no-workers"
 
 
-def scope(peer: str, *told: str) -> dict[str, Any]:
+def scope(peer: str, *forwarded: str) -> dict[str, Any]:
     """Return a request of a peer with these X-Forwarded-For headers."""
-    headers = [(b"host", b"127.0.0.1"), *((b"x-forwarded-for", value.encode()) for value in told)]
+    headers = [(b"host", b"127.0.0.1"), *((b"x-forwarded-for", value.encode()) for value in forwarded)]
     return {"type": "http", "method": "GET", "path": "/v1/info", "client": (peer, 1), "headers": headers}
 
 
@@ -154,7 +154,7 @@ def test_a_trusted_proxy_names_the_client(peer: str, result: list[str], client: 
     assert Proxies("10.0.0.0/8, 192.168.0.1").client(scope(peer, *result)) == client
 
 
-def test_naming_this_machine_as_a_proxy_asks_everyone_for_a_key(stores: Stores) -> None:
+def test_a_trusted_loopback_proxy_requires_a_key(stores: Stores) -> None:
     """The setting covers a proxy without traces."""
     with served(stores, trusted_proxies="127.0.0.1") as client:
         answer = client.get("/v1/info")

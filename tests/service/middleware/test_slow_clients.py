@@ -65,25 +65,25 @@ def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, 
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
         sock.sendall(first)
         sock.settimeout(0.05)
-        came, deadline = b"", time.monotonic() + 20
+        received, deadline = b"", time.monotonic() + 20
         while time.monotonic() < deadline:
             try:
                 if not (piece := sock.recv(2**16)):
                     break
-                came += piece
+                received += piece
             except TimeoutError:
-                if drop and not came:
+                if drop and not received:
                     sock.sendall(drop)
             except ConnectionResetError:
                 break
         else:
             pytest.fail("the connection was held")
-    head, _, body = came.partition(b"\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /livez HTT", b"GET /livez HTTP/1.1\r\nX-Slow: "])
-def test_a_head_that_does_not_come_is_408(port: int, sent: bytes) -> None:
+def test_slow_headers_are_408(port: int, sent: bytes) -> None:
     """With nothing, or with a byte at a time."""
     status, problem = dripped(port, sent, b"x" if sent else b"")
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
@@ -91,7 +91,7 @@ def test_a_head_that_does_not_come_is_408(port: int, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("how", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
-def test_a_body_that_drips_is_408_and_leaves_nothing(port: int, settings: Settings, how: bytes) -> None:
+def test_a_slow_body_is_408_and_leaves_no_file(port: int, settings: Settings, how: bytes) -> None:
     """A steady drip is below the minimum speed; other requests are served meanwhile."""
     drop = b"1" if b"Length" in how else b"1\r\n1\r\n"
     status, problem = dripped(port, UPLOAD + how, drop)
@@ -103,7 +103,7 @@ def test_a_body_that_drips_is_408_and_leaves_nothing(port: int, settings: Settin
     assert dripped(port, command + how.replace(b"100000", b"1000"), drop)[0] == 408
 
 
-def test_a_body_that_is_slow_but_steady_is_taken(port: int) -> None:
+def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
     """A body may take longer than the timeout at the minimum speed."""
 
     def rows() -> Iterator[bytes]:
@@ -115,7 +115,7 @@ def test_a_body_that_is_slow_but_steady_is_taken(port: int) -> None:
     assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows(), headers=headers).status_code == 201
 
 
-def test_what_is_no_http_is_a_problem(port: int) -> None:
+def test_malformed_http_is_a_problem(port: int) -> None:
     """A problem, not uvicorn's line of text."""
     for sent in (
         b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
@@ -125,7 +125,7 @@ def test_what_is_no_http_is_a_problem(port: int) -> None:
         assert (status, problem["type"]) == (400, "urn:glle:problem:malformed-request")
 
 
-def test_connections_beyond_the_most_are_503(settings: Settings) -> None:
+def test_connections_beyond_the_limit_are_503(settings: Settings) -> None:
     """A slot is free again once a connection ends."""
     with listening(replace(settings, max_connections=2, patience=5.0)) as port:
         held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
@@ -151,7 +151,7 @@ def closed(socks: list[socket.socket]) -> None:
 
 
 def status_of(port: int, path: str, address: str) -> int:
-    """Return the status of a response to a client of an address; 0 for none."""
+    """Return the status of a response to a client of an address; 0 without a response."""
     with httpx.Client(transport=httpx.HTTPTransport(local_address=address), timeout=10) as client:
         try:
             return client.get(f"http://127.0.0.1:{port}{path}").status_code

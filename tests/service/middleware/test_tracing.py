@@ -129,7 +129,7 @@ def test_failed_task_is_a_failed_span(
     assert span.status.description == failed.error.detail
 
 
-def test_collector_that_is_away_costs_a_task_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_collector_delays_a_task_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spans that cannot be exported are dropped within the time of a work-horse."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     TRACING.start("glle-test", seconds=0.2)
@@ -178,14 +178,14 @@ def test_off_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
         assert task_metadata() == {}
 
 
-def test_wanted_but_not_installed_says_what_to_install(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, tracing is a clear error."""
     monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
     with pytest.raises(SettingsError, match=r"glle-server\[otel\]"):
         tracing.wanted(replace(settings, traces="on"))
 
 
-def test_no_exporter_is_imported_where_traces_are_off() -> None:
+def test_no_exporter_is_imported_without_traces() -> None:
     """API and worker load no exporter."""
     code = "import sys, service.app, worker.execution.telemetry; print('opentelemetry.exporter' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}

@@ -64,7 +64,7 @@ def take(raw: Iterator[bytes], size: int) -> bytes:
     return b"".join(next(raw) for _ in range(size))
 
 
-def test_draws_come_in_order_as_they_are_made(client: httpx.Client, stores: Stores, job: Job) -> None:
+def test_draws_are_sent_in_order_as_they_are_computed(client: httpx.Client, stores: Stores, job: Job) -> None:
     """The header has the shape at once; a later shard waits for the earlier; the sum is the result."""
     each = DRAWS[0].nbytes
     assert SPEC.shards == 10
@@ -105,7 +105,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled", "stopped"])
-def test_what_will_not_come_breaks_the_answer_off(
+def test_a_failed_job_aborts_the_response(
     client: httpx.Client, stores: Stores, job: Job, app: FastAPI, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
     """A client sees that an aborted result is incomplete."""
@@ -126,7 +126,7 @@ def test_what_will_not_come_breaks_the_answer_off(
     assert message.startswith("A response was aborted: ")
 
 
-def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client, stores: Stores, job: Job) -> None:
+def test_draws_evicted_before_they_are_sent_are_recomputed(client: httpx.Client, stores: Stores, job: Job) -> None:
     """The job is reopened after its end, and the response continues."""
     make(stores, job, 0)
     with reading(client, job) as (_, raw):
@@ -141,7 +141,7 @@ def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client,
         assert b"".join(raw).endswith(DRAWS[4:].tobytes())
 
 
-def test_what_is_evicted_again_and_again_breaks_the_answer_off(
+def test_repeated_evictions_abort_the_response(
     client: httpx.Client, stores: Stores, job: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cache that keeps nothing aborts the response."""
@@ -157,7 +157,7 @@ def test_what_is_evicted_again_and_again_breaks_the_answer_off(
     assert "again and again" in caplog.text
 
 
-def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
+def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
     """A client that disconnects frees its slot and its wait."""
     app.state.stream_limiter._limit = 1
     try:
@@ -172,7 +172,7 @@ def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: 
         app.state.stream_limiter._limit = stores.settings.max_streams
 
 
-def test_what_has_no_parts(client: httpx.Client, stores: Stores, job: Job) -> None:
+def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores, job: Job) -> None:
     """Only draws in npy have a partial result; an unknown scale waits for its calibration."""
     other, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     answer = client.get(f"/v1/jobs/{other.id}/result?partial=true", headers=NPY)

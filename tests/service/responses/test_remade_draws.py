@@ -27,7 +27,7 @@ KEYS = [DrawKey(0, index, 1.0, "posterior", "none") for index in range(5)]
 DRAWS = np.random.default_rng(0).normal(size=(5, 10, 2))
 
 
-def put(stores: Stores) -> None:
+def store(stores: Stores) -> None:
     """Cache all draws."""
     for key, embedding in zip(KEYS, DRAWS, strict=True):
         arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
@@ -36,38 +36,38 @@ def put(stores: Stores) -> None:
 
 def result(stores: Stores, again: Callable[[], None]) -> _DrawReader:
     """Return a reader with its digests announced and two draws per round trip."""
-    made = _DrawReader(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
-    made.sha256()
-    return made
+    recomputed = _DrawReader(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
+    recomputed.sha256()
+    return recomputed
 
 
-def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
+def test_draws_evicted_while_they_are_sent_are_recomputed(stores: Stores) -> None:
     """One request restores the draws; each is sent once, in order, with the same bits."""
-    asked: list[None] = []
+    requests: list[None] = []
 
     def again() -> None:
-        asked.append(None)
-        put(stores)
+        requests.append(None)
+        store(stores)
 
-    put(stores)
+    store(stores)
     read = result(stores, again)
-    made = read.start()
+    recomputed = read.start()
     evict(stores, "draw:")
-    assert np.array(list(made)).tobytes() == DRAWS.tobytes()
-    assert len(asked) == 1
+    assert np.array(list(recomputed)).tobytes() == DRAWS.tobytes()
+    assert len(requests) == 1
     assert [head["sha256"] for head in read.heads] == ["0", "1", "2", "3", "4"]
 
 
-def test_not_for_ever(stores: Stores) -> None:
+def test_repeated_evictions_abort_the_response(stores: Stores) -> None:
     """Draws that are evicted again and again abort the response."""
-    put(stores)
-    made = result(stores, lambda: None).start()
+    store(stores)
+    recomputed = result(stores, lambda: None).start()
     evict(stores, "draw:")
     with pytest.raises(ResponseAbortedError, match="too small"):
-        list(made)
+        list(recomputed)
 
 
-def test_a_cache_that_is_away_is_told_before_the_answer_begins(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cache_fails_before_the_response_starts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read precedes the response; later failures abort it."""
 
     def away(_: list[str]) -> Any:
@@ -79,7 +79,7 @@ def test_a_cache_that_is_away_is_told_before_the_answer_begins(stores: Stores, m
 
 
 @pytest.fixture
-def done(stores: Stores) -> Job:
+def ended(stores: Stores) -> Job:
     """A draws job that has succeeded."""
     spec = {"shards": 1}
     job, _ = stores.jobs.create(kind="summary", claim="c", posterior="post_1", spec=spec, total=1)
@@ -89,13 +89,13 @@ def done(stores: Stores) -> Job:
 
 
 @pytest.mark.parametrize("end", ["succeed", "cancel"])
-def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None:
+def test_the_wait_ends_with_the_job(stores: Stores, ended: Job, end: str) -> None:
     """The job is reopened; the response continues on success and aborts otherwise."""
     caught: list[BaseException | None] = []
 
     def wait() -> None:
         try:
-            wait_for_evicted(stores, done)
+            wait_for_evicted(stores, ended)
         except ResponseAbortedError as error:
             caught.append(error)
         else:
@@ -103,21 +103,21 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    until(lambda: stores.jobs.fetch(done.id).round == 1)
+    until(lambda: stores.jobs.fetch(ended.id).round == 1)
     assert not caught
     if end == "succeed":
-        stores.jobs.start(done.id)
-        stores.jobs.succeed(done.id)
+        stores.jobs.start(ended.id)
+        stores.jobs.succeed(ended.id)
     else:
-        stores.jobs.cancel(done.id)
+        stores.jobs.cancel(ended.id)
     waiting.join()
     assert (caught[0] is None) == (end == "succeed")
 
 
-def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_threads_wait(stores: Stores, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """With too many waits the response aborts, and the job stays closed."""
     monkeypatch.setattr(jobs, "_WAITING", threading.BoundedSemaphore(1))
     assert jobs._WAITING.acquire()
     with pytest.raises(ResponseAbortedError, match="too many"):
-        wait_for_evicted(stores, done)
-    assert stores.jobs.fetch(done.id).round == 0
+        wait_for_evicted(stores, ended)
+    assert stores.jobs.fetch(ended.id).round == 0

@@ -35,9 +35,9 @@ def running(stores: Stores) -> Job:
 
 
 @contextmanager
-def following(client: httpx.Client, job: Job, seen: int | None = None) -> Iterator[Iterator[Event]]:
+def following(client: httpx.Client, job: Job, events: int | None = None) -> Iterator[Iterator[Event]]:
     """Follow a job; yield its events."""
-    headers = {"accept": "text/event-stream", **({} if seen is None else {"last-event-id": str(seen)})}
+    headers = {"accept": "text/event-stream", **({} if events is None else {"last-event-id": str(events)})}
     with client.stream("GET", f"/v1/jobs/{job.id}/events", headers=headers) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -57,7 +57,7 @@ def parsed(lines: Iterator[str]) -> Iterator[Event]:
             event = {}
 
 
-def test_events_tell_progress_and_the_end(client: httpx.Client, stores: Stores) -> None:
+def test_events_report_progress_and_the_end(client: httpx.Client, stores: Stores) -> None:
     """The current state, then each change with growing ids, then the whole job; then the stream closes."""
     job = running(stores)
     with following(client, job) as stream:
@@ -93,7 +93,7 @@ def test_events_come_at_once(client: httpx.Client, stores: Stores, monkeypatch: 
         assert time.monotonic() - started < 1
 
 
-def test_news_that_gets_lost_is_made_up_for(client: httpx.Client, stores: Stores) -> None:
+def test_lost_notifications_are_recovered(client: httpx.Client, stores: Stores) -> None:
     """The look once a second finds an unpublished change."""
     job = running(stores)
     with following(client, job) as stream:
@@ -108,11 +108,11 @@ def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: S
     """A client that reconnects gets only changes, and the end exactly once."""
     job = running(stores)
     with following(client, job) as stream:
-        seen = next(stream)[0]
-    with following(client, job, seen) as stream:
+        events = next(stream)[0]
+    with following(client, job, events) as stream:
         stores.jobs.progress(job.id, 2, 4, "weights")
         again = next(stream)
-        assert (again[0], again[2]["stage"]) == (seen + 1, "weights")
+        assert (again[0], again[2]["stage"]) == (events + 1, "weights")
     stores.jobs.progress(job.id, 3, 4, "weights")
     stores.jobs.succeed(job.id)
     with following(client, job, again[0]) as stream:
@@ -123,7 +123,7 @@ def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: S
     assert (answer.status_code, answer.content) == (204, b"")
 
 
-def test_silence_is_broken_by_heartbeats(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_streams_have_heartbeats(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comments keep a silent stream open."""
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr(streaming, "LOOK_SECONDS", 0.05)
@@ -133,7 +133,7 @@ def test_silence_is_broken_by_heartbeats(client: httpx.Client, stores: Stores, m
         assert sum(line == sse.HEARTBEAT.strip() for line in (next(lines) for _ in range(12))) >= 2
 
 
-def test_a_client_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
     """A client that disconnects frees its slot while the job runs."""
     job = running(stores)
     for _ in range(3):
@@ -174,7 +174,7 @@ def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI)
         app.state.stream_limiter._limit = stores.settings.max_streams
 
 
-def test_a_tenant_has_so_many_streams() -> None:
+def test_streams_of_a_tenant_are_limited() -> None:
     """A tenant at its limit is refused while others still get streams; a freed place can be taken again."""
     counted = streaming.StreamLimiter(3, 2)
     held = [counted.enter("a"), counted.enter("a")]
@@ -196,11 +196,11 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
     statuses: list[int] = []
 
     async def follow(over: asyncio.Event) -> None:
-        asked = [{"type": "http.request", "body": b"", "more_body": False}]
+        requests = [{"type": "http.request", "body": b"", "more_body": False}]
 
         async def receive() -> Any:
-            if asked:
-                return asked.pop()
+            if requests:
+                return requests.pop()
             await over.wait()
             return {"type": "http.disconnect"}
 
@@ -241,7 +241,7 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
         ("job_none", {"last-event-id": "yesterday"}, 422, "invalid-request"),
     ],
 )
-def test_what_cannot_be_followed(
+def test_invalid_event_requests_are_problems(
     client: httpx.Client, path: str, headers: dict[str, str], status: int, code: str
 ) -> None:
     """Unknown jobs, types and ids are problems."""
@@ -249,7 +249,7 @@ def test_what_cannot_be_followed(
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:glle:problem:{code}")
 
 
-def test_sixty_followers_hold_no_thread(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+def test_sixty_streams_hold_no_thread(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
     """With more open streams than threads a request is served at once."""
     job = running(stores)
     opened = [client.stream("GET", f"/v1/jobs/{job.id}/events") for _ in range(60)]

@@ -1,4 +1,4 @@
-"""Summaries, new points, generated data and advice over HTTP; the tasks run here, not in workers."""
+"""Summaries, new points, generated data and advice over HTTP; tasks run in the test process, without workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NPZ = {"accept": "application/zip"}
 
 
 @pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the app's stores."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
@@ -58,8 +58,8 @@ def fitted(client: httpx.Client, **spec: Any) -> str:
     return path
 
 
-def worked(stores: Stores, answer: httpx.Response) -> str:
-    """Do the job of a 202, and return the path of its result."""
+def result_of(stores: Stores, answer: httpx.Response) -> str:
+    """Run the job of a 202, and return the path of its result."""
     assert answer.status_code == 202, answer.text
     job = answer.json()
     assert answer.headers["location"] == job["links"]["self"]
@@ -69,27 +69,27 @@ def worked(stores: Stores, answer: httpx.Response) -> str:
 
 
 def npz(answer: httpx.Response) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of an npz answer."""
+    """Return the arrays of an npz response."""
     assert answer.status_code == 200, answer.text
     with np.load(io.BytesIO(answer.content)) as loaded:
         return {name: loaded[name] for name in loaded.files}
 
 
-def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check an answer to be this problem, and return it."""
+def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that a response is this problem, and return it."""
     assert answer.status_code == status, answer.text
     problem: dict[str, Any] = answer.json()
     assert problem["type"] == "urn:glle:problem:" + code
     return problem
 
 
-def test_summary_is_made_once_then_immutable(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """A job makes it, shared by those who ask meanwhile; then it is 200 with an ETag for each representation."""
+def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Simultaneous requests share its job; afterwards it is 200 with an ETag for each representation."""
     path = posterior + "/summary?count=5&seed=3"
     first = client.get(path + "&wait=0")
     again = client.get(path + "&wait=0&first=0&scale=1")
     assert again.json()["id"] == first.json()["id"]
-    result = worked(stores, first)
+    result = result_of(stores, first)
     answer = client.get(path)
     payload = answer.json()
     assert answer.status_code == 200
@@ -117,13 +117,13 @@ def test_summary_is_made_once_then_immutable(client: httpx.Client, stores: Store
         client.get(path + more, headers=kind).headers["etag"] for more in ("", "&dtype=float32") for kind in ({}, NPZ)
     }
     assert len(tags) == 4
-    known = client.get(path, headers={"if-none-match": answer.headers["etag"]})
-    assert (known.status_code, known.content) == (304, b"")
-    assert "immutable" in known.headers["cache-control"]
+    cached = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+    assert (cached.status_code, cached.content) == (304, b"")
+    assert "immutable" in cached.headers["cache-control"]
 
 
-def test_gap_that_is_not_known_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """A draw whose solver did not estimate the next eigenvalue: null in the JSON, NaN in the npz, there alone."""
+def test_an_unknown_gap_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Without an estimate of the next eigenvalue the gap is null in the JSON and NaN in the npz."""
     id_ = posterior.rpartition("/")[2]
     key = DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(stores.posteriors.arrays_id(id_))
     path = posterior + "/summary?count=3"
@@ -135,7 +135,7 @@ def test_gap_that_is_not_known_is_null(client: httpx.Client, stores: Stores, pos
     assert entry is not None
     entry.meta["diagnostics"]["next_eigenvalue"] = None
     stores.cache.put(key, entry.meta, entry.arrays)
-    worked(stores, job)
+    result_of(stores, job)
     answer = client.get(path)
     assert [gap is None for gap in answer.json()["spectrum"]["relative_gaps"]] == [False, True, False]
     assert answer.text.count("null") == 1
@@ -146,7 +146,7 @@ def test_gap_that_is_not_known_is_null(client: httpx.Client, stores: Stores, pos
 
 
 def test_training_data_transformed_are_the_embedding(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Bit for bit, as npy, npz and JSON; the record of the job says what it is about."""
+    """The bits are equal as npy, npz and JSON; the record of the job names its data set."""
     dataset = client.get(posterior).json()["dataset"]
     job = client.post(posterior + "/transform", json={"dataset": dataset})
     payload = job.json()
@@ -154,7 +154,7 @@ def test_training_data_transformed_are_the_embedding(client: httpx.Client, store
     assert payload["links"]["posterior"] == posterior
     assert payload["links"]["dataset"] == f"/v1/datasets/{dataset}"
     assert "engine" not in payload["request"]
-    result = worked(stores, job)
+    result = result_of(stores, job)
     embedding = client.get(posterior + "/arrays?name=embedding", headers=NPY)
     assert client.get(result, headers=NPY).content == embedding.content
     arrays = npz(client.get(result, headers=NPZ))
@@ -164,20 +164,20 @@ def test_training_data_transformed_are_the_embedding(client: httpx.Client, store
     assert as_json["distances"]["data"] == [0.0] * N
 
 
-def test_inline_points_go_with_their_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """They are no data set; one of the same content has their id and is the same job. Draws add mean and covariance."""
+def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """They are no data set; equal points share one id and one job. Draws add mean and covariance."""
     rows = (SHEET[:3] + 0.01).tolist()
     before = client.get("/v1/datasets").json()
     first = client.post(posterior + "/transform", json={"data": rows, "draws": 4, "seed": 1})
     dataset = first.json()["dataset"]
     assert client.get("/v1/datasets").json() == before
-    check(client.get(f"/v1/datasets/{dataset}"), 404, "dataset-not-found")
+    check_problem(client.get(f"/v1/datasets/{dataset}"), 404, "dataset-not-found")
     assert "dataset" not in first.json()["links"]
     assert upload(client, np.array(rows)) == dataset
     again = client.post(posterior + "/transform", json={"dataset": dataset, "draws": 4, "seed": 1})
     assert again.json()["id"] == first.json()["id"]
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
-    arrays = npz(client.get(worked(stores, first), headers=NPZ))
+    arrays = npz(client.get(result_of(stores, first), headers=NPZ))
     assert {name: array.shape for name, array in arrays.items()} == {
         "embedding": (3, 2),
         "distances": (3,),
@@ -208,27 +208,31 @@ def test_inline_points_go_with_their_job(client: httpx.Client, stores: Stores, p
     ],
 )
 def test_bad_new_points_are_refused(
-    client: httpx.Client, stores: Stores, posterior: str, body: Any, code: str, said: str
+    client: httpx.Client, stores: Stores, posterior: str, body: Any, code: str, detail: str
 ) -> None:
-    """At once, with the place; nothing is queued and nothing stored."""
-    waiting, known = stores.queue.length(), len(list(stores.datasets.newest()))
+    """The refusal names the place; no job is queued, and no data are stored."""
+    waiting, cached = stores.queue.length(), len(list(stores.datasets.newest()))
     answer = client.post(posterior + "/transform", content=json.dumps(body), headers=JSON)
-    assert said in check(answer, 422, code)["detail"]
-    assert (stores.queue.length(), len(list(stores.datasets.newest()))) == (waiting, known)
+    assert detail in check_problem(answer, 422, code)["detail"]
+    assert (stores.queue.length(), len(list(stores.datasets.newest()))) == (waiting, cached)
 
 
-def test_new_points_of_other_features_or_nowhere(client: httpx.Client, posterior: str) -> None:
-    """A data set that does not fit or does not exist is refused at once; many rows are uploaded first."""
+def test_mismatched_and_missing_new_points(client: httpx.Client, posterior: str) -> None:
+    """A data set with other features or an unknown id is refused; many rows are uploaded first."""
     other = upload(client, SHEET[:, :2])
-    check(client.post(posterior + "/transform", json={"dataset": other}), 422, "invalid-shape")
-    check(client.post(posterior + "/transform", json={"dataset": "ds_none"}), 404, "dataset-not-found")
-    long = check(client.post(posterior + "/transform", json={"data": [[0.5, 0.5, 0.5]] * 9000}), 413, "body-too-large")
+    check_problem(client.post(posterior + "/transform", json={"dataset": other}), 422, "invalid-shape")
+    check_problem(client.post(posterior + "/transform", json={"dataset": "ds_none"}), 404, "dataset-not-found")
+    long = check_problem(
+        client.post(posterior + "/transform", json={"data": [[0.5, 0.5, 0.5]] * 9000}), 413, "body-too-large"
+    )
     assert "POST /v1/datasets" in long["remedy"]
 
 
 def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """(count, n, d) as npy and JSON, each near the data it was generated from."""
-    result = worked(stores, client.post(posterior + "/reconstructions", json={"count": 3, "first": 1, "scale": 0.01}))
+    """(count, n, d) as npy and JSON, each near the data of the fit."""
+    result = result_of(
+        stores, client.post(posterior + "/reconstructions", json={"count": 3, "first": 1, "scale": 0.01})
+    )
     data = np.load(io.BytesIO(client.get(result, headers=NPY).content))
     assert data.shape == (3, N, 3)
     assert 0 < np.abs(data - SHEET).max() < np.ptp(SHEET)
@@ -240,29 +244,29 @@ def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) ->
 
 
 def test_float32_that_overflows_is_refused() -> None:
-    """Generated data beyond float32 are not sent as infinities."""
+    """Generated data beyond float32 are refused, not sent as infinities."""
     spec = ReconstructionsSpec(count=1, first=0, seed=0, scale=1.0, source="posterior")
-    wanted = ResultQuery(Request({"type": "http", "headers": []}), "float32")
+    expected_dtype = ResultQuery(Request({"type": "http", "headers": []}), "float32")
     with pytest.raises(ProblemError, match="float32"):
-        result_response(spec, Entry({"sha256": ""}, {"data": np.full((1, 1, 1), 1e39)}), wanted)
+        result_response(spec, Entry({"sha256": ""}, {"data": np.full((1, 1, 1), 1e39)}), expected_dtype)
 
 
 def test_calibration(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """The scale with what it rests on; a summary at scale=auto has the calibration beside it."""
+    """The scale has its diagnostics; a summary at scale=auto has the calibration, too."""
     answer = client.post(posterior + "/calibration", json={"half_samples": 4, "draws": 6})
-    result = client.get(worked(stores, answer)).json()
+    result = client.get(result_of(stores, answer)).json()
     assert [result["scale"], result["ratio"]] in result["trace"]
     assert len(result["arrays"]["half_sample_spread"]["data"]) == len(result["arrays"]["draw_spread"]["data"])
     path = posterior + "/summary?count=4&scale=auto"
-    worked(stores, client.get(path + "&wait=0"))
+    result_of(stores, client.get(path + "&wait=0"))
     summary = client.get(path).json()
     assert summary["scale"] == summary["calibration"]["scale"]
     assert set(summary["arrays"]) >= {"spread", "half_sample_spread"}
-    check(client.get(posterior + "/summary?scale=automatic"), 422, "invalid-request")
+    check_problem(client.get(posterior + "/summary?scale=automatic"), 422, "invalid-request")
 
 
 def drawn(stores: Stores, answer: httpx.Response) -> str:
-    """Do the draws job of a 202, shard by shard, and return the path of its result."""
+    """Run the draws job of a 202, shard by shard, and return the path of its result."""
     assert answer.status_code == 202, answer.text
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
@@ -271,8 +275,8 @@ def drawn(stores: Stores, answer: httpx.Response) -> str:
     return f"/v1/jobs/{job.id}/result"
 
 
-def test_a_draw_at_auto_is_the_draw_at_the_number(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Calibrated by who asks first; then 200 at once, with the scale in header and JSON, the same bits and ETag."""
+def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The first request calibrates; later ones are 200 with the scale in header and JSON, equal bits and ETag."""
     path = posterior + "/draws/2?seed=1&scale="
     drawn(stores, client.get(path + "auto&wait=0"))
     auto = client.get(path + "auto&wait=0")
@@ -281,21 +285,21 @@ def test_a_draw_at_auto_is_the_draw_at_the_number(client: httpx.Client, stores: 
     assert auto.headers["glle-scale"] == repr(scale)
     number = client.get(path + repr(scale) + "&wait=0")
     assert (number.content, number.headers["etag"]) == (auto.content, auto.headers["etag"])
-    known = client.get(path + "auto", headers={"if-none-match": number.headers["etag"]})
-    assert (known.status_code, known.headers["glle-scale"]) == (304, repr(scale))
+    cached = client.get(path + "auto", headers={"if-none-match": number.headers["etag"]})
+    assert (cached.status_code, cached.headers["glle-scale"]) == (304, repr(scale))
     assert client.get(path + "auto", headers=NPY).headers["glle-scale"] == repr(scale)
     again = client.get(posterior + "/draws/3?scale=auto&wait=0").json()
     assert again["request"]["scales"] == [scale], "calibrated once: another draw is asked for by the number"
-    calibration = client.get(worked(stores, client.post(posterior + "/calibration", json={}))).json()
+    calibration = client.get(result_of(stores, client.post(posterior + "/calibration", json={}))).json()
     assert calibration["scale"] == scale
     summary = posterior + "/summary?count=2&seed=9&scale=auto"
-    worked(stores, client.get(summary + "&wait=0"))
+    result_of(stores, client.get(summary + "&wait=0"))
     assert client.get(summary).headers["glle-scale"] == client.get(summary, headers=NPZ).headers["glle-scale"]
     assert client.get(summary).json()["scale"] == scale
 
 
 def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Auto is a scale among others; the result tells every number, in each representation."""
+    """Auto can be one of several scales; each representation has every number."""
     first = client.post(posterior + "/draws", json={"count": 2, "scales": [0.5, "auto"]})
     assert first.json()["request"]["scales"] == [0.5, "auto"]
     result = drawn(stores, first)
@@ -312,29 +316,29 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
     assert client.get(result).status_code == 202, "deleted with its posterior: to be made again"
 
 
-def test_what_cannot_be_calibrated_is_refused_at_once(client: httpx.Client, stores: Stores) -> None:
-    """Published posteriors, and too few points for half of them."""
+def test_impossible_calibrations_are_refused_at_once(client: httpx.Client, stores: Stores) -> None:
+    """Published posteriors, and data sets with too few points for halves."""
     published = fitted(client, variant="published")
-    check(client.post(published + "/calibration", json={}), 422, "invalid-parameter")
-    check(client.get(published + "/summary?scale=auto"), 422, "invalid-parameter")
-    check(client.get(published + "/draws/0?scale=auto"), 422, "invalid-parameter")
-    check(client.post(published + "/draws", json={"count": 1, "scale": "auto"}), 422, "invalid-parameter")
+    check_problem(client.post(published + "/calibration", json={}), 422, "invalid-parameter")
+    check_problem(client.get(published + "/summary?scale=auto"), 422, "invalid-parameter")
+    check_problem(client.get(published + "/draws/0?scale=auto"), 422, "invalid-parameter")
+    check_problem(client.post(published + "/draws", json={"count": 1, "scale": "auto"}), 422, "invalid-parameter")
 
 
 def test_auto_is_no_scale_of_the_prior(client: httpx.Client, posterior: str) -> None:
-    """Half-sampling tells the posterior's spread; for the prior a number is asked for."""
+    """Half-sampling measures the posterior's spread; the prior needs a number."""
     for answer in (
         client.get(posterior + "/draws/0?scale=auto&source=prior"),
         client.get(posterior + "/summary?scale=auto&source=prior"),
         client.post(posterior + "/draws", json={"count": 1, "scales": [1, "auto"], "source": "prior"}),
     ):
-        assert "not for the prior" in check(answer, 422, "invalid-parameter")["detail"]
-    check(client.post(posterior + "/draws", json={"count": 1, "scale": "automatic"}), 422, "invalid-request")
-    check(client.get(posterior + "/draws/0?scale=automatic"), 422, "invalid-request")
+        assert "not for the prior" in check_problem(answer, 422, "invalid-parameter")["detail"]
+    check_problem(client.post(posterior + "/draws", json={"count": 1, "scale": "automatic"}), 422, "invalid-request")
+    check_problem(client.get(posterior + "/draws/0?scale=automatic"), 422, "invalid-request")
 
 
 def test_advice(client: httpx.Client, stores: Stores) -> None:
-    """About a data set, without a posterior; the same range however written is the same job; JSON alone."""
+    """The range of a data set, without a posterior; equal ranges share one job; JSON alone."""
     dataset = upload(client, SHEET)
     first = client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [9, 5, 7]})
     again = client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [5, 7, 9, 9]})
@@ -343,7 +347,7 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
     assert (job["kind"], job["posterior"], job["dataset"]) == ("advice", None, dataset)
     assert set(job["links"]) == {"self", "events", "dataset"}
     assert job["request"]["n_neighbors"] == [5, 7, 9]
-    result = worked(stores, first)
+    result = result_of(stores, first)
     payload = client.get(result).json()
     assert [row["n_neighbors"] for row in payload["neighbors_curve"]] == [5, 7, 9]
     assert payload["n_neighbors"] in {5, 7, 9}
@@ -351,7 +355,7 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
         "n_neighbors", "n_components", "intrinsic_dimension", "neighbors_curve", "components_curve",
     }  # fmt: skip
     for headers in (NPY, NPZ):
-        assert check(client.get(result, headers=headers), 406, "not-acceptable")["details"]["offered"] == [
+        assert check_problem(client.get(result, headers=headers), 406, "not-acceptable")["details"]["offered"] == [
             "application/json"
         ]
     default = client.post("/v1/advice", json={"dataset": dataset}).json()
@@ -374,12 +378,12 @@ def test_advice_is_refused_before_it_is_queued(client: httpx.Client, stores: Sto
         ({"dataset": upload(client, np.full((40, 3), 2.5))}, 422, "degenerate-data"),
     ]
     for body, status, code in cases:
-        assert check(client.post("/v1/advice", json=body), status, code)["remedy"]
+        assert check_problem(client.post("/v1/advice", json=body), status, code)["remedy"]
     assert stores.queue.length() == 0
 
 
-def test_no_draws_of_a_prior_that_is_not_there(client: httpx.Client, stores: Stores) -> None:
-    """The published direct method has none: every route says so at once."""
+def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: Stores) -> None:
+    """The published direct method has no prior: every route refuses at once."""
     direct = fitted(client, method="direct", variant="published")
     waiting = stores.queue.length()
     for answer in (
@@ -389,16 +393,16 @@ def test_no_draws_of_a_prior_that_is_not_there(client: httpx.Client, stores: Sto
         client.post(direct + "/reconstructions", json={"count": 2, "source": "prior"}),
         client.post(direct + "/transform", json={"data": [[0, 0, 0]], "draws": 2, "source": "prior"}),
     ):
-        assert "source='posterior'" in check(answer, 422, "invalid-parameter")["remedy"]
+        assert "source='posterior'" in check_problem(answer, 422, "invalid-parameter")["remedy"]
     assert stores.queue.length() == waiting
     em = fitted(client, variant="published")
     assert client.post(em + "/draws", json={"count": 2, "source": "prior"}).status_code == 202
 
 
-def test_what_the_cache_could_not_keep_is_refused(
+def test_results_beyond_the_cache_are_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A result, or the draws it is made of, of more than half the cache; draws beyond the limits."""
+    """A result, or its draws, of more than half the cache; draws beyond the limits."""
     waiting = stores.queue.length()
     many = upload(client, np.tile(SHEET, (100, 1)))
     monkeypatch.setattr(stores.cache, "budget", 2**20)
@@ -409,55 +413,55 @@ def test_what_the_cache_could_not_keep_is_refused(
         client.post(posterior + "/transform", json={"dataset": many, "draws": 10}),
         client.post(posterior + "/transform", json={"dataset": upload(client, np.tile(SHEET, (200, 1)))}),
     ):
-        assert stores.cache.budget // 2 < check(answer, 422, "cache-too-small")["details"]["bytes"]
-    check(client.post(posterior + "/reconstructions", json={"count": 10_001}), 422, "over-the-limit")
-    check(client.get(posterior + "/summary?count=1001"), 422, "invalid-request")
-    check(client.get(posterior + "/summary?count=1"), 422, "invalid-request")
-    check(client.get(posterior + f"/summary?first={2**64 - 1}"), 422, "over-the-limit")
-    check(client.post(posterior + "/draws", json={"count": 2, "first": 2**64 - 1}), 422, "over-the-limit")
+        assert stores.cache.budget // 2 < check_problem(answer, 422, "cache-too-small")["details"]["bytes"]
+    check_problem(client.post(posterior + "/reconstructions", json={"count": 10_001}), 422, "over-the-limit")
+    check_problem(client.get(posterior + "/summary?count=1001"), 422, "invalid-request")
+    check_problem(client.get(posterior + "/summary?count=1"), 422, "invalid-request")
+    check_problem(client.get(posterior + f"/summary?first={2**64 - 1}"), 422, "over-the-limit")
+    check_problem(client.post(posterior + "/draws", json={"count": 2, "first": 2**64 - 1}), 422, "over-the-limit")
     assert stores.queue.length() == waiting
 
 
-def test_evicted_result_is_made_again(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Whoever asks, the job is opened again, once, and the result is the same bits."""
+def test_evicted_result_is_recomputed(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The next request opens the job again, once, and the result has the same bits."""
     body = {"count": 2, "seed": 9}
     job = client.post(posterior + "/reconstructions", json=body)
-    result = worked(stores, job)
+    result = result_of(stores, job)
     before = client.get(result, headers=NPY).content
     stores.cache.client.flushall()
     again = client.get(result, headers=NPY)
     assert client.post(posterior + "/reconstructions", json=body).json()["id"] == job.json()["id"]
     assert stores.jobs.fetch(job.json()["id"]).round == 1
-    assert worked(stores, again) == result
+    assert result_of(stores, again) == result
     assert client.get(result, headers=NPY).content == before
     stores.cache.client.flushall()
     posted = client.post(posterior + "/reconstructions", json=body)
     assert stores.jobs.fetch(job.json()["id"]).round == 2
-    assert worked(stores, posted) == result
+    assert result_of(stores, posted) == result
     assert client.get(result, headers=NPY).content == before
 
 
 def test_inline_points_outlast_the_result(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """A result that was evicted is made again of the points in the job's record, to the bit."""
+    """An evicted result is recomputed from the points in the job's record, to the bit."""
     job = client.post(posterior + "/transform", json={"data": [[0.1, 0.2, 0.3]]})
-    before = client.get(worked(stores, job), headers=NPY).content
+    before = client.get(result_of(stores, job), headers=NPY).content
     evict(stores, "result:")
     again = client.get(job.json()["links"]["self"] + "/result", headers=NPY)
     assert again.status_code == 202
-    assert client.get(worked(stores, again), headers=NPY).content == before
+    assert client.get(result_of(stores, again), headers=NPY).content == before
 
 
-def test_inline_points_are_in_no_quota(stores: Stores, posterior: str) -> None:
-    """A tenant without room for data places points; a request that is refused leaves nothing."""
+def test_inline_points_count_towards_no_quota(stores: Stores, posterior: str) -> None:
+    """A tenant at its quota of bytes can place points; a refused request stores no data."""
     full = Stores.connect(replace(stores.settings, quota_bytes=1))
     used = stores.datasets.usage()
     with serving(create_app(full)) as client:
         csv = client.post("/v1/datasets", content=b"1,2,3\n", headers={"content-type": "text/csv"})
-        check(csv, 429, "quota-exceeded")
+        check_problem(csv, 429, "quota-exceeded")
         jobs = client.get("/v1/jobs").json()
-        check(client.post(posterior + "/transform", json={"data": [[1, 2]]}), 422, "invalid-shape")
+        check_problem(client.post(posterior + "/transform", json={"data": [[1, 2]]}), 422, "invalid-shape")
         large = {"data": [[1, 2, 3]], "draws": 10_001}
-        check(client.post(posterior + "/transform", json=large), 422, "over-the-limit")
+        check_problem(client.post(posterior + "/transform", json=large), 422, "over-the-limit")
         assert client.get("/v1/jobs").json() == jobs
         assert client.post(posterior + "/transform", json={"data": [[1, 2, 3]]}).status_code == 202
     assert stores.datasets.usage() == used
@@ -465,41 +469,43 @@ def test_inline_points_are_in_no_quota(stores: Stores, posterior: str) -> None:
 
 
 def test_idempotency_key(client: httpx.Client, posterior: str) -> None:
-    """Same key and body: the same job, even after it was cancelled; inline points count by their content."""
+    """Equal key and body return the same job, also after its cancellation; inline points count by their content."""
     key = {"idempotency-key": "a"}
     first = client.post(posterior + "/transform", json={"data": [[0, 0, 0]]}, headers=key).json()
     client.delete(first["links"]["self"])
     again = client.post(posterior + "/transform", json={"data": [[0.0, 0.0, 0.0]]}, headers=key)
-    check(again, 409, "job-cancelled")
+    check_problem(again, 409, "job-cancelled")
     other = client.post(posterior + "/transform", json={"data": [[0, 0, 1]]}, headers=key)
-    check(other, 422, "idempotency-key-reused")
+    check_problem(other, 422, "idempotency-key-reused")
     dataset = upload(client, np.zeros((1, 3)))
     assert first["dataset"] == dataset
-    check(client.post("/v1/advice", json={"dataset": dataset}, headers=key), 422, "too-few-points")
-    check(client.post(posterior + "/reconstructions", json={"count": 1}, headers=key), 422, "idempotency-key-reused")
+    check_problem(client.post("/v1/advice", json={"dataset": dataset}, headers=key), 422, "too-few-points")
+    check_problem(
+        client.post(posterior + "/reconstructions", json={"count": 1}, headers=key), 422, "idempotency-key-reused"
+    )
 
 
-def test_failed_analysis_is_told(client: httpx.Client, stores: Stores) -> None:
-    """The problem that ended the job is the answer of its result."""
+def test_failed_analysis_returns_its_problem(client: httpx.Client, stores: Stores) -> None:
+    """The result of a failed job is the problem that ended it."""
     dataset = upload(client, SHEET)
     job = client.post("/v1/advice", json={"dataset": dataset}).json()
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     tasks.analyse(job["id"], 0)
     payload = client.get(job["links"]["self"]).json()
     assert (payload["status"], payload["error"]["type"]) == ("failed", "urn:glle:problem:dataset-not-found")
-    check(client.get(job["links"]["self"] + "/result"), 404, "dataset-not-found")
+    check_problem(client.get(job["links"]["self"] + "/result"), 404, "dataset-not-found")
 
 
-def test_deleted_data_set_takes_its_advice_along(client: httpx.Client, stores: Stores) -> None:
-    """Nothing about it is left in the cache."""
+def test_deleted_data_set_deletes_its_advice(client: httpx.Client, stores: Stores) -> None:
+    """No result about it stays in the cache."""
     dataset = upload(client, SHEET)
-    worked(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
+    result_of(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
     assert len(list(stores.cache.client.scan_iter("result:*"))) == 1
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert list(stores.cache.client.scan_iter("*")) == []
 
 
-def test_posterior_says_where_its_analyses_are(client: httpx.Client, posterior: str) -> None:
+def test_posterior_links_to_its_analyses(client: httpx.Client, posterior: str) -> None:
     """Each link leads to a route."""
     links = client.get(posterior).json()["links"]
     assert client.get(links["summary"] + "?wait=0&count=2").status_code == 202
@@ -507,7 +513,7 @@ def test_posterior_says_where_its_analyses_are(client: httpx.Client, posterior: 
     assert client.post(links["reconstructions"], json={"count": 1}).status_code == 202
 
 
-def test_every_parameter_of_the_engine_can_be_asked_for() -> None:
+def test_every_parameter_of_the_engine_is_a_field() -> None:
     """The fields of POST /v1/posteriors are the data set and the engine's parameters, with their defaults."""
-    asked = {name: field.default for name, field in PosteriorIn.model_fields.items() if name != "dataset"}
-    assert asked == {field.name: field.default for field in fields(FitSpec)}
+    defaults = {name: field.default for name, field in PosteriorIn.model_fields.items() if name != "dataset"}
+    assert defaults == {field.name: field.default for field in fields(FitSpec)}

@@ -1,4 +1,4 @@
-"""Embeddings and comparisons over HTTP; the tasks run here, not in workers."""
+"""Embeddings and comparisons over HTTP; tasks run in the test process, without workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
 from tests.service.encoding.test_tables import rows
-from tests.service.routes.test_analyses import NPY, NPZ, check, npz, worked
+from tests.service.routes.test_analyses import NPY, NPZ, check_problem, npz, result_of
 from tests.service.routes.test_resources import upload
 from worker.execution import context, tasks
 
@@ -33,26 +33,26 @@ PCA = METHODS["pca"]
 
 
 @pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the app's stores."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture
 def sheet(client: httpx.Client) -> str:
-    """A synthetic data set, which knows its truth."""
+    """A synthetic data set with its true coordinates."""
     body = {"name": "s_curve", "n": N, "seed": 2}
     return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
 
 
 @pytest.fixture
-def one_method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a changed PCA into the registry, under a name."""
+def replace_method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Register a changed PCA under a name."""
 
-    def put(name: str, **changes: Any) -> None:
+    def register(name: str, **changes: Any) -> None:
         monkeypatch.setitem(METHODS, name, replace(PCA, name=name, **changes))
 
-    return put
+    return register
 
 
 def costing(seconds: Callable[[int], float], nbytes: Callable[[int], float] = float) -> Callable[..., Cost]:
@@ -61,12 +61,12 @@ def costing(seconds: Callable[[int], float], nbytes: Callable[[int], float] = fl
 
 
 def embed(client: httpx.Client, dataset: str, method: str = "pca", query: str = "", **body: Any) -> httpx.Response:
-    """Ask for an embedding."""
+    """Post an embedding."""
     return client.post(f"/v1/embeddings{query}", json={"dataset": dataset, "method": method, **body})
 
 
 def compare(client: httpx.Client, dataset: str, *methods: dict[str, Any], **body: Any) -> httpx.Response:
-    """Ask for a comparison."""
+    """Post a comparison."""
     return client.post("/v1/comparisons", json={"dataset": dataset, "methods": list(methods), **body})
 
 
@@ -76,12 +76,12 @@ def column(client: httpx.Client, values: Any) -> str:
 
 
 def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A job makes it, with scores; the embedding is then there by its own id, the same in every form."""
+    """A job computes it with scores; the embedding then has an id and is equal in every form."""
     answer = embed(client, sheet, "lle", parameters={"n_neighbors": 12}, truth=sheet)
     link = answer.json()["links"]["embedding"]
-    result = worked(stores, answer)
-    one = method_of("lle")
-    direct = one.embed(SHEET.X, one.spec(n_neighbors=12))
+    result = result_of(stores, answer)
+    method = method_of("lle")
+    direct = method.embed(SHEET.X, method.spec(n_neighbors=12))
     payload = client.get(result).json()
     assert np.array(payload["arrays"]["embedding"]["data"]).tobytes() == direct.Y.tobytes()
     assert payload["eigenvalues"] == pytest.approx(direct.eigenvalues)
@@ -89,7 +89,7 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
     assert {"trustworthiness"} <= set(names)
     assert payload["scores"] == pytest.approx(score(SHEET.X, direct.Y, names, truth=SHEET.coordinates))
     alone = client.get(link)
-    assert alone.json()["parameters"] == {**one.spec().to_dict(), "n_neighbors": 12}
+    assert alone.json()["parameters"] == {**method.spec().to_dict(), "n_neighbors": 12}
     assert {"id", "figures", "notes", "seconds"} <= set(alone.json())
     assert client.get(link, headers={"if-none-match": alone.headers["etag"]}).status_code == 304
     coordinates = alone.json()["links"]["coordinates"]
@@ -103,10 +103,10 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
     assert client.get(coordinates + "?points=0:1&dtype=float32").json()["arrays"]["embedding"]["dtype"] == "float32"
 
 
-def test_what_is_known_is_answered_at_once(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A repeat is 200 with the same job; parameters that are the defaults are the same request; others another id."""
+def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A repeat is 200 with the same job; explicit defaults are the same request; other values have another id."""
     first = embed(client, sheet, scores=[])
-    worked(stores, first)
+    result_of(stores, first)
     again = embed(client, sheet, scores=[], parameters={"n_components": 2})
     assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
     other = embed(client, sheet, scores=[], parameters={"n_components": 1})
@@ -114,65 +114,69 @@ def test_what_is_known_is_answered_at_once(client: httpx.Client, stores: Stores,
 
 
 def test_scores_do_not_embed_twice(
-    client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None]
+    client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """An embedding that is there is judged anew, not made anew; its id is the same."""
+    """New scores of a cached embedding do not compute it again; its id is the same."""
     runs = []
 
-    def run(*given: Any) -> Places:
-        runs.append(given)
-        return PCA.run(*given)
+    def run(*arguments: Any) -> Places:
+        runs.append(arguments)
+        return PCA.run(*arguments)
 
-    one_method("counted", run=run)
+    replace_method("counted", run=run)
     first = embed(client, sheet, "counted", scores=["trustworthiness"])
-    worked(stores, first)
+    result_of(stores, first)
     second = embed(client, sheet, "counted", scores=["trustworthiness"], n_neighbors=5)
     assert second.json()["links"]["embedding"] == first.json()["links"]["embedding"]
-    judged = client.get(worked(stores, second)).json()
+    judged = client.get(result_of(stores, second)).json()
     assert judged["n_neighbors"] == 5
-    result = worked(stores, compare(client, sheet, {"method": "counted"}, {"method": "pca"}, scores=[]))
+    result = result_of(stores, compare(client, sheet, {"method": "counted"}, {"method": "pca"}, scores=[]))
     assert client.get(result).json()["rows"][0]["embedding"] == judged["id"]
     assert len(runs) == 1
 
 
-def test_evicted_embedding_is_made_again(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A GET of an embedding that the cache lost is a job, then the same bits."""
+def test_evicted_embedding_is_recomputed(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A GET of an evicted embedding is a job, and afterwards the same bits."""
     answer = embed(client, sheet, scores=["trustworthiness"])
-    worked(stores, answer)
+    result_of(stores, answer)
     path = answer.json()["links"]["embedding"] + "/coordinates?wait=0"
     before = client.get(path, headers=NPY).content
     stores.cache.client.flushall()
     again = client.get(path, headers=NPY)
-    worked(stores, again)
+    result_of(stores, again)
     assert client.get(path, headers=NPY).content == before
-    check(client.get("/v1/embeddings/emb_0"), 404, "embedding-not-found")
+    check_problem(client.get("/v1/embeddings/emb_0"), 404, "embedding-not-found")
 
 
-def test_embedding_goes_with_its_data_set(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Once the data are deleted it is not there any more, and is not made again."""
+def test_embedding_is_deleted_with_its_data_set(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """After a deletion of the data it is 404, and is not recomputed."""
     answer = embed(client, sheet, scores=[])
-    worked(stores, answer)
+    result_of(stores, answer)
     assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
-    check(client.get(answer.json()["links"]["embedding"]), 404, "dataset-not-found")
+    check_problem(client.get(answer.json()["links"]["embedding"]), 404, "dataset-not-found")
 
 
-def test_a_job_of_a_method_that_went_is_still_told(
-    client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_jobs_of_removed_methods_are_listed(
+    client: httpx.Client,
+    stores: Stores,
+    sheet: str,
+    replace_method: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The list of jobs does not depend on the methods there are."""
-    one_method("former")
+    """The list of jobs does not depend on the registered methods."""
+    replace_method("former")
     job = embed(client, sheet, "former", scores=[]).json()
     monkeypatch.delitem(METHODS, "former")
     assert client.get("/v1/jobs").json()["items"] == [job]
     assert stores.jobs.fetch(job["id"]).is_open
 
 
-def test_get_waits_for_the_job_that_is_to_make_it(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """While it is queued the embedding is 202 with that very job, no second one."""
+def test_get_waits_for_the_queued_job(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A queued embedding is 202 with its job, and no second job."""
     answer = embed(client, sheet, scores=["trustworthiness"])
     waiting = client.get(answer.json()["links"]["embedding"] + "?wait=0")
     assert (waiting.status_code, waiting.json()["id"]) == (202, answer.json()["id"])
-    worked(stores, answer)
+    result_of(stores, answer)
     assert client.get(answer.json()["links"]["embedding"]).status_code == 200
 
 
@@ -193,21 +197,21 @@ def test_get_waits_for_the_job_that_is_to_make_it(client: httpx.Client, stores: 
         ({"scores": ["trustworthiness"], "n_neighbors": 40}, "invalid-parameter", "n_neighbors <= 39"),
     ],
 )
-def test_refused_before_anything_is_queued(
-    client: httpx.Client, sheet: str, body: dict[str, Any], code: str, said: str
+def test_refusals_precede_the_queue(
+    client: httpx.Client, sheet: str, body: dict[str, Any], code: str, detail: str
 ) -> None:
-    """What is wrong is named, with the remedy, and no job is made."""
+    """The problem names the mistake and the remedy, and no job is created."""
     body = {name: sheet if value == "SELF" else value for name, value in body.items()}
     answer = embed(client, sheet, **body)
-    problem = check(answer, 422, code)
-    assert said in problem["detail"] + problem["remedy"]
+    problem = check_problem(answer, 422, code)
+    assert detail in problem["detail"] + problem["remedy"]
     assert client.get("/v1/jobs").json()["items"] == []
 
 
-def test_a_score_that_cannot_be_made_is_a_note(client: httpx.Client, stores: Stores) -> None:
-    """The embedding and the other scores are there; of two components there is no residual variance."""
+def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores) -> None:
+    """The embedding and the other scores exist; two components have no residual variance."""
     apart = upload(client, np.concatenate([SHEET.X, SHEET.X + 100]))
-    result = worked(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
+    result = result_of(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
     payload = client.get(result).json()
     assert set(payload["scores"]) == {"trustworthiness"}
     (note,) = [note for note in payload["notes"] if note["code"] == "no-score"]
@@ -215,40 +219,40 @@ def test_a_score_that_cannot_be_made_is_a_note(client: httpx.Client, stores: Sto
     assert "components" in note["message"]
 
 
-def test_long_scores_are_made_when_they_are_asked_for(client: httpx.Client, sheet: str) -> None:
-    """Unasked only where they take a moment; never beyond what they can do."""
+def test_slow_scores_are_computed_on_request(client: httpx.Client, sheet: str) -> None:
+    """By default only fast scores are computed, and never beyond their limits."""
     large = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 2100}).json()["id"]
     assert "gplvm" in embed(client, sheet).json()["request"]["scores"]
     assert "gplvm" not in embed(client, large).json()["request"]["scores"]
-    check(embed(client, large, scores=["gplvm"]), 422, "invalid-parameter")
+    check_problem(embed(client, large, scores=["gplvm"]), 422, "invalid-parameter")
 
 
-def test_labels_are_a_column_or_what_was_uploaded_beside(
-    client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None]
+def test_labels_are_a_column_or_uploaded_labels(
+    client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """Integers of a column as they are; words kept with a data set numbered in their order; other sizes refused."""
-    given = []
+    """Integer columns are unchanged, words of a data set are numbered in order, and other sizes are refused."""
+    labels_of_runs = []
 
     def run(*arguments: Any) -> Places:
-        given.append(arguments[3])
+        labels_of_runs.append(arguments[3])
         return PCA.run(*arguments[:3])
 
-    one_method("supervised", labels=True, run=run)
+    replace_method("supervised", labels=True, run=run)
     numbers = np.arange(N) % 3 - 1
-    worked(stores, embed(client, sheet, "supervised", labels=column(client, numbers), scores=[]))
+    result_of(stores, embed(client, sheet, "supervised", labels=column(client, numbers), scores=[]))
     words = "\n".join(["x,kind", *(f"{i},{'ab'[i % 2]}" for i in range(N))])
     payload = client.post("/v1/datasets?label=kind", content=words, headers={"content-type": "text/csv"}).json()
-    worked(stores, embed(client, sheet, "supervised", labels=payload["id"], scores=[]))
-    assert [found.tolist() for found in given] == [numbers.tolist(), (np.arange(N) % 2).tolist()]
-    check(embed(client, sheet, "supervised"), 422, "invalid-parameter")
-    check(embed(client, sheet, "supervised", labels=column(client, [1, 2, 3])), 422, "invalid-shape")
-    check(embed(client, sheet, "supervised", labels="ds_none"), 404, "dataset-not-found")
+    result_of(stores, embed(client, sheet, "supervised", labels=payload["id"], scores=[]))
+    assert [labels.tolist() for labels in labels_of_runs] == [numbers.tolist(), (np.arange(N) % 2).tolist()]
+    check_problem(embed(client, sheet, "supervised"), 422, "invalid-parameter")
+    check_problem(embed(client, sheet, "supervised", labels=column(client, [1, 2, 3])), 422, "invalid-shape")
+    check_problem(embed(client, sheet, "supervised", labels="ds_none"), 404, "dataset-not-found")
 
 
-def test_what_would_not_finish_is_refused(client: httpx.Client, sheet: str, one_method: Callable[..., None]) -> None:
-    """With seconds, growth, the possible size, and quicker methods; the same is reported by the estimate."""
-    one_method("slow", cost=costing(lambda n: n**2), growth="n^2")
-    problem = check(embed(client, sheet, "slow"), 422, "too-long")
+def test_too_long_embeddings_are_refused(client: httpx.Client, sheet: str, replace_method: Callable[..., None]) -> None:
+    """The problem and the estimate have seconds, growth, the possible size, and faster methods."""
+    replace_method("slow", cost=costing(lambda n: n**2), growth="n^2")
+    problem = check_problem(embed(client, sheet, "slow"), 422, "too-long")
     facts = problem["details"]
     assert (facts["expected_seconds"], facts["allowed_seconds"], facts["growth"]) == (N**2, 300, "n^2")
     assert (facts["most_points"], facts["quicker"][0]) == (17, "pca")
@@ -257,35 +261,33 @@ def test_what_would_not_finish_is_refused(client: httpx.Client, sheet: str, one_
     assert (payload["problem"]["type"], payload["most_points"], payload["seconds"]) == (problem["type"], 17, N**2)
     fine = client.post("/v1/embeddings/estimate", json={"n": 17, "d": 3, "method": "slow"}).json()
     assert (fine["problem"], fine["most_points"]) == (None, 17)
-    check(embed(client, sheet, "slow", query="?deadline=1000"), 422, "too-long")
-    one_method("quick", cost=costing(lambda _: 2.0))
-    check(embed(client, sheet, "quick", query="?deadline=3"), 422, "too-long")
+    check_problem(embed(client, sheet, "slow", query="?deadline=1000"), 422, "too-long")
+    replace_method("quick", cost=costing(lambda _: 2.0))
+    check_problem(embed(client, sheet, "quick", query="?deadline=3"), 422, "too-long")
     assert embed(client, sheet, "quick", query="?deadline=5").status_code == 202
 
 
-def test_what_takes_too_much_memory_is_refused(
-    client: httpx.Client, sheet: str, one_method: Callable[..., None]
-) -> None:
-    """By a setting, with the size that would do."""
-    one_method("large", cost=costing(lambda _: 1.0, lambda n: 2.0**20 * n**2))
-    problem = check(embed(client, sheet, "large"), 422, "too-much-memory")
+def test_too_much_memory_is_refused(client: httpx.Client, sheet: str, replace_method: Callable[..., None]) -> None:
+    """The limit is a setting; the problem has the possible size."""
+    replace_method("large", cost=costing(lambda _: 1.0, lambda n: 2.0**20 * n**2))
+    problem = check_problem(embed(client, sheet, "large"), 422, "too-much-memory")
     assert (problem["details"]["most_points"], problem["details"]["allowed_bytes"]) == (45, 2**31)
     assert "GLLE_METHOD_BYTES" in problem["remedy"]
 
 
-def test_estimate_tells_what_cannot_be(client: httpx.Client, sheet: str) -> None:
-    """A refusal of the method itself is its problem; a request without a size, or with two, is invalid."""
-    asked = {"method": "lle", "n": 5, "d": 3, "parameters": {"n_neighbors": 10}}
-    payload = client.post("/v1/embeddings/estimate", json=asked).json()
+def test_estimate_reports_refusals(client: httpx.Client, sheet: str) -> None:
+    """A method's refusal is its problem; a request without a size, or with two, is invalid."""
+    request = {"method": "lle", "n": 5, "d": 3, "parameters": {"n_neighbors": 10}}
+    payload = client.post("/v1/embeddings/estimate", json=request).json()
     assert (payload["seconds"], payload["problem"]["type"]) == (None, "urn:glle:problem:too-few-points")
     for body in ({"method": "pca"}, {"method": "pca", "n": 5}, {"method": "pca", "n": 5, "d": 3, "dataset": sheet}):
-        check(client.post("/v1/embeddings/estimate", json=body), 422, "invalid-request")
+        check_problem(client.post("/v1/embeddings/estimate", json=body), 422, "invalid-request")
 
 
-def test_comparison_goes_on_past_what_fails(
-    client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None]
+def test_comparison_continues_after_failures(
+    client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """A row a method: refused by sizes, by cost, failed at work, or with an error of ours; the others have scores."""
+    """One row per method: refused by size or cost, failed, or an internal error; the others have scores."""
 
     def gone(*_: Any) -> Places:
         raise MissingLibraryError("It went away.", remedy="Bring it back.")
@@ -293,10 +295,10 @@ def test_comparison_goes_on_past_what_fails(
     def broken(*_: Any) -> Places:
         raise ZeroDivisionError
 
-    one_method("gone", run=gone)
-    one_method("broken", run=broken)
-    one_method("slow", cost=costing(lambda _: 1e6))
-    result = worked(
+    replace_method("gone", run=gone)
+    replace_method("broken", run=broken)
+    replace_method("slow", cost=costing(lambda _: 1e6))
+    result = result_of(
         stores,
         compare(
             client,
@@ -312,30 +314,30 @@ def test_comparison_goes_on_past_what_fails(
         ),
     )
     payload = client.get(result).json()
-    made = payload["rows"]
-    assert [row["label"] for row in made] == ["pca", "lle", "gone", "broken", "slow", "twelve", "pca-2"]
-    found = [row["problem"] and row["problem"]["type"].rpartition(":")[2] for row in made]
+    rows = payload["rows"]
+    assert [row["label"] for row in rows] == ["pca", "lle", "gone", "broken", "slow", "twelve", "pca-2"]
+    codes = [row["problem"] and row["problem"]["type"].rpartition(":")[2] for row in rows]
     failed = ["too-few-points", MissingLibraryError.code, "internal-error", "too-long"]
-    assert found == [None, *failed, None, None]
-    assert all(row["problem"]["remedy"] for row in made if row["problem"])
-    for row in (made[0], made[5], made[6]):
+    assert codes == [None, *failed, None, None]
+    assert all(row["problem"]["remedy"] for row in rows if row["problem"])
+    for row in (rows[0], rows[5], rows[6]):
         assert set(row["scores"]) >= {"trustworthiness"}
         assert row["seconds"]
         assert client.get(row["links"]["self"]).json()["id"] == row["embedding"]
-    assert all((row["embedding"], row["links"]) == (None, {}) for row in made if row["problem"])
+    assert all((row["embedding"], row["links"]) == (None, {}) for row in rows if row["problem"])
     assert "arrays" not in payload
 
 
 def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """To the first, or to the truth: what is left is the Procrustes disparity; other dimensions are refused."""
+    """The residual after the alignment to the first or the truth is the Procrustes disparity."""
     methods = ({"method": "pca"}, {"method": "lle", "parameters": {"n_neighbors": 12}})
-    first = worked(stores, compare(client, sheet, *methods, scores=[], align="first"))
+    first = result_of(stores, compare(client, sheet, *methods, scores=[], align="first"))
     arrays = npz(client.get(first, headers=NPZ))
     direct = PCA.embed(SHEET.X).Y
     np.testing.assert_allclose(arrays["pca"], direct, atol=1e-12)
     left = np.linalg.norm(arrays["lle"] - direct) ** 2 / np.linalg.norm(direct) ** 2
     assert left == pytest.approx(disparity(arrays["lle"], direct))
-    truth = worked(stores, compare(client, sheet, *methods, scores=[], align="truth", truth=sheet))
+    truth = result_of(stores, compare(client, sheet, *methods, scores=[], align="truth", truth=sheet))
     payload = client.get(truth).json()
     assert (payload["aligned_to"], set(payload["arrays"])) == ("truth", {"pca", "lle"})
     centre = np.mean(payload["arrays"]["lle"]["data"], axis=0)
@@ -343,44 +345,46 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     table = rows(client.get(truth + "?points=0:2", headers={"accept": "text/csv"}))
     assert list(table[0]) == ["point", "pca_1", "pca_2", "lle_1", "lle_2"]
     other = ({"method": "pca"}, {"method": "pca", "parameters": {"n_components": 1}})
-    check(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
-    check(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
+    check_problem(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
+    check_problem(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
 
 
-def test_comparison_is_refused_for_what_is_wrong_with_the_request(
-    client: httpx.Client, sheet: str, one_method: Callable[..., None]
-) -> None:
-    """A name or a parameter that is wrong, one method alone, equal labels, or all of them together too long."""
-    problem = check(compare(client, sheet, {"method": "pca"}, {"method": "nope"}), 422, "invalid-parameter")
+def test_invalid_comparisons_are_refused(client: httpx.Client, sheet: str, replace_method: Callable[..., None]) -> None:
+    """An invalid name or parameter, a single method, equal labels, or a total time above the limit."""
+    problem = check_problem(compare(client, sheet, {"method": "pca"}, {"method": "nope"}), 422, "invalid-parameter")
     assert problem["details"]["row"] == 1
     assert "methods.1" in problem["detail"]
-    check(compare(client, sheet, {"method": "pca"}), 422, "invalid-request")
+    check_problem(compare(client, sheet, {"method": "pca"}), 422, "invalid-request")
     same = ({"method": "pca", "label": "a"}, {"method": "lle", "label": "a"})
-    check(compare(client, sheet, *same), 422, "invalid-request")
-    one_method("long", cost=costing(lambda _: 200.0))
+    check_problem(compare(client, sheet, *same), 422, "invalid-request")
+    replace_method("long", cost=costing(lambda _: 200.0))
     longer = ({"method": "long"}, {"method": "long", "parameters": {"n_components": 1}})
-    assert "together" in check(compare(client, sheet, *longer), 422, "too-long")["detail"]
+    assert "together" in check_problem(compare(client, sheet, *longer), 422, "too-long")["detail"]
 
 
-def test_comparison_tells_which_method_is_at_work_and_is_cancelled_within_it(
-    client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+def test_comparison_reports_the_running_method_and_can_be_cancelled(
+    client: httpx.Client,
+    stores: Stores,
+    sheet: str,
+    replace_method: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The stage names the method; a cancel is heard between its iterations, and what was made is kept."""
+    """The stage names the method; a cancellation ends its iterations, and finished rows are kept."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
-    seen: list[dict[str, Any]] = []
+    stages: list[dict[str, Any]] = []
 
     def iterate(X: Any, spec: Any, on_progress: Any) -> Places:
         for iteration in range(100):
             on_progress(iteration, 100, "iterations")
-            seen.append(client.get(path).json()["progress"])
+            stages.append(client.get(path).json()["progress"])
             client.delete(path)
         return PCA.run(X, spec, on_progress)
 
-    one_method("endless", run=iterate)
+    replace_method("endless", run=iterate)
     answer = compare(client, sheet, {"method": "pca"}, {"method": "endless"})
     path = answer.json()["links"]["self"]
     tasks.analyse(answer.json()["id"], 0)
     assert client.get(path).json()["status"] == "cancelled"
-    assert len(seen) == 1
-    assert (seen[0]["done"], seen[0]["total"], seen[0]["stage"]) == (1, 2, "endless: iterations")
+    assert len(stages) == 1
+    assert (stages[0]["done"], stages[0]["total"], stages[0]["stage"]) == (1, 2, "endless: iterations")
     assert embed(client, sheet, scores=[]).status_code == 202

@@ -1,4 +1,4 @@
-"""The explorer's files: served with their headers, complete, light, and without another host."""
+"""Files of the explorer: complete, small, with their headers, and without other hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def relative(path: Path) -> str:
 
 
 def test_a_browser_gets_the_page(client: httpx.Client) -> None:
-    """/ is the page, to be asked for again each time."""
+    """The root path is the page, which browsers revalidate."""
     answer = client.get("/", headers=PAGE)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -38,14 +38,14 @@ def test_a_browser_gets_the_page(client: httpx.Client) -> None:
 
 
 def test_a_program_gets_links(client: httpx.Client) -> None:
-    """Accept: application/json is answered with where to begin, and what is named there answers."""
+    """With Accept: application/json the root path has links, and each link works."""
     payload = client.get("/", headers={"Accept": "application/json"}).json()
     assert (payload["name"], payload["version"]) == ("glle", glle_engine.__version__)
     assert [client.get(link).status_code for link in payload["links"].values()] == [200] * 4
 
 
 def test_the_policy_allows_no_other_host_and_no_inline_script(client: httpx.Client) -> None:
-    """Every directive names this host alone; what the plotting library needs beyond that is named."""
+    """Every directive names this host alone, except the needs of the plotting library."""
     directives = dict(part.split(" ", 1) for part in client.get("/").headers["content-security-policy"].split("; "))
     assert directives["default-src"] == "'self'"
     assert directives["script-src"] == "'self' 'unsafe-eval'"
@@ -55,8 +55,8 @@ def test_the_policy_allows_no_other_host_and_no_inline_script(client: httpx.Clie
 
 
 @pytest.mark.parametrize("path", ["explorer.css", "js/main.js", "vendor/htm-preact-3.1.1.min.js"])
-def test_a_copy_that_is_good_is_not_sent_again(client: httpx.Client, path: str) -> None:
-    """The ETag is strong; with it the answer is 304, and compressed it is the same file."""
+def test_a_valid_copy_is_304(client: httpx.Client, path: str) -> None:
+    """The ETag is strong and gives 304; the compressed file is equal."""
     answer = client.get(f"/explorer/{path}", headers={"Accept-Encoding": "gzip"})
     assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
     assert answer.content == (FOLDER / path).read_bytes()
@@ -67,30 +67,30 @@ def test_a_copy_that_is_good_is_not_sent_again(client: httpx.Client, path: str) 
     assert plain.content == answer.content
 
 
-def test_only_files_with_their_version_in_the_name_are_kept_for_good(client: httpx.Client) -> None:
-    """The page's own files change under their names, and are asked for each time."""
+def test_only_versioned_files_are_immutable(client: httpx.Client) -> None:
+    """The page's other files change under their names, so that browsers revalidate them."""
     for name, file in files().items():
         kept = "immutable" in file.headers["Cache-Control"]
         assert kept == name.startswith("vendor/"), name
         assert not kept or re.search(r"-\d+\.\d+\.\d+\.", name), name
 
 
-def test_the_page_is_open_where_a_key_is_asked_for(guarded: httpx.Client) -> None:
-    """It loads without one; what it asks of the API does not."""
+def test_the_page_needs_no_key(guarded: httpx.Client) -> None:
+    """It loads without a key; its API requests need one."""
     assert guarded.get("/", headers=PAGE).status_code == 200
     assert guarded.get("/explorer/js/api.js").status_code == 200
     assert guarded.get("/v1/info").status_code == 401
 
 
 @pytest.mark.parametrize("path", ["nothing.js", "../page.py", "%2e%2e/page.py", "README.md", ""])
-def test_nothing_but_the_files_of_the_page_is_sent(client: httpx.Client, path: str) -> None:
-    """What is no file of the page is a 404 with its problem, wherever it leads."""
+def test_other_files_are_404(client: httpx.Client, path: str) -> None:
+    """A path outside of the page's files is a 404 problem."""
     answer = client.get(f"/explorer/{path}")
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:no-such-route")
 
 
 def test_the_page_names_no_other_host() -> None:
-    """Neither its own files nor the libraries ask another host for anything."""
+    """The page's files and libraries send no request to another host."""
     for path in FOLDER.rglob("*"):
         if path.suffix in {".html", ".css", ".js", ".svg"}:
             hosts = set(re.findall(r"(?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+)", path.read_text("utf-8")))
@@ -98,14 +98,14 @@ def test_the_page_names_no_other_host() -> None:
             assert hosts <= own, path
 
 
-def test_the_first_load_is_light() -> None:
-    """All files together, compressed, are under 400 kB; the first load is less."""
+def test_the_page_is_small() -> None:
+    """All files together, compressed, have less than 400 kB; the first load has less."""
     sent = [path for path in FOLDER.rglob("*") if path.suffix in {".html", ".css", ".js", ".svg"}]
     assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in sent) < FIRST_LOAD_BYTES
 
 
 def test_every_library_has_its_licence() -> None:
-    """Beside a vendored file stands the text that allows it."""
+    """A vendored file has its licence text next to it."""
     libraries = list((FOLDER / "vendor").glob("*.min.js"))
     assert len(libraries) == 3
     for library in libraries:
@@ -113,8 +113,8 @@ def test_every_library_has_its_licence() -> None:
         assert "ermission" in text, library.name
 
 
-def test_everything_that_is_named_is_there() -> None:
-    """What the page, its modules and its sheet name by path exists, so that no request goes astray."""
+def test_named_files_exist() -> None:
+    """Every path in the page, its modules and its style sheet exists."""
     named = re.findall(r'(?:href|src)="/explorer/([^"]+)"', (FOLDER / "index.html").read_text("utf-8"))
     assert len(named) >= 4
     assert [name for name in named if name not in files()] == []
@@ -124,19 +124,19 @@ def test_everything_that_is_named_is_there() -> None:
 
 
 def test_every_module_is_used() -> None:
-    """From main.js every module is reached."""
-    seen, left = set(), [FOLDER / "js" / "main.js"]
-    while left:
-        script = left.pop()
-        if script not in seen:
-            seen.add(script)
+    """The imports of main.js reach every module."""
+    modules, remaining = set(), [FOLDER / "js" / "main.js"]
+    while remaining:
+        script = remaining.pop()
+        if script not in modules:
+            modules.add(script)
             targets = re.findall(r"(?:from|import\()\s*'(\.[^']+)'", script.read_text("utf-8"))
-            left += [found for t in targets if (found := (script.parent / t).resolve()).parent.name != "vendor"]
-    assert [relative(script) for script in SCRIPTS if script not in seen] == []
+            remaining += [target for t in targets if (target := (script.parent / t).resolve()).parent.name != "vendor"]
+    assert [relative(script) for script in SCRIPTS if script not in modules] == []
 
 
 def test_modules_are_small_and_evaluate_nothing() -> None:
-    """One concept a file, under 300 lines; no text becomes code or markup."""
+    """A module has one concept and less than 300 lines; no text becomes code or markup."""
     for script in SCRIPTS:
         text = script.read_text("utf-8")
         assert text.count("\n") < 300, relative(script)
@@ -144,23 +144,26 @@ def test_modules_are_small_and_evaluate_nothing() -> None:
         assert not re.search(r"\beval\(|new Function|innerHTML|outerHTML|insertAdjacentHTML|document\.write", text)
 
 
-def test_the_map_of_the_page_is_true() -> None:
-    """What the page's README calls a test id is one in the modules."""
+def test_the_readme_names_existing_test_ids() -> None:
+    """Each test id of the page's README is one in the modules."""
     text = (FOLDER / "README.md").read_text("utf-8")
     table = text[text.index("| part |") : text.index("`document.")]
     code = "".join(script.read_text("utf-8") for script in SCRIPTS)
-    made = ("form-", "draws-", "synthetic-", "remedy-", "note-", "tab-", "axis-", "shape-", "export-", "show-")
+    prefixes = ("form-", "draws-", "synthetic-", "remedy-", "note-", "tab-", "axis-", "shape-", "export-", "show-")
     for name in re.findall(r"`([a-z][a-z0-9_-]+)`", table):
         assert (
             f'"{name}"' in code
             or f"'{name}'" in code
-            or name.startswith(made)
+            or name.startswith(prefixes)
             or name in {"webgl", "canvas", "data-kind"}
         ), name
 
 
-def test_no_file_of_the_page_is_ignored() -> None:
-    """Git ignores no file of the page, so that the wheel contains it; tests/deploy checks the wheel."""
+def test_the_wheel_contains_the_page() -> None:
+    """The folder is inside a package of the wheel, and no exclusion drops its files."""
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    assert FOLDER.relative_to(ROOT).parts[0] in built["targets"]["wheel"]["packages"]
+    assert set(built["targets"]["wheel"]) == {"packages"}
     ignored = (ROOT / ".gitignore").read_text("utf-8").split()
     assert not {"vendor", "vendor/", "*.min.js", "js/", "*.js"} & set(ignored)
     assert {Path(name).suffix for name in files()} <= set(MEDIA)

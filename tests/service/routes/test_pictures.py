@@ -1,4 +1,4 @@
-"""Pictures over HTTP; the tasks run here, not in workers."""
+"""Pictures over HTTP; tasks run in the test process, without workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PNG, SVG = b"\x89PNG", b"<?xml"
 
 
 @pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the app's stores."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
@@ -33,13 +33,13 @@ def posterior(client: httpx.Client) -> str:
     return fitted(client)
 
 
-def seen(client: httpx.Client, path: str, **query: Any) -> httpx.Response:
-    """Return a picture, its job done here."""
-    asked = {"wait": 0, **query}
-    answer = client.get(path, params=asked)
+def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response:
+    """Return a picture after its job."""
+    parameters = {"wait": 0, **query}
+    answer = client.get(path, params=parameters)
     if answer.status_code == 202:
         tasks.analyse(answer.json()["id"], 0)
-        answer = client.get(path, params=asked)
+        answer = client.get(path, params=parameters)
     return answer
 
 
@@ -52,12 +52,12 @@ def seen(client: httpx.Client, path: str, **query: Any) -> httpx.Response:
         ("/summary.svg", {"count": 4}, "image/svg+xml", SVG),
     ],
 )
-def test_draws_and_summaries_are_seen(
+def test_pictures_of_draws_and_summaries(
     client: httpx.Client, posterior: str, ending: str, query: dict[str, Any], media: str, begins: bytes
 ) -> None:
-    """The picture is of its type, immutable, and 304 for who has it."""
+    """The picture has its media type, is immutable, and is 304 for a matching ETag."""
     path = posterior + ending
-    answer = seen(client, path, **query)
+    answer = get_picture(client, path, **query)
     assert answer.status_code == 200
     assert answer.headers["content-type"].partition(";")[0] == media
     assert answer.content.startswith(begins)
@@ -66,8 +66,8 @@ def test_draws_and_summaries_are_seen(
     assert again.status_code == 304
 
 
-def test_a_number_without_an_ending_is_the_draw_itself(client: httpx.Client, posterior: str, stores: Stores) -> None:
-    """The paths do not get into each other's way."""
+def test_an_index_without_an_extension_is_the_draw(client: httpx.Client, posterior: str, stores: Stores) -> None:
+    """The paths of draws and of pictures do not overlap."""
     answer = client.get(f"{posterior}/draws/7", params={"wait": 0})
     assert answer.status_code == 202
     assert answer.json()["kind"] == "draws"
@@ -85,11 +85,11 @@ def test_a_number_without_an_ending_is_the_draw_itself(client: httpx.Client, pos
         ("/draws/0.png", {"color": "label"}, 422, "no-such-color"),
     ],
 )
-def test_what_cannot_be_seen_is_refused(
+def test_impossible_pictures_are_refused(
     client: httpx.Client, posterior: str, path: str, query: dict[str, Any], status: int, type_: str
 ) -> None:
-    """With a problem that names the remedy."""
-    answer = seen(client, posterior + path, **query)
+    """The problem names the remedy."""
+    answer = get_picture(client, posterior + path, **query)
     assert answer.status_code == status
     assert answer.json()["type"].endswith(type_)
     assert answer.json()["remedy"]
@@ -100,20 +100,20 @@ def test_an_unknown_posterior_has_no_picture(client: httpx.Client) -> None:
     assert client.get("/v1/posteriors/post_none/draws/0.png").status_code == 404
 
 
-def test_the_colour_is_the_label_where_there_is_one(client: httpx.Client) -> None:
-    """A picture by label is another than that by place, and is the one that auto gives."""
+def test_the_default_colour_is_the_label(client: httpx.Client) -> None:
+    """A picture by label differs from that by place, and is the one of auto."""
     X = manifolds.make("s_curve", 60, seed=2).X
     body = "kind,a,b,c\n" + "\n".join(f"k{i % 3},{x[0]},{x[1]},{x[2]}" for i, x in enumerate(X))
     payload = client.post("/v1/datasets?label=kind", content=body, headers={"content-type": "text/csv"}).json()
     job = client.post("/v1/posteriors", json={"dataset": payload["id"]}).json()
     tasks.fit(job["id"])
     path = job["links"]["posterior"] + "/draws/0.png"
-    automatic, label, reference = (seen(client, path, color=c).content for c in ("auto", "label", "reference"))
+    automatic, label, reference = (get_picture(client, path, color=c).content for c in ("auto", "label", "reference"))
     assert automatic == label != reference
 
 
-def test_embeddings_and_comparisons_are_seen(client: httpx.Client) -> None:
-    """Each embedding by its id; a comparison by its job, with what failed named and left out."""
+def test_pictures_of_embeddings_and_comparisons(client: httpx.Client) -> None:
+    """Each embedding by its id; a comparison by its job, without its failed methods, which the picture names."""
     dataset = upload(client, manifolds.make("s_curve", 60, seed=2).X)
     methods = [
         {"method": "pca"},
@@ -125,15 +125,15 @@ def test_embeddings_and_comparisons_are_seen(client: httpx.Client) -> None:
     early = client.get(f"/v1/jobs/{job['id']}/result.png", params={"wait": 0})
     assert early.status_code == 202
     tasks.analyse(job["id"], 0)
-    found = seen(client, f"/v1/jobs/{job['id']}/result.svg")
-    assert found.content.startswith(SVG)
+    comparison = get_picture(client, f"/v1/jobs/{job['id']}/result.svg")
+    assert comparison.content.startswith(SVG)
     rows = client.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
     assert [row["problem"] is None for row in rows] == [True, True, True, False]
-    assert seen(client, f"/v1/embeddings/{rows[0]['embedding']}.png").content.startswith(PNG)
+    assert get_picture(client, f"/v1/embeddings/{rows[0]['embedding']}.png").content.startswith(PNG)
 
 
-def test_other_jobs_are_no_pictures(client: httpx.Client, posterior: str) -> None:
-    """The remedy names where draws and summaries are seen."""
+def test_other_jobs_have_no_picture(client: httpx.Client, posterior: str) -> None:
+    """The remedy names the pictures of draws and summaries."""
     job = client.post(f"{posterior}/draws", json={"count": 2}).json()
     answer = client.get(f"/v1/jobs/{job['id']}/result.png", params={"wait": 0})
     assert answer.status_code == 422
@@ -141,7 +141,7 @@ def test_other_jobs_are_no_pictures(client: httpx.Client, posterior: str) -> Non
 
 
 def test_a_picture_job_has_its_picture_as_result(client: httpx.Client, posterior: str) -> None:
-    """Whoever follows the job of a 202 gets there, too."""
+    """The result of the job of a 202 is the picture."""
     job = client.get(f"{posterior}/draws/1.png", params={"wait": 0}).json()
     assert job["kind"] == "picture"
     tasks.analyse(job["id"], 0)
@@ -151,7 +151,7 @@ def test_a_picture_job_has_its_picture_as_result(client: httpx.Client, posterior
 def test_without_matplotlib_the_extra_is_named(
     client: httpx.Client, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The core install is small."""
+    """The extra of matplotlib is optional."""
     real = util.find_spec
     monkeypatch.setattr(picture, "find_spec", lambda name: None if name == "matplotlib" else real(name))
     answer = client.get(f"{posterior}/draws/0.png")

@@ -1,4 +1,4 @@
-"""Data sets, posteriors and jobs over HTTP, without workers: what is queued stays queued."""
+"""Data sets, posteriors and jobs over HTTP without workers, so that jobs stay queued."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def upload(client: httpx.Client, values: Any = X) -> str:
 
 
 def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
-    """201, then 200 with the same id; npy, npz and JSON give the values back."""
+    """201, then 200 with the same id; npy, npz and JSON return the values."""
     headers = {"content-type": "text/csv"}
     body = "x,y,kind\n1.5,2,a\n3,4,b\n5,6,a\n"
     first = client.post("/v1/datasets?label=kind", content=body, headers=headers)
@@ -58,14 +58,14 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
 
 
 def test_float32_that_overflows_is_refused(client: httpx.Client) -> None:
-    """A data set that float32 cannot hold is not sent as infinities."""
+    """A data set beyond float32 is refused, not sent as infinities."""
     id_ = upload(client, X * 1e300)
     answer = client.get(f"/v1/datasets/{id_}/data?dtype=float32")
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:float32-overflow")
 
 
 def test_synthetic_has_its_true_coordinates(client: httpx.Client) -> None:
-    """A sheet is sampled, kept with its coordinates, and the same again is the same."""
+    """A sheet is stored with its coordinates; an equal request has the same id."""
     body = {"name": "s_curve", "n": 50, "seed": 3}
     first = client.post("/v1/datasets/synthetic", json=body)
     assert first.status_code == 201
@@ -76,23 +76,23 @@ def test_synthetic_has_its_true_coordinates(client: httpx.Client) -> None:
 
 
 def test_lists_page_by_cursor(client: httpx.Client) -> None:
-    """Following `next` gives everything once, the newest first; the last page has none."""
+    """The pages of `next` have each item once, the newest first; the last page has no cursor."""
     ids = {upload(client, X + shift) for shift in range(5)}
-    seen: list[str] = []
+    ids: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
         page = client.get("/v1/datasets", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
         assert len(page["items"]) <= 2
-        seen += [item["id"] for item in page["items"]]
+        ids += [item["id"] for item in page["items"]]
         cursor = page["next"]
-    assert len(seen) == 5
-    assert set(seen) == ids
-    created = [client.get(f"/v1/datasets/{id_}").json()["created"] for id_ in seen]
+    assert len(ids) == 5
+    assert set(ids) == ids
+    created = [client.get(f"/v1/datasets/{id_}").json()["created"] for id_ in ids]
     assert created == sorted(created, reverse=True)
 
 
-def test_bodies_are_cut_off_at_their_caps(client: httpx.Client, stores: Stores) -> None:
-    """A chunked body is cut off at the cap, JSON at its own, smaller one."""
+def test_bodies_beyond_their_limits_are_refused(client: httpx.Client, stores: Stores) -> None:
+    """A chunked body ends at its limit, JSON at a smaller one."""
     small = Stores.connect(replace(stores.settings, max_body=2**20))
     with serving(create_app(small)) as other:
         body = (b"1,2\n" * 2**14 for _ in range(17))
@@ -105,7 +105,7 @@ def test_bodies_are_cut_off_at_their_caps(client: httpx.Client, stores: Stores) 
 
 
 def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores) -> None:
-    """Too large k or p, all points equal and limits are reported at once; nothing is queued."""
+    """Too large k or p, equal points and limits are reported at once; no job is queued."""
     id_ = upload(client)
     equal = upload(client, np.full((40, 3), 2.5))
     cases = [
@@ -124,7 +124,7 @@ def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores
 
 
 def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None:
-    """While it waits, the same fit (by other words, or with an idle option) gets the same job; another spec its own."""
+    """A queued fit is shared by equal requests, also with unused options; another spec has a separate job."""
     id_ = upload(client)
     first = client.post("/v1/posteriors", json={"dataset": id_})
     again = client.post("/v1/posteriors", json={"dataset": id_, "reg": 0.001, "n_neighbors": 10})
@@ -137,8 +137,8 @@ def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None
     assert stores.queue.length() == 2
 
 
-def test_posterior_that_is_being_fitted(client: httpx.Client) -> None:
-    """It is a 202 with its job; draws of it are a 409 that says what to wait for."""
+def test_posterior_during_its_fit(client: httpx.Client) -> None:
+    """It is a 202 with its job; its draws are a 409 that names the job."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     posterior = job["links"]["posterior"]
     assert client.get(posterior).status_code == 202
@@ -148,8 +148,8 @@ def test_posterior_that_is_being_fitted(client: httpx.Client) -> None:
     assert job["id"] in answer.json()["remedy"]
 
 
-def test_failed_fit_is_told_everywhere(client: httpx.Client, stores: Stores) -> None:
-    """The job is 200 with the problem inside; posterior, result and draws answer with the problem itself."""
+def test_failed_fit_is_reported_everywhere(client: httpx.Client, stores: Stores) -> None:
+    """The job is 200 with the problem inside; posterior, result and draws return the problem itself."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     problem = Problem(code="disconnected-graph", status=422, detail="Two.", remedy="k = 12.", details={"k": 12})
     stores.jobs.fail(job["id"], problem)
@@ -170,7 +170,7 @@ def test_failed_fit_is_told_everywhere(client: httpx.Client, stores: Stores) -> 
 
 
 def test_cancel_queued_job(client: httpx.Client) -> None:
-    """DELETE cancels at once and again changes nothing; its result is a 409."""
+    """DELETE cancels at once, and a repetition changes nothing; the result is a 409."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     for _ in range(2):
         answer = client.delete(job["links"]["self"])
@@ -181,7 +181,7 @@ def test_cancel_queued_job(client: httpx.Client) -> None:
 
 
 def test_jobs_are_listed_by_status_and_kind(client: httpx.Client) -> None:
-    """Filters choose over pages."""
+    """Filters apply to all pages."""
     id_ = upload(client)
     jobs = [client.post("/v1/posteriors", json={"dataset": id_, "n_neighbors": k}).json() for k in (5, 6, 7)]
     client.delete(jobs[1]["links"]["self"])
@@ -195,8 +195,8 @@ def test_jobs_are_listed_by_status_and_kind(client: httpx.Client) -> None:
     assert listed(kind="draws") == []
 
 
-def test_waiting_ends_with_the_time(client: httpx.Client) -> None:
-    """A wait that is over answers with what is: 202, or 200 for the job itself with Retry-After."""
+def test_waiting_ends_with_the_timeout(client: httpx.Client) -> None:
+    """After the timeout the current state returns: 202, or 200 for the job itself with Retry-After."""
     job = client.post("/v1/posteriors?wait=0.05", json={"dataset": upload(client)})
     assert job.status_code == 202
     payload = client.get(job.json()["links"]["self"] + "?wait=0.05")
@@ -204,7 +204,7 @@ def test_waiting_ends_with_the_time(client: httpx.Client) -> None:
 
 
 def test_idempotency_key(client: httpx.Client) -> None:
-    """Same key and body: the same job, even after it was cancelled; another body: 422."""
+    """Equal key and body return the same job, also after its cancellation; another body is 422."""
     id_ = upload(client)
     key = {"idempotency-key": "one"}
     first = client.post("/v1/posteriors", json={"dataset": id_}, headers=key).json()
@@ -225,10 +225,8 @@ def test_delete_data_set(client: httpx.Client) -> None:
     assert client.get("/v1/datasets").json() == {"next": None, "items": []}
 
 
-def test_delete_posterior_cancels_the_fit_that_would_bring_it_back(
-    client: httpx.Client, stores: Stores, drawn: str
-) -> None:
-    """One that was evicted and is fitted again is gone with a deletion: the fit does not go on."""
+def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """A deletion cancels the second fit of an evicted posterior."""
     stores.cache.delete(f"posterior:{drawn.rpartition('/')[2]}")
     job = client.get(f"{drawn}/arrays").json()["id"]
     assert client.delete(drawn).status_code == 204
@@ -236,7 +234,7 @@ def test_delete_posterior_cancels_the_fit_that_would_bring_it_back(
     assert stores.queue.length() == 0
 
 
-def test_info_tells_limits_and_defaults(client: httpx.Client, stores: Stores) -> None:
+def test_info_has_limits_and_defaults(client: httpx.Client, stores: Stores) -> None:
     """The limits are the settings; the defaults are those of the engine."""
     payload = client.get("/v1/info").json()
     assert payload["limits"]["max_body"] == stores.settings.max_body
@@ -246,6 +244,6 @@ def test_info_tells_limits_and_defaults(client: httpx.Client, stores: Stores) ->
 
 @pytest.mark.parametrize("accept", ["text/html", "application/x-npy;q=0"])
 def test_unacceptable_representation(client: httpx.Client, accept: str) -> None:
-    """406 with the list of what there is."""
+    """406 has the list of representations."""
     answer = client.get(f"/v1/datasets/{upload(client)}/data", headers={"accept": accept})
     assert (answer.status_code, len(answer.json()["details"]["offered"])) == (406, 5)

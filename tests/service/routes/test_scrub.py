@@ -1,4 +1,4 @@
-"""Data sets whose bits have changed on disk: what clients see, and `glle scrub`."""
+"""Data sets with changed bits on disk: problems for clients, and `glle scrub`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flip_last_bit(path: Path) -> None:
 
 
 def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: Stores) -> None:
-    """The answer has no ETag to be cached under; the same upload repairs it."""
+    """The response has no ETag and is not cached; the same upload repairs the data."""
     body = "\n".join(",".join(map(repr, row)) for row in X.tolist())
     csv = {"Content-Type": "text/csv"}
     id_ = client.post("/v1/datasets", content=body, headers=csv).json()["id"]
@@ -44,8 +44,8 @@ def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: 
     assert (again.content, again.headers["etag"]) == (good.content, good.headers["etag"])
 
 
-def test_scrub_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All tenants' data sets are read; the exit code is for a timer."""
+def test_scrub_names_damaged_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command reads all tenants' data sets; its exit code serves timers."""
     store = DatasetStore.under(str(tmp_path))
     ids = [store.of(tenant, 0).add(Table(values=X, source={"kind": "test"}))[0].id for tenant in ("alice", "default")]
     assert main.main(["scrub", "--data-dir", str(tmp_path)]) == 0

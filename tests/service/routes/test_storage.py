@@ -1,4 +1,4 @@
-"""The object store as clients and operators see it: answers when it is away, health, `glle store`."""
+"""The object store over HTTP: responses without it, health, `glle store`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from service.app import create_app
 from service.cli import main
 from tests.service.conftest import register_worker, serving
-from tests.service.routes.test_analyses import NPY, check, drawn, fitted, worked
+from tests.service.routes.test_analyses import NPY, check_problem, drawn, fitted, result_of
 from worker.execution import tasks
 from worker.operations import doctor
 from worker.storage.object_store import backend
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def stored(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
-    """Stores with a cache of which half is 64 kB, and a store."""
-    made = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects", cache_bytes=2**17))
-    monkeypatch.setattr(tasks, "process_stores", lambda: made)
+    """Stores with an object store and a small cache, of which half is 64 kB."""
+    store_stores = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects", cache_bytes=2**17))
+    monkeypatch.setattr(tasks, "process_stores", lambda: store_stores)
     monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
-    yield made
-    made.close()
+    yield store_stores
+    store_stores.close()
 
 
 @pytest.fixture
-def asked(stored: Stores) -> Iterator[httpx.Client]:
-    """A client of an app on them."""
-    with serving(create_app(stored)) as made:
-        yield made
+def store_client(stored: Stores) -> Iterator[httpx.Client]:
+    """A client of an app on these stores."""
+    with serving(create_app(stored)) as store_stores:
+        yield store_stores
 
 
-def away(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the store fail from now on."""
+def unreachable(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each operation of the store fail."""
 
     def fail() -> Any:
         raise OSError(5, "geheim")
@@ -53,84 +53,86 @@ def away(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored.cache.objects.bucket, "_connect", fail)
 
 
-def test_a_store_that_is_away_is_503_and_then_as_before(
-    asked: httpx.Client, stored: Stores, monkeypatch: pytest.MonkeyPatch
+def test_an_unreachable_store_is_503_until_it_returns(
+    store_client: httpx.Client, stored: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests for its draws and results get 503; other requests are answered."""
-    posterior = fitted(asked)
-    draws = drawn(stored, asked.post(posterior + "/draws", json={"count": 24}))
-    generated = worked(stored, asked.post(posterior + "/reconstructions", json={"count": 60}))
-    before = [asked.get(path, headers=NPY).content for path in (draws, generated)]
+    posterior = fitted(store_client)
+    draws = drawn(stored, store_client.post(posterior + "/draws", json={"count": 24}))
+    generated = result_of(stored, store_client.post(posterior + "/reconstructions", json={"count": 60}))
+    before = [store_client.get(path, headers=NPY).content for path in (draws, generated)]
     with monkeypatch.context() as broken:
-        away(stored, broken)
+        unreachable(stored, broken)
         for path in (draws, generated, posterior + "/draws/23"):
-            answer = asked.get(path, headers=NPY)
-            assert "geheim" not in str(check(answer, 503, "store-unavailable"))
+            answer = store_client.get(path, headers=NPY)
+            assert "geheim" not in str(check_problem(answer, 503, "store-unavailable"))
             assert answer.headers["retry-after"] == "5"
-        assert asked.get(posterior).status_code == 200
+        assert store_client.get(posterior).status_code == 200
         register_worker(stored)
-        (body,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
+        (body,) = [check for check in store_client.get("/readyz").json()["checks"] if check["name"] == "object store"]
         assert body["state"] == "warning"
-    assert [asked.get(path, headers=NPY).content for path in (draws, generated)] == before
+    assert [store_client.get(path, headers=NPY).content for path in (draws, generated)] == before
 
 
-def test_a_torn_object_is_made_again(asked: httpx.Client, stored: Stores, tmp_path: Path) -> None:
-    """Bits that changed on the disk are seen, and the result is the same as before."""
-    posterior = fitted(asked)
-    generated = worked(stored, asked.post(posterior + "/reconstructions", json={"count": 60}))
-    before = asked.get(generated, headers=NPY).content
+def test_a_torn_object_is_recomputed(store_client: httpx.Client, stored: Stores, tmp_path: Path) -> None:
+    """Changed bits on the disk are detected, and the result has the same bits as before."""
+    posterior = fitted(store_client)
+    generated = result_of(stored, store_client.post(posterior + "/reconstructions", json={"count": 60}))
+    before = store_client.get(generated, headers=NPY).content
     for path in (tmp_path / "objects").rglob("*"):
         if path.is_file():
             raw = bytearray(path.read_bytes())
             raw[len(raw) // 2 :: 7] = bytes(len(raw[len(raw) // 2 :: 7]))
             path.write_bytes(raw)
-    again = asked.get(generated, headers=NPY)
-    assert asked.get(worked(stored, again), headers=NPY).content == before
+    again = store_client.get(generated, headers=NPY)
+    assert store_client.get(result_of(stored, again), headers=NPY).content == before
 
 
-def test_draws_beyond_the_cache_are_refused_only_beyond_the_store(asked: httpx.Client, stored: Stores) -> None:
-    """Then with the setting that would allow them."""
-    posterior = fitted(asked)
+def test_draws_beyond_the_cache_are_refused_only_beyond_the_store(store_client: httpx.Client, stored: Stores) -> None:
+    """The refusal names the setting of the limit."""
+    posterior = fitted(store_client)
     assert stored.cache.objects is not None
     stored.cache.objects._most_bytes = 2**20
-    answer = asked.post(posterior + "/draws", json={"count": 1000})
-    assert "GLLE_STORE_BYTES" in check(answer, 422, "store-too-small")["remedy"]
+    answer = store_client.post(posterior + "/draws", json={"count": 1000})
+    assert "GLLE_STORE_BYTES" in check_problem(answer, 422, "store-too-small")["remedy"]
 
 
-def test_a_posterior_of_a_store_that_is_away_is_fitted_again(
-    asked: httpx.Client, stored: Stores, monkeypatch: pytest.MonkeyPatch
+def test_a_posterior_of_an_unreachable_store_is_fitted_again(
+    store_client: httpx.Client, stored: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the cache has room for it the store is not waited for."""
+    """If the cache has room, the request does not wait for the store."""
     assert stored.cache.objects is not None
     stored.cache.objects._rule = "always"
-    posterior = fitted(asked)
+    posterior = fitted(store_client)
     assert stored.cache.objects.index.sums()[0] == 1
-    draw = drawn(stored, asked.get(posterior + "/draws/0?wait=0"))
-    before = asked.get(draw, headers=NPY).content
+    draw = drawn(stored, store_client.get(posterior + "/draws/0?wait=0"))
+    before = store_client.get(draw, headers=NPY).content
     stored.cache.client.flushall()
-    away(stored, monkeypatch)
-    assert asked.get(drawn(stored, asked.get(posterior + "/draws/0?wait=0")), headers=NPY).content == before
+    unreachable(stored, monkeypatch)
+    assert (
+        store_client.get(drawn(stored, store_client.get(posterior + "/draws/0?wait=0")), headers=NPY).content == before
+    )
 
 
 def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And names a store that fails, or is not swept."""
+    """The doctor also names a failing or unswept store."""
     stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
-    checks = {one.name: one.state for one in doctor._servers(stored.settings)}
+    checks = {check.name: check.state for check in doctor._servers(stored.settings)}
     assert (checks["object store"], checks["object store's sweep"]) == ("ok", "ok")
     later = SimpleNamespace(time=lambda: time.time() + stored.settings.cache_ttl + 1)
     assert stored.cache.objects is not None
     with monkeypatch.context() as old:
         old.setattr("worker.storage.object_store.index.time", later)
-        checks = {one.name: one.state for one in doctor._object_store(stored.cache.objects)}
+        checks = {check.name: check.state for check in doctor._object_store(stored.cache.objects)}
         assert (checks["object store"], checks["object store's sweep"]) == ("ok", "warning")
-    away(stored, monkeypatch)
-    assert [one.state for one in doctor._object_store(stored.cache.objects)] == ["problem"]
+    unreachable(stored, monkeypatch)
+    assert [check.state for check in doctor._object_store(stored.cache.objects)] == ["problem"]
 
 
 def test_glle_store_shows_and_sweeps(
     stored: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the settings of the deployment; without a store it says so."""
+    """The command uses the deployment's settings; without a store it names the setting."""
     for name, value in replace(stored.settings, cache_bytes=2**20).to_env().items():
         monkeypatch.setenv(name, value)
     stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})

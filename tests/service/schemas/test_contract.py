@@ -175,7 +175,7 @@ def test_served_contract_is_the_exported(client: httpx.Client) -> None:
         ("GET", "/readyz", {}, 503, "no-workers"),
     ],
 )
-def test_every_error_has_the_one_shape(
+def test_every_error_is_a_problem(
     client: httpx.Client, method: str, path: str, more: dict[str, Any], status: int, code: str
 ) -> None:
     """Each is problem+json with type, title, status, detail and remedy."""
@@ -190,7 +190,7 @@ def test_every_error_has_the_one_shape(
     assert body["remedy"].endswith((".", "header."))
 
 
-def test_method_not_allowed_names_what_is(client: httpx.Client) -> None:
+def test_method_not_allowed_names_the_allowed_methods(client: httpx.Client) -> None:
     """405 has the Allow header with every method of the path."""
     assert client.put("/v1/info").headers["allow"] == "GET, HEAD"
     assert client.put("/v1/datasets").headers["allow"] == "GET, HEAD, POST"
@@ -199,8 +199,8 @@ def test_method_not_allowed_names_what_is(client: httpx.Client) -> None:
 
 def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
     """X-Request-Id is the client's if it is alphanumeric; Server-Timing is set."""
-    given = client.get("/livez", headers={"x-request-id": "abc123"})
-    assert given.headers["x-request-id"] == "abc123"
-    made = client.get("/nowhere", headers={"x-request-id": "a b\tc"})
-    assert made.headers["x-request-id"].isalnum()
-    assert re.fullmatch(r"app;dur=\d+\.\d", made.headers["server-timing"])
+    valid = client.get("/livez", headers={"x-request-id": "abc123"})
+    assert valid.headers["x-request-id"] == "abc123"
+    replaced = client.get("/nowhere", headers={"x-request-id": "a b\tc"})
+    assert replaced.headers["x-request-id"].isalnum()
+    assert re.fullmatch(r"app;dur=\d+\.\d", replaced.headers["server-timing"])

@@ -40,14 +40,14 @@ def test_contract_is_valid_openapi() -> None:
     assert [error.message for error in OpenAPIV31SpecValidator(CONTRACT).iter_errors()] == []
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_operations_have_unique_short_names() -> None:
     """Short names for the methods of generated clients."""
     assert len(BY_ID) == len(OPERATIONS)
     assert all(name.isidentifier() and len(name) <= 30 for name in BY_ID)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_operations_say_what_they_are(operation: dict[str, Any]) -> None:
+def test_operations_are_documented(operation: dict[str, Any]) -> None:
     """Summary, one tag, and a documented 4xx wherever a request can be invalid."""
     assert operation["summary"]
     assert len(operation["tags"]) == 1
@@ -84,18 +84,18 @@ def test_links_lead_to_operations() -> None:
     links = CONTRACT["components"]["links"]
     for link in links.values():
         target = BY_ID[link["operationId"]]
-        assert set(link.get("parameters", {})) <= {given["name"] for given in target.get("parameters", [])}
+        assert set(link.get("parameters", {})) <= {parameter["name"] for parameter in target.get("parameters", [])}
         assert ("requestBody" in link) <= ("requestBody" in target)
-    used = {
+    used_links = {
         name
         for operation in OPERATIONS.values()
         for response in operation["responses"].values()
         for name in response.get("links", {})
     }
-    assert used == set(links)
+    assert used_links == set(links)
 
 
-def test_examples_are_for_operations_there_are() -> None:
+def test_examples_are_for_existing_operations() -> None:
     """No example belongs to a removed operation."""
     assert set(EXAMPLES) <= set(BY_ID)
 

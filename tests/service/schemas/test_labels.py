@@ -29,7 +29,7 @@ def patched(client: httpx.Client, path: str, body: Any) -> tuple[str | None, lis
     return answer.json()["name"], answer.json()["tags"]
 
 
-def test_a_merge_patch_sets_keeps_and_takes_away(client: httpx.Client, path: str) -> None:
+def test_a_merge_patch_sets_keeps_and_removes(client: httpx.Client, path: str) -> None:
     """Absent members stay, null removes, tags are replaced as a whole."""
     before = client.get(path).json()
     assert (before["name"], before["tags"]) == (None, [])
@@ -57,7 +57,7 @@ def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> Non
         {"tags": ["a", "a"]}, {"tags": [None]},
     ],
 )  # fmt: skip
-def test_what_is_no_name_is_refused(client: httpx.Client, path: str, body: Any) -> None:
+def test_invalid_names_are_refused(client: httpx.Client, path: str, body: Any) -> None:
     """An invalid name or tag changes nothing."""
     patched(client, path, {"name": "x" * 200, "tags": [f"{i:050}" for i in range(20)]})
     before = client.get(path).json()
@@ -66,7 +66,7 @@ def test_what_is_no_name_is_refused(client: httpx.Client, path: str, body: Any) 
     assert client.get(path).json() == before
 
 
-def test_names_are_no_content(client: httpx.Client) -> None:
+def test_names_do_not_change_the_content(client: httpx.Client) -> None:
     """A repeated upload keeps the name, and its values keep their ETag."""
     path = f"/v1/datasets/{upload(client)}"
     tag = client.get(path + "/data").headers["etag"]
@@ -111,7 +111,7 @@ def test_two_changes_at_once_are_both_kept(client: httpx.Client, path: str) -> N
 
 
 @pytest.mark.parametrize("path", ["/v1/datasets/ds_none", "/v1/posteriors/post_none"], indirect=False)
-def test_nothing_is_named_that_is_not_there(client: httpx.Client, path: str) -> None:
+def test_a_patch_of_an_unknown_id_is_404(client: httpx.Client, path: str) -> None:
     """404 with the remedy."""
     answer = client.patch(path, json={"name": "x"})
     assert (answer.status_code, answer.json()["type"].endswith("-not-found")) == (404, True)

@@ -10,8 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
-# Of each part of a licence expression, or of the words in which older packages say it. MPL: changes of its own files
-# are given away, of files beside them not.
+# Parts of a licence expression, or the words of older packages. MPL: only changes of its files must be published.
 ALLOWED = re.compile(
     r"(MIT|MIT-0|MIT-CMU|MIT License|0BSD|BSD License|BSD-[23]-Clause|3-Clause BSD License|BSD 3-Clause.*|Apache-2\.0"
     r"|Apache( 2\.0| Software License)?|LLVM-exception|PSF-2\.0|Python Software Foundation License|Zlib|CC0-1\.0"
@@ -26,9 +25,9 @@ def licences(name: str) -> list[str]:
         expression = result["License-Expression"]
         return re.split(r" (?:AND|OR|WITH) ", expression.strip("()"))
     classifiers = [text for text in result.get_all("Classifier") or [] if text.startswith("License ::")]
-    said = [text.rpartition(" :: ")[2] for text in classifiers]
-    found = [text for text in said if text not in {"OSI Approved", "DFSG approved"}]
-    return found or [str(result.json.get("license", "")).partition("\n")[0]]
+    classifiers = [text.rpartition(" :: ")[2] for text in classifiers]
+    names = [text for text in classifiers if text not in {"OSI Approved", "DFSG approved"}]
+    return names or [str(result.json.get("license", "")).partition("\n")[0]]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -39,14 +38,16 @@ def test_every_package_is_pinned_by_its_hashes(lock: Path) -> None:
     assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
-def test_every_licence_lets_anyone_use_it() -> None:
+def test_every_licence_is_permissive() -> None:
     """All packages locked for service, tests and development, as far as this platform installs them."""
     lock = (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
     names = set(re.findall(r"^([\w.-]+)(?:\[.*\])?==", lock, re.MULTILINE))
-    installed = {re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower() for found in metadata.distributions()}
+    installed = {re.sub(r"[-_.]+", "-", names.metadata["Name"]).lower() for names in metadata.distributions()}
     assert len(names & installed) > 60
     fields = {name: licences(name) for name in names & installed}
-    assert {name: said for name, said in fields.items() if not all(map(ALLOWED.fullmatch, said))} == {}
+    assert {
+        name: classifiers for name, classifiers in fields.items() if not all(map(ALLOWED.fullmatch, classifiers))
+    } == {}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
     assert "glle_redis_up 0.0" in away.get("/metrics").text
 
 
-def test_a_server_that_loads_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restarted server replies LOADING until its log is read."""
 
     def loading(*_: object, **_options: object) -> None:
@@ -69,7 +69,7 @@ def test_a_server_that_loads_is_503(settings: Settings, monkeypatch: pytest.Monk
     stores.close()
 
 
-def test_a_full_queue_server_refuses_what_is_new(client: httpx.Client, stores: Stores) -> None:
+def test_a_full_queue_server_refuses_new_work(client: httpx.Client, stores: Stores) -> None:
     """Without memory Redis rejects writes: 503 with the remedy, while reads work."""
     dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
@@ -147,7 +147,7 @@ def test_not_ready_when_data_cannot_be_written(stores: Stores, tmp_path: Path) -
         assert str(folder) in check.detail
 
 
-def test_oldest_task_tells_how_long_the_queue_waits(client: httpx.Client, stores: Stores) -> None:
+def test_oldest_task_measures_the_wait_of_the_queue(client: httpx.Client, stores: Stores) -> None:
     """The age is that of the longest wait, not of the first task."""
     now = datetime.now(UTC)
     for name, seconds in (("front", 1), ("old", 90), ("new", 5)):
@@ -186,7 +186,7 @@ def test_metrics_count_jobs(client: httpx.Client, stores: Stores) -> None:
     assert 'glle_jobs_entered_total{kind="fit",status="cancelled"} 1.0' in text
 
 
-def test_what_two_processes_count_is_added_up(client: httpx.Client, stores: Stores, settings: Settings) -> None:
+def test_counts_of_two_processes_are_added(client: httpx.Client, stores: Stores, settings: Settings) -> None:
     """Each of several API processes reports all of them."""
     client.get("/livez")
     client.get("/metrics")  # adds up what it has counted
@@ -199,7 +199,7 @@ def test_what_two_processes_count_is_added_up(client: httpx.Client, stores: Stor
     assert 'glle_http_seconds_bucket{le="+Inf",method="GET",route="/livez"} 2.0' in text
 
 
-def test_methods_that_nobody_knows_share_a_series(client: httpx.Client) -> None:
+def test_unknown_methods_share_a_series(client: httpx.Client) -> None:
     """Invented methods do not create series."""
     for number in range(3):
         client.request(f"ODD{number}", "/livez")

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(stores: Stores, drain: float) -> Iterator[tuple[Server, httpx.Client, threading.Thread]]:
-    """Serve in a thread; give the server, a client of it, and the thread, which ends with it.
-
-    The stores are its own: once it has stopped, nobody can wait by them again.
-    """
+    """Serve in a thread with separate stores, which close with it; yield the server, a client and the thread."""
     sock = listen("127.0.0.1", 0)
     started = threading.Event()
     own = Stores.connect(stores.settings)
@@ -68,7 +65,7 @@ def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
     raise AssertionError("a process that has stopped answers")
 
 
-def test_who_waits_is_answered_with_the_job_as_it_is(stores: Stores) -> None:
+def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
     """A long poll ends with the job's state and a stream with its end, before their timeouts."""
     job = queued(stores)
     results: dict[str, object] = {}
@@ -96,7 +93,7 @@ def test_who_waits_is_answered_with_the_job_as_it_is(stores: Stores) -> None:
     assert results["events"] == ["progress"]
 
 
-def test_a_connection_of_a_moment_ago_is_heard(stores: Stores) -> None:
+def test_a_connection_before_the_shutdown_is_served(stores: Stores) -> None:
     """A connection accepted before the shutdown is served."""
     with serving(stores, drain=0.0) as (server, client, _):
         client.get("/livez")  # the connection stays open

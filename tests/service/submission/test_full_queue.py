@@ -63,14 +63,14 @@ def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
     """A fit beyond the quota is 429 with the remedy; a known posterior is answered, and a deletion makes room."""
     had = resources_of("default", stores)
     with served(stores, auth="off", quota_posteriors=1) as client:
-        asked = {"dataset": had.dataset}
-        refused = client.post("/v1/posteriors", json={**asked, "reg": 0.5})
+        fits = {"dataset": had.dataset}
+        refused = client.post("/v1/posteriors", json={**fits, "reg": 0.5})
         assert (refused.status_code, refused.json()["details"]["quota"]) == (429, "posteriors")
         assert "DELETE /v1/posteriors" in refused.json()["remedy"]
         assert refused.headers["retry-after"]
-        assert client.post("/v1/posteriors", json=asked).status_code == 200
+        assert client.post("/v1/posteriors", json=fits).status_code == 200
         client.delete(f"/v1/posteriors/{had.posterior}").raise_for_status()
-        assert client.post("/v1/posteriors", json={**asked, "reg": 0.5}).status_code == 202
+        assert client.post("/v1/posteriors", json={**fits, "reg": 0.5}).status_code == 202
 
 
 def test_ended_records_are_bounded(stores: Stores) -> None:

@@ -35,16 +35,16 @@ POSTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def code(answer: httpx.Response) -> tuple[int, str]:
-    """Return the status and the problem of an answer."""
+def status_and_code(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status and the problem of a response."""
     return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
 @pytest.mark.parametrize(("path", "body", "other"), POSTS, ids=[path.rpartition("/")[2] for path, _, _ in POSTS])
-def test_every_creating_post_has_it(
+def test_every_creating_post_accepts_a_key(
     client: httpx.Client, stores: Stores, posterior: str, path: str, body: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    """The same key and body is the same answer, the status included; another body, or another route, is refused."""
+    """Equal key and body have the same response and status; another body or route is refused."""
     if path in {"/v1/posteriors", "/v1/advice"}:
         dataset = stores.posteriors.fetch("post_1").dataset
         body, other = {**body, "dataset": dataset}, {**other, "dataset": dataset}
@@ -54,14 +54,14 @@ def test_every_creating_post_has_it(
     again = client.post(path, json=body, headers=KEY)
     assert first.status_code in {201, 202}
     assert (again.status_code, again.json()) == (first.status_code, first.json())
-    assert code(client.post(path, json=other, headers=KEY)) == (422, "idempotency-key-reused")
+    assert status_and_code(client.post(path, json=other, headers=KEY)) == (422, "idempotency-key-reused")
     elsewhere = client.post("/v1/datasets/synthetic", json={"name": "swiss_roll", "n": 60}, headers=KEY)
-    assert code(elsewhere) == (422, "idempotency-key-reused")
+    assert status_and_code(elsewhere) == (422, "idempotency-key-reused")
     assert client.post(path, json=other, headers={"idempotency-key": "another"}).status_code in {201, 202}
 
 
-def test_an_upload_is_the_same_by_its_bytes(client: httpx.Client) -> None:
-    """Whatever else the request has: other bytes, or the same read in another way, are another request."""
+def test_uploads_are_compared_by_their_bytes(client: httpx.Client) -> None:
+    """Other bytes, or the same bytes with other parsing options, are another request."""
     headers = {**KEY, "content-type": "text/csv"}
     first = client.post("/v1/datasets?label=b", content="a,b\n1,x\n2,y\n", headers=headers)
     again = client.post("/v1/datasets?label=b", content="a,b\n1,x\n2,y\n", headers=headers)
@@ -69,21 +69,21 @@ def test_an_upload_is_the_same_by_its_bytes(client: httpx.Client) -> None:
     assert first.json() == again.json()
     for query, content in (("label=b", "a,b\n1,x\n2,z\n"), ("label=a", "a,b\n1,x\n2,y\n")):
         answer = client.post(f"/v1/datasets?{query}", content=content, headers=headers)
-        assert code(answer) == (422, "idempotency-key-reused")
+        assert status_and_code(answer) == (422, "idempotency-key-reused")
     assert len(client.get("/v1/datasets").json()["items"]) == 1
 
 
-def test_a_cancelled_job_is_told_again_not_done_again(client: httpx.Client) -> None:
-    """Without the key a new job is made; with it the client sees what became of the first."""
+def test_a_key_returns_the_cancelled_job(client: httpx.Client) -> None:
+    """Without the key a new job is created; with it the client gets the first one."""
     body = {"dataset": upload(client), "n_neighbors": 5}
     first = client.post("/v1/posteriors", json=body, headers=KEY).json()
     client.delete(first["links"]["self"])
-    assert code(client.post("/v1/posteriors", json=body, headers=KEY)) == (409, "job-cancelled")
+    assert status_and_code(client.post("/v1/posteriors", json=body, headers=KEY)) == (409, "job-cancelled")
     assert client.post("/v1/posteriors", json=body).json()["id"] != first["id"]
 
 
 def test_a_known_posterior_holds_its_key(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """A key that was answered from what is known is as used as one that created a job."""
+    """A key that returned an existing posterior is used, like one that created a job."""
     record = stores.posteriors.fetch("post_1")
     body = {"dataset": record.dataset, "n_neighbors": 5}
     id_ = client.post("/v1/posteriors", json=body).json()["posterior"]
@@ -91,30 +91,30 @@ def test_a_known_posterior_holds_its_key(client: httpx.Client, stores: Stores, p
     assert client.post("/v1/posteriors", json=body, headers=KEY).status_code == 200
     assert client.post("/v1/posteriors", json=body, headers=KEY).json()["id"] == id_
     other = client.post("/v1/posteriors", json={**body, "n_neighbors": 6}, headers=KEY)
-    assert code(other) == (422, "idempotency-key-reused")
+    assert status_and_code(other) == (422, "idempotency-key-reused")
 
 
-def test_what_was_deleted_is_created_again(client: httpx.Client) -> None:
-    """A key that leads nowhere any more does not stand in the way."""
+def test_deleted_resources_are_created_again(client: httpx.Client) -> None:
+    """A key of a deleted resource does not block a new one."""
     body = {"name": "s_curve", "n": 50}
-    made = client.post("/v1/datasets/synthetic", json=body, headers=KEY).json()
-    client.delete(made["links"]["self"])
+    created = client.post("/v1/datasets/synthetic", json=body, headers=KEY).json()
+    client.delete(created["links"]["self"])
     again = client.post("/v1/datasets/synthetic", json=body, headers=KEY)
-    assert (again.status_code, again.json()["id"]) == (201, made["id"])
+    assert (again.status_code, again.json()["id"]) == (201, created["id"])
 
 
 @pytest.mark.parametrize("delete", ["the posterior", "its data set"])
-def test_a_posterior_that_was_deleted_is_fitted_again(
+def test_a_deleted_posterior_is_fitted_again(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, delete: str
 ) -> None:
-    """The job of the first fit succeeded, and what it made is gone: its answer would be a 404 for a day."""
+    """The stored response would lead to a 404 for a day, because its job succeeded."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     body = {"dataset": upload(client), "n_neighbors": 5}
     first = client.post("/v1/posteriors", json=body, headers=KEY).json()
     tasks.fit(first["id"])
-    known = client.post("/v1/posteriors?wait=1", json=body, headers=KEY)
-    assert known.status_code == 201
-    path = f"/v1/posteriors/{known.json()['id']}" if delete == "the posterior" else f"/v1/datasets/{body['dataset']}"
+    fitted = client.post("/v1/posteriors?wait=1", json=body, headers=KEY)
+    assert fitted.status_code == 201
+    path = f"/v1/posteriors/{fitted.json()['id']}" if delete == "the posterior" else f"/v1/datasets/{body['dataset']}"
     assert client.delete(path, params={"force": True}).status_code == 204
     upload(client)
     again = client.post("/v1/posteriors", json=body, headers=KEY)
@@ -122,18 +122,18 @@ def test_a_posterior_that_was_deleted_is_fitted_again(
     assert again.json()["id"] != first["id"]
     tasks.fit(again.json()["id"])
     assert client.post("/v1/posteriors?wait=1", json=body, headers=KEY).status_code == 201
-    assert client.get(f"/v1/posteriors/{known.json()['id']}").status_code == 200
+    assert client.get(f"/v1/posteriors/{fitted.json()['id']}").status_code == 200
 
 
 def test_a_refused_request_frees_its_key(client: httpx.Client) -> None:
-    """What failed created nothing: corrected, it may be sent under the same key."""
+    """A refused request created no resource, so its correction may use the same key."""
     headers = {**KEY, "content-type": "text/csv"}
     assert client.post("/v1/datasets", content="a\n1\nx\n", headers=headers).status_code == 422
     assert client.post("/v1/datasets", content="a\n1\n2\n", headers=headers).status_code == 201
 
 
-def test_two_at_once_create_one(stores: Stores) -> None:
-    """While the first request creates, others get 409; then they get its answer."""
+def test_simultaneous_requests_create_one_resource(stores: Stores) -> None:
+    """During the first request others get 409; afterwards they get its response."""
     begun, go = threading.Event(), threading.Event()
 
     def create() -> str:
@@ -156,21 +156,21 @@ def test_two_at_once_create_one(stores: Stores) -> None:
     assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "made"
 
 
-def test_in_use_says_when_to_come_back(client: httpx.Client, stores: Stores) -> None:
-    """409 with Retry-After, and what to do."""
-    asked = {"name": "s_curve", "n": 50, "noise": 0.0, "seed": 0}
+def test_a_key_in_use_has_retry_after(client: httpx.Client, stores: Stores) -> None:
+    """409 has Retry-After and the remedy."""
+    request_body = {"name": "s_curve", "n": 50, "noise": 0.0, "seed": 0}
     name = idempotency._name(stores, KEY["idempotency-key"])
-    claim = {"asked": digest("POST /v1/datasets/synthetic", asked), "claim": "another's"}
+    claim = {"asked": digest("POST /v1/datasets/synthetic", request_body), "claim": "another's"}
     stores.client.set(name, json.dumps(claim), ex=1)
-    answer = client.post("/v1/datasets/synthetic", json=asked, headers=KEY)
-    assert code(answer) == (409, "idempotency-key-in-use")
+    answer = client.post("/v1/datasets/synthetic", json=request_body, headers=KEY)
+    assert status_and_code(answer) == (409, "idempotency-key-in-use")
     assert int(answer.headers["retry-after"]) > 0
     until(lambda: not stores.client.exists(name), 5)  # its process died
-    assert client.post("/v1/datasets/synthetic", json=asked, headers=KEY).status_code == 201
+    assert client.post("/v1/datasets/synthetic", json=request_body, headers=KEY).status_code == 201
 
 
 def test_racing_requests_create_once(stores: Stores) -> None:
-    """Of sixteen at once exactly one creates; all who are answered get its answer."""
+    """Exactly one of sixteen requests creates; every success has its response."""
     created: list[int] = []
 
     def ask(number: int) -> str:
@@ -189,8 +189,8 @@ def test_racing_requests_create_once(stores: Stores) -> None:
     assert answers <= {str(created[0]), "idempotency-key-in-use"}
 
 
-def test_a_claim_that_ran_out_takes_nothing_from_its_heir(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who took longer than the claim neither frees nor overwrites the key of who came after; free, it is remembered."""
+def test_an_expired_claim_does_not_change_its_successor(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request beyond its claim neither frees nor overwrites a newer claim; without one its response is stored."""
     name = idempotency._name(stores, "k")
 
     def slow(successor: bytes | None, *, fails: bool) -> str:
@@ -213,8 +213,8 @@ def test_a_claim_that_ran_out_takes_nothing_from_its_heir(stores: Stores, monkey
     assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "slow"
 
 
-def test_a_process_that_dies_holds_a_key_for_seconds(stores: Stores) -> None:
-    """What it would have freed frees itself, while its client still tries again."""
+def test_a_killed_process_holds_a_key_for_seconds(stores: Stores) -> None:
+    """The claim expires while the client still retries."""
 
     def held() -> str:
         (name,) = stores.client.scan_iter("glle:idempotency:*")

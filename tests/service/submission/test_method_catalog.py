@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_list_and_each(client: httpx.Client) -> None:
-    """Every method is listed, and described in the same way; a filter selects those that make embeddings."""
+    """The list and each method have equal descriptions; a filter selects methods with embeddings."""
     items = client.get("/v1/methods").json()["items"]
     assert [item["name"] for item in items] == ["em", "direct", *registry.METHODS]
     for item in items:
@@ -37,7 +37,7 @@ def test_list_and_each(client: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["details"]) == (404, {"methods": list(METHODS)})
 
 
-def test_no_name_is_of_a_posterior_and_of_an_embedding() -> None:
+def test_names_of_methods_are_unique() -> None:
     """A name means one method."""
     assert not {"em", "direct"} & set(registry.METHODS)
     assert len(METHODS) == 2 + len(registry.METHODS)
@@ -45,7 +45,7 @@ def test_no_name_is_of_a_posterior_and_of_an_embedding() -> None:
 
 @pytest.mark.parametrize("name", ["em", "direct"])
 def test_schema_is_that_of_the_request(name: str) -> None:
-    """Its defaults are the engine's, its method is constant, and what it leaves out has no meaning with it."""
+    """Its defaults are the engine's, its method is constant, and omitted parameters have no meaning with it."""
     entry = METHODS[name]
     schema = entry.parameters
     defaults = {member: payload["default"] for member, payload in schema["properties"].items() if "default" in payload}
@@ -55,32 +55,32 @@ def test_schema_is_that_of_the_request(name: str) -> None:
     engine = asdict(FitSpec())
     assert defaults == {member: engine[member] for member in defaults}
     assert set(schema["properties"]) | entry.unused == set(PosteriorIn.model_fields)
-    given = {member: value for member, value in defaults.items() if member != "method"}
-    spec = PosteriorIn(dataset="ds_x", method=name, **given).fit_spec()
+    parameters = {member: value for member, value in defaults.items() if member != "method"}
+    spec = PosteriorIn(dataset="ds_x", method=name, **parameters).fit_spec()
     assert spec == FitSpec(method=name)  # type: ignore[arg-type] # of the registry
 
 
 @pytest.mark.parametrize("name", registry.METHODS)
-def test_schema_of_an_embedding_has_the_methods_own_parameters(name: str) -> None:
-    """A request of the schema's defaults is valid by it, and by the service, and means the method's defaults."""
-    schema, one = METHODS[name].parameters, registry.method(name)
+def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> None:
+    """The schema's defaults are a valid request, with the meaning of the method's defaults."""
+    schema, method = METHODS[name].parameters, registry.method(name)
     own = schema["properties"]["parameters"]
-    given = {member: payload["default"] for member, payload in own["properties"].items()}
+    parameters = {member: payload["default"] for member, payload in own["properties"].items()}
     request: dict[str, Any] = {
         "dataset": "ds_x",
         "method": name,
-        "parameters": given,
-        **({"labels": "ds_y"} if one.labels else {}),
+        "parameters": parameters,
+        **({"labels": "ds_y"} if method.labels else {}),
     }
     checks = OAS31Validator(schema)
     assert list(checks.iter_errors(request)) == []
     assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
-    assert list(checks.iter_errors({**request, "labels": None})) != [] or not one.labels
-    assert Plan.of(EmbeddingIn(**request)).spec == one.spec()
+    assert list(checks.iter_errors({**request, "labels": None})) != [] or not method.labels
+    assert Plan.of(EmbeddingIn(**request)).spec == method.spec()
 
 
-def test_a_missing_extra_is_told(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method whose library is not installed is listed, with the extra that would bring it."""
+def test_a_missing_extra_is_listed(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method without its library is listed with the extra to install."""
     monkeypatch.setitem(METHODS, "pca", replace(METHODS["pca"], libraries=("no_such_library",), extra="tsne"))
     payload = client.get("/v1/methods/pca").json()
     assert (payload["available"], payload["missing_extra"]) == (False, "tsne")
@@ -88,7 +88,7 @@ def test_a_missing_extra_is_told(client: httpx.Client, monkeypatch: pytest.Monke
 
 
 def test_scores_are_listed(client: httpx.Client) -> None:
-    """Each with what it needs, and which way is better."""
+    """Each score has its needs and its better direction."""
     items = client.get("/v1/scores").json()["items"]
     assert [item["name"] for item in items] == list(SCORES)
     assert {item["needs"] for item in items} <= {"nothing", "labels", "truth"}

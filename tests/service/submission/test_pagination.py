@@ -1,4 +1,4 @@
-"""Lists: what a page costs, and where it goes on."""
+"""Lists: the cost of a page, and its cursor."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ WRITES = {
 }
 
 
-def spent(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
-    """Return how often each command was sent to the queue server while a list was answered."""
+def commands_of(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
+    """Return the number of each command to the queue server during a list."""
     stores.client.config_resetstat()
     client.get(path).raise_for_status()
     calls = {
@@ -44,32 +44,32 @@ def spent(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
 
 
 def queued(stores: Stores, first: int, last: int) -> None:
-    """Create jobs that have been silent for long, so that the list of before compared each with the queue."""
+    """Create jobs without a recent heartbeat, which a list must not compare with the queue."""
     for number in range(first, last):
         job, _ = stores.jobs.create(kind="fit", claim=str(number), posterior="post_1", spec={}, total=1)
         stores.client.hset(f"glle:job:{job.id}", "touched", 1)
 
 
 def test_a_filtered_page_costs_the_same_among_many_jobs(client: httpx.Client, stores: Stores) -> None:
-    """The one failed job is found by as many commands among 300 queued jobs as among 20, and nothing is written."""
+    """The one failed job takes as many commands among 300 queued jobs as among 20, and no write."""
     job, _ = stores.jobs.create(kind="draws", claim="failed", posterior="post_1", spec={}, total=1)
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
-    seen = []
+    costs = []
     for first, last in ((0, 20), (20, 300)):
         queued(stores, first, last)
         for filtered in ("status=succeeded", "kind=draws", "status=succeeded&kind=draws", "status=failed"):
-            seen.append(spent(client, stores, f"/v1/jobs?{filtered}&limit=1"))
-            assert not WRITES & seen[-1].keys()
-            assert sum(seen[-1].values()) < 20
+            costs.append(commands_of(client, stores, f"/v1/jobs?{filtered}&limit=1"))
+            assert not WRITES & costs[-1].keys()
+            assert sum(costs[-1].values()) < 20
             items = client.get(f"/v1/jobs?{filtered}&limit=1").json()["items"]
             assert [item["id"] for item in items] == ([] if "failed" in filtered else [job.id])
-    assert seen[:4] == seen[4:]
+    assert costs[:4] == costs[4:]
     assert stores.queue.length() == 0, "a list enqueues nothing"
 
 
 def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) -> None:
-    """Page by page, of any length, each filter gives the jobs of its status and kind, the newest first."""
+    """Pages of any length have the jobs of their status and kind, the newest first."""
     ids = []
     for number in range(25):
         kind: Any = ("fit", "draws", "summary")[number % 3]
@@ -84,9 +84,9 @@ def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) 
         ("?kind=draws", ids[1::3]),
         ("?kind=fit&status=cancelled", [id_ for number, id_ in enumerate(ids) if number % 3 == 0 and number % 2]),
     ):
-        found = [item["id"] for item in paged(client, f"/v1/jobs{filtered}", 4)]
-        assert sorted(found) == sorted(expected)
-        assert found == [id_ for id_ in everything if id_ in expected]
+        records = [item["id"] for item in paged(client, f"/v1/jobs{filtered}", 4)]
+        assert sorted(records) == sorted(expected)
+        assert records == [id_ for id_ in everything if id_ in expected]
 
 
 def paged(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
@@ -103,15 +103,15 @@ def paged(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any
 
 
 def httpx_query(path: str) -> list[tuple[str, str]]:
-    """Return the query of a path as pairs: httpx drops it where parameters are given."""
+    """Return the query of a path as pairs, because httpx drops it if parameters are passed."""
     _, _, query = path.partition("?")
     return [(name, value) for name, _, value in (pair.partition("=") for pair in query.split("&") if pair)]
 
 
-def test_a_filter_that_fits_few_goes_on_by_its_cursor(
+def test_a_rare_filter_continues_by_its_cursor(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page looks at so many records; what is behind them comes with the next pages, and nothing is left out."""
+    """A page examines a bounded number of records; the next pages have the rest."""
     monkeypatch.setattr(pagination, "MOST_LOOKED_AT", 4)
     monkeypatch.setattr(pagination, "STEP", 2)
     ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(11)]
@@ -125,37 +125,37 @@ def test_a_filter_that_fits_few_goes_on_by_its_cursor(
 
 
 def test_a_list_of_posteriors_is_read_in_few_round_trips(client: httpx.Client, stores: Stores, drawn: str) -> None:
-    """A filter reads a hundred records at once, not one by one."""
+    """A filter reads a hundred records per round trip."""
     record = stores.posteriors.fetch(drawn.rpartition("/")[2])
     from dataclasses import replace  # noqa: PLC0415 # of this test alone
 
     for number in range(150):
         stores.posteriors.record(replace(record, id=f"post_{number:032x}", created=f"2026-01-01T00:00:{number:06d}"))
-    calls = spent(client, stores, "/v1/posteriors?name=nobody")
+    calls = commands_of(client, stores, "/v1/posteriors?name=unknown")
     assert calls.get("get", 0) <= 1
     assert calls["mget"] <= 3
     assert len(list(paged(client, "/v1/posteriors", 50))) == 151
 
 
-def test_the_search_ends_when_the_client_is_gone() -> None:
-    """After a step the list looks whether its client is there, and reads no further."""
+def test_the_search_ends_after_a_disconnect() -> None:
+    """After each step the list checks the connection, and reads no further without it."""
     read = []
 
-    class Gone:
+    class DisconnectedRequest:
         async def is_disconnected(self) -> bool:
             return True
 
-    def found() -> Iterator[tuple[str, None]]:
+    def records() -> Iterator[tuple[str, None]]:
         for number in range(10_000):
             read.append(number)
             yield str(number), None
 
-    asyncio.run(pagination.page(Gone(), found(), 1))  # type: ignore[arg-type] # of a test
+    asyncio.run(pagination.page(DisconnectedRequest(), records(), 1))  # type: ignore[arg-type] # of a test
     assert len(read) == pagination.STEP
 
 
 def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores: Stores) -> None:
-    """With ?record=true, once it has ended; until then 409 says to cancel it first."""
+    """?record=true deletes the record of an ended job; for an open one 409 names the cancellation."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     path = f"/v1/jobs/{job.id}"
     answer = client.delete(path, params={"record": "true"})

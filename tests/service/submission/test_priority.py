@@ -1,4 +1,4 @@
-"""Deadlines and priorities over HTTP, without workers: what is queued stays queued."""
+"""Deadlines and priorities over HTTP without workers, so that jobs stay queued."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POST_1 = "/v1/posteriors/post_1"
 
 @pytest.fixture
 def posterior(client: httpx.Client, stores: Stores) -> str:
-    """The path of a posterior as a worker records it."""
+    """The path of a posterior as a worker stores it."""
     stores.posteriors.record(
         PosteriorRecord(
             id="post_1", dataset=upload(client), n=40, d=3, spec=FitSpec().to_dict(), diagnostics={"notes": []},
@@ -51,9 +51,9 @@ def test_every_job_may_have_a_deadline(
 ) -> None:
     """The deadline is reported, and the job fails at its end: 504 with the remedy."""
     dataset = stores.posteriors.fetch("post_1").dataset
-    asked = {**body, "dataset": dataset} if path in {"/v1/posteriors", "/v1/advice"} else body
+    payload = {**body, "dataset": dataset} if path in {"/v1/posteriors", "/v1/advice"} else body
     started = time.monotonic()
-    answer = client.post(path + "?deadline=0.3&wait=20", json=asked)
+    answer = client.post(path + "?deadline=0.3&wait=20", json=payload)
     assert 0.3 <= time.monotonic() - started < 3
     assert (answer.status_code, answer.json()["type"]) == (504, "urn:glle:problem:deadline-exceeded")
     assert "deadline" in answer.json()["remedy"]
@@ -62,13 +62,13 @@ def test_every_job_may_have_a_deadline(
     assert listed["deadline"] == answer.json()["details"]["deadline"]
     assert client.get(listed["links"]["self"] + "/result").status_code == 504
     assert stores.queue.length() == 0
-    again = client.post(path, json=asked)
+    again = client.post(path, json=payload)
     assert (again.status_code, again.json()["deadline"]) == (202, None)
     assert again.json()["id"] != listed["id"]
 
 
-def test_who_has_time_saves_the_shared_job(client: httpx.Client, posterior: str) -> None:
-    """Two requests share a job: it has the later deadline, or none."""
+def test_a_shared_job_has_the_latest_deadline(client: httpx.Client, posterior: str) -> None:
+    """A job of two requests has the later deadline, or none."""
     path = posterior + "/draws"
     first = client.post(path + "?deadline=1000", json={"count": 8}).json()
     later = client.post(path + "?deadline=2000", json={"count": 8}).json()
@@ -80,13 +80,13 @@ def test_who_has_time_saves_the_shared_job(client: httpx.Client, posterior: str)
 
 @pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e99", "soon"])
 def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str, deadline: str) -> None:
-    """A deadline is a positive number of seconds, a year at most."""
+    """A deadline is a positive number of seconds, at most a year."""
     answer = client.post(posterior + "/draws", params={"deadline": deadline}, json={"count": 8})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:invalid-request")
 
 
-def test_who_waits_goes_first(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Single draws and small interactive requests stand before batches, in the order in which they came."""
+def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Single draws and small interactive requests precede batches, in the order of arrival."""
     batch = client.post(posterior + "/draws", json={"count": 8}).json()
     single = client.get(posterior + "/draws/5?wait=0").json()
     few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
@@ -100,8 +100,8 @@ def test_who_waits_goes_first(client: httpx.Client, stores: Stores, posterior: s
     assert order == [job["id"] for job in jobs]
 
 
-def test_the_same_draws_whoever_waits(client: httpx.Client, posterior: str) -> None:
-    """Priority is no part of what is made: a batch that someone waits for becomes interactive."""
+def test_priority_does_not_change_the_draws(client: httpx.Client, posterior: str) -> None:
+    """A batch becomes interactive by an interactive request for the same draws."""
     first = client.post(posterior + "/draws", json={"count": 8}).json()
     second = client.post(posterior + "/draws", json={"count": 8, "priority": "interactive"}).json()
     assert (second["id"], second["priority"]) == (first["id"], "interactive")
@@ -121,8 +121,8 @@ def test_a_long_job_is_not_interactive(
     assert stores.queue.length() == 0
 
 
-def test_a_job_is_shared_by_the_workers_at_work(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """By as many as there are when it is posted, where it is long enough; it is the same job when more have come."""
+def test_a_job_is_shared_by_the_live_workers(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The number of shards is that of the live workers at its creation; a repeat with more workers is the same job."""
     for name in "abcdef":
         register_worker(stores, name)
     register_worker(stores, "gone", seconds=3600)

@@ -1,4 +1,4 @@
-"""Queries: a parameter that has one value is sent once."""
+"""Queries: a parameter with one value is sent once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def lists() -> set[str]:
         return schema.get("type") == "array" or any(map(is_array, some))
 
     operations = [operation for path in CONTRACT["paths"].values() for operation in path.values()]
-    found = [parameter for operation in operations for parameter in operation.get("parameters", ())]
-    return {one["name"] for one in found if one["in"] == "query" and is_array(one["schema"])}
+    parameters = [parameter for operation in operations for parameter in operation.get("parameters", ())]
+    return {item["name"] for item in parameters if item["in"] == "query" and is_array(item["schema"])}
 
 
-def test_the_parameters_that_may_be_repeated_are_the_arrays_of_the_contract() -> None:
-    """And no others."""
+def test_only_arrays_of_the_contract_may_be_repeated() -> None:
+    """The two sets are equal."""
     assert set(LISTS) == lists()
 
 
@@ -44,8 +44,8 @@ def test_the_parameters_that_may_be_repeated_are_the_arrays_of_the_contract() ->
         ("/v1/posteriors/post_1/draws/0?seed=0&seed=1", "seed"),
     ],
 )
-def test_one_that_is_repeated_is_refused(client: httpx.Client, path: str, name: str) -> None:
-    """One of its values would be taken, and the others silently dropped."""
+def test_repeated_parameters_are_refused(client: httpx.Client, path: str, name: str) -> None:
+    """Otherwise the service would use one value and drop the others."""
     answer = client.get(path)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:repeated-parameter")
     assert answer.json()["details"] == {"parameter": name}
@@ -53,7 +53,7 @@ def test_one_that_is_repeated_is_refused(client: httpx.Client, path: str, name: 
 
 @pytest.mark.parametrize("query", ["name=%C3%A9&limit=1", "%ff=%fe&x=1", "name=%F3%BE%87%88", "a=%00&b=&c"])
 def test_any_bytes_are_a_query(client: httpx.Client, query: str) -> None:
-    """In a name or a value, of a kept answer's key or of a list: no error of the service."""
+    """No name or value of a query is an internal error, for cached responses and lists."""
     for path in ("/v1/datasets", "/v1/posteriors/post_1/draws/0"):
         assert client.get(f"{path}?{query}").status_code in {200, 404}
     twice = client.get(f"/v1/datasets?{query}&%C3%A9=1&%C3%A9=2")

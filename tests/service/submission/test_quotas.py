@@ -1,4 +1,4 @@
-"""What a tenant may have at once: bytes, jobs, requests a minute."""
+"""Quotas of a tenant: bytes, open jobs, requests per minute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHEET = {"name": "s_curve", "n": 50}
 
 
 def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
-    """Return the details of a 429, checked to be of the one shape with Retry-After."""
+    """Return the details of a 429 with Retry-After."""
     assert answer.status_code == 429, answer.text
     payload = answer.json()
     assert payload["type"] == "urn:glle:problem:quota-exceeded"
@@ -31,14 +31,14 @@ def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
 
 
 def test_without_quotas_nothing_is_counted(client: httpx.Client, stores: Stores) -> None:
-    """The default is no quota, and no bucket in Redis."""
+    """By default there is no quota, and no bucket in Redis."""
     for seed in range(5):
         assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": seed}).status_code == 201
     assert not stores.client.exists("glle:rate")
 
 
 def test_bytes_of_data_sets(stores: Stores) -> None:
-    """What does not fit is refused and leaves nothing; what is known fits, and a deletion makes room."""
+    """An upload beyond the quota is refused without a trace; known data fit, and a deletion makes room."""
     with served(stores, quota_bytes=4500) as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers, a record
         first = client.post("/v1/datasets/synthetic", json=SHEET).raise_for_status().json()["id"]
         before = sorted(path.name for path in stores.datasets._folder.iterdir())
@@ -53,8 +53,8 @@ def test_bytes_of_data_sets(stores: Stores) -> None:
         assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}).status_code == 201
 
 
-def test_jobs_in_flight(stores: Stores) -> None:
-    """The job beyond the quota is refused; one that is shared, or known, is not; an end makes room."""
+def test_open_jobs(stores: Stores) -> None:
+    """The job beyond the quota is refused; a shared or known one is not, and an end makes room."""
     with served(stores, quota_jobs=2) as client:
         dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
 
@@ -71,7 +71,7 @@ def test_jobs_in_flight(stores: Stores) -> None:
 
 
 def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
-    """Where it has to be drawn it takes a place, and 429 at once where there is none; one that is cached takes none."""
+    """An uncached draw counts as a job, with 429 beyond the quota; a cached one does not count."""
     had = resources_of("default", stores)
     draws = f"/v1/posteriors/{had.posterior}/draws"
     with served(stores, auth="off", quota_jobs=1) as client:
@@ -80,8 +80,8 @@ def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
         assert client.get(f"{draws}/0").status_code == 200
 
 
-def test_requests_a_minute(stores: Stores) -> None:
-    """As many as allowed at once, then 429 with the seconds until the next; probes do not count."""
+def test_requests_per_minute(stores: Stores) -> None:
+    """After a burst of the quota 429 has the seconds until the next request; probes do not count."""
     with served(stores, quota_requests=6) as client:
         assert [client.get("/v1/info").status_code for _ in range(6)] == [200] * 6
         details = exceeded(client.get("/v1/info"), "requests")
@@ -90,8 +90,8 @@ def test_requests_a_minute(stores: Stores) -> None:
         assert client.get("/livez").status_code == 200
 
 
-def test_a_bucket_fills_again(stores: Stores) -> None:
-    """After the seconds that it said a request is let through."""
+def test_a_bucket_refills(stores: Stores) -> None:
+    """After the announced seconds a request succeeds."""
     with served(stores, quota_requests=120) as client:
         while (answer := client.get("/v1/info")).status_code == 200:
             pass
@@ -99,8 +99,8 @@ def test_a_bucket_fills_again(stores: Stores) -> None:
         assert client.get("/v1/info").status_code == 200
 
 
-def test_without_redis_each_process_counts_by_itself(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs no Redis goes on, a second's worth a second; then it is 429 as ever."""
+def test_without_redis_each_process_counts_separately(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests without Redis continue at the quota's rate; beyond it they are 429."""
 
     def away(*_: object) -> tuple[int, int]:
         raise redis.ConnectionError("gone")
@@ -114,39 +114,39 @@ def test_without_redis_each_process_counts_by_itself(stores: Stores, monkeypatch
 
 
 def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
-    """Two APIs give out of one bucket, each to within the second's worth that it took."""
-    with served(stores, quota_requests=60) as one, served(stores, quota_requests=60) as other:
+    """Two APIs share one bucket, each to within a second's worth of requests."""
+    with served(stores, quota_requests=60) as first, served(stores, quota_requests=60) as other:
         began = time.monotonic()
-        answers = [client.get("/v1/info").status_code for _ in range(50) for client in (one, other)]
-        came = math.ceil(time.monotonic() - began)
-    assert 60 <= answers.count(200) <= 60 + came
+        answers = [client.get("/v1/info").status_code for _ in range(50) for client in (first, other)]
+        seconds = math.ceil(time.monotonic() - began)
+    assert 60 <= answers.count(200) <= 60 + seconds
     assert answers.count(429) == 100 - answers.count(200)
 
 
-def test_a_refused_tenant_asks_redis_no_more_than_it_must(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who keeps asking is refused from memory, until there is a request to give."""
-    asked: list[str] = []
+def test_refusals_need_no_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusals come from memory until the next request is allowed."""
+    refills: list[str] = []
     take = rate_limit.RateLimiter._take
 
     def counted(self: rate_limit.RateLimiter, tenant: str, most: int) -> tuple[int, int]:
-        asked.append(tenant)
+        refills.append(tenant)
         return take(self, tenant, most)
 
     monkeypatch.setattr(rate_limit.RateLimiter, "_take", counted)
     with served(stores, quota_requests=1) as client:
         assert [client.get("/v1/info").status_code for _ in range(20)] == [200] + [429] * 19
-    assert asked == ["default"] * 2
+    assert refills == ["default"] * 2
 
 
-def test_each_tenant_has_its_own_quotas(stores: Stores) -> None:
-    """What one has used up is there for the other."""
+def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
+    """A tenant at its quota does not affect another one."""
     with served(stores, auth="required", quota_jobs=1, quota_bytes=4500, quota_requests=20) as client:
         for tenant in ("alice", "bob"):
             headers = bearer(stores, tenant)
-            made = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
-            assert made.status_code == 201
+            created = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
+            assert created.status_code == 201
             exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
-            body = {"dataset": made.json()["id"]}
+            body = {"dataset": created.json()["id"]}
             assert client.post("/v1/advice", json=body, headers=headers).status_code == 202
             exceeded(client.post("/v1/posteriors", json=body, headers=headers), "jobs")
             while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
@@ -155,7 +155,7 @@ def test_each_tenant_has_its_own_quotas(stores: Stores) -> None:
 
 
 def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
-    """A tenant's own quotas are those in GLLE_QUOTAS; the others are the defaults."""
+    """GLLE_QUOTAS has the quotas of single tenants; the others have the defaults."""
     settings = {"auth": "required", "quota_jobs": 1, "quota_requests": 3, "quotas": "alice=requests:5 bob=jobs:0"}
     with served(stores, **settings) as client:
         for tenant, requests in {"alice": 5, "bob": 3, "carol": 3}.items():

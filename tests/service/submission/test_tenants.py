@@ -1,4 +1,4 @@
-"""What one tenant has is not there for another: by no route, in no list, by no id."""
+"""Separation of tenants in every route, list and id."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def alice(stores: Stores) -> TenantResources:
-    """What the tenant alice has."""
+    """The resources of the tenant alice."""
     return resources_of("alice", stores)
 
 
 @pytest.fixture
 def bob(stores: Stores) -> TenantResources:
-    """What the tenant bob has."""
+    """The resources of the tenant bob."""
     return resources_of("bob", stores)
 
 
 @pytest.mark.parametrize(("method", "path"), WITH_ID, ids=[f"{method} {path}" for method, path in WITH_ID])
-def test_by_no_route_is_there_what_another_tenant_has(
+def test_every_route_is_404_for_another_tenants_id(
     guarded: httpx.Client, alice: TenantResources, bob: TenantResources, method: str, path: str
 ) -> None:
-    """Each route that takes an id is 404 for the other tenant, before and after it has answered the owner."""
+    """Each route with an id is 404 for the other tenant, before and after a request of the owner."""
     more: dict[str, Any] = {"json": BODIES[path]} if method in {"post", "patch", "put"} else {}
 
-    def asked(by: TenantResources) -> httpx.Response:
+    def requests(by: TenantResources) -> httpx.Response:
         return guarded.request(method, alice.path(path), params={"wait": 0}, headers=by.headers, **more)
 
-    for answer in (asked(bob), asked(alice), asked(bob)):
+    for answer in (requests(bob), requests(alice), requests(bob)):
         if answer.request.headers["authorization"] == alice.headers["Authorization"]:
             assert answer.status_code != 404, answer.text  # so the ids are good ones
         else:
@@ -63,8 +63,8 @@ def test_by_no_route_is_there_what_another_tenant_has(
             assert answer.json()["type"].endswith("-not-found")
 
 
-def test_every_route_is_walked_or_has_no_id() -> None:
-    """What the walk leaves out are lists, commands that name a data set in the body, and what belongs to nobody."""
+def test_routes_without_an_id_are_known() -> None:
+    """All other routes are lists, commands with a data set in the body, and shared resources."""
     walked = {path for _, path in WITH_ID}
     nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
     nobodys |= {"/v1/scores"}
@@ -76,7 +76,7 @@ def test_every_route_is_walked_or_has_no_id() -> None:
 def test_a_body_does_not_reach_another_tenants_data_set(
     guarded: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
-    """To fit, to embed, to advise on, or as points to place; nor as labels or truth."""
+    """A fit, an embedding, advice and new points refuse it, also as labels or truth."""
     for path, body in (
         ("/v1/posteriors", {"dataset": alice.dataset}),
         ("/v1/advice", {"dataset": alice.dataset}),
@@ -90,34 +90,34 @@ def test_a_body_does_not_reach_another_tenants_data_set(
         assert guarded.post(path.replace(bob.posterior, alice.posterior), json=body, headers=alice.headers).is_success
 
 
-def test_labels_and_truth_of_another_tenant_are_not_there(
+def test_labels_and_truth_of_another_tenant_are_404(
     guarded: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
-    """Neither tells an embedding of one's own data anything."""
-    for what in ("labels", "truth"):
-        body = {"dataset": bob.dataset, "method": "pca", what: alice.dataset}
+    """They do not reach an embedding of the tenant's data."""
+    for kind in ("labels", "truth"):
+        body = {"dataset": bob.dataset, "method": "pca", kind: alice.dataset}
         answer = guarded.post("/v1/embeddings", json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
 
 
 def test_lists_are_disjoint(guarded: httpx.Client, alice: TenantResources, bob: TenantResources) -> None:
-    """Each tenant sees its own, one of each, and whoever has nothing nothing."""
+    """Each list has one resource of its tenant."""
     for path in LISTS:
-        seen = [{item["id"] for item in guarded.get(path, headers=by.headers).json()["items"]} for by in (alice, bob)]
-        assert [len(ids) for ids in seen] == [1, 1]
-        assert not seen[0] & seen[1]
+        ids = [{item["id"] for item in guarded.get(path, headers=by.headers).json()["items"]} for by in (alice, bob)]
+        assert [len(ids) for ids in ids] == [1, 1]
+        assert not ids[0] & ids[1]
     assert alice.job != bob.job
 
 
 def test_a_third_tenant_sees_empty_lists(guarded: httpx.Client, stores: Stores, alice: TenantResources) -> None:
-    """Also the default one, which has records of before there were tenants."""
+    """The default tenant, which owns records without a tenant, sees empty lists, too."""
     for tenant in ("carol", "default"):
         headers = bearer(stores, tenant)
         assert [guarded.get(path, headers=headers).json()["items"] for path in LISTS] == [[], [], []]
 
 
 def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, stores: Stores) -> None:
-    """An upload is new to each, and known to itself; only the default tenant's id begins with the digest."""
+    """An upload is new to each tenant; only the default tenant's id begins with the digest."""
     table = "x,y\n1,2\n3,4\n5,7\n"
     payload = {}
     for tenant in ("default", "alice", "bob"):
@@ -126,29 +126,29 @@ def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, sto
         assert (first.status_code, again.status_code) == (201, 200)
         payload[tenant] = first.json()
         assert again.json()["id"] == payload[tenant]["id"]
-    assert len({one["sha256"] for one in payload.values()}) == 1
-    assert len({one["id"] for one in payload.values()}) == 3
-    begins = {tenant: one["sha256"].startswith(one["id"][3:]) for tenant, one in payload.items()}
+    assert len({upload["sha256"] for upload in payload.values()}) == 1
+    assert len({upload["id"] for upload in payload.values()}) == 3
+    begins = {tenant: upload["sha256"].startswith(upload["id"][3:]) for tenant, upload in payload.items()}
     assert begins == {"default": True, "alice": False, "bob": False}
 
 
-def test_a_kept_answer_is_its_tenants_alone(
+def test_a_cached_response_is_private_to_its_tenant(
     guarded: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
-    """A draw that the API has at hand is given to its owner only, and no shared cache may keep it."""
+    """A draw in the API's memory is sent to its owner only, and no shared cache may store it."""
     path = f"/v1/posteriors/{alice.posterior}/draws/0"
     for _ in range(2):
         answer = guarded.get(path, headers=alice.headers).raise_for_status()
         assert answer.headers["cache-control"].startswith("private")
-        for given in ({}, {"If-None-Match": answer.headers["etag"]}, {"If-None-Match": "*"}):
-            assert guarded.get(path, headers={**bob.headers, **given}).status_code == 404
-            assert guarded.get(path, headers=given).status_code == 401
+        for conditions in ({}, {"If-None-Match": answer.headers["etag"]}, {"If-None-Match": "*"}):
+            assert guarded.get(path, headers={**bob.headers, **conditions}).status_code == 404
+            assert guarded.get(path, headers=conditions).status_code == 401
 
 
-def test_an_idempotency_key_is_its_tenants_alone(
+def test_idempotency_keys_of_tenants_are_separate(
     guarded: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
-    """Two tenants that choose the same one do not meet; a tenant that uses it twice does meet itself."""
+    """Equal keys of two tenants do not conflict; a second use by one tenant is a repeat."""
     for by in (alice, bob):
         headers = {**by.headers, "Idempotency-Key": "monday"}
         path = f"/v1/posteriors/{by.posterior}/draws"
@@ -158,8 +158,8 @@ def test_an_idempotency_key_is_its_tenants_alone(
         assert guarded.post(path, json={"count": 3}, headers=headers).status_code == 422
 
 
-def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Stores) -> None:
-    """Records without the field are read as they were meant."""
+def test_records_without_a_tenant_belong_to_the_default_one(stores: Stores) -> None:
+    """Records without the field stay readable."""
     had = resources_of("default", stores)
     record = stores.posteriors.fetch(had.posterior).to_dict()
     del record["tenant"]
@@ -170,10 +170,10 @@ def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Sto
     assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:posteriors") == 1
 
 
-def test_a_tenants_deletions_leave_the_others(
+def test_deletions_do_not_affect_other_tenants(
     guarded: httpx.Client, stores: Stores, alice: TenantResources, bob: TenantResources
 ) -> None:
-    """With its data set go its posterior, its draws and its calibration, and nobody else's."""
+    """A data set is deleted with its posterior, draws and calibration, and those of no other tenant."""
     spec = CalibrationSpec()
     for had in (alice, bob):
         stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))

@@ -1,4 +1,4 @@
-"""One check for one work: whatever is made of draws, what cannot be made or kept is refused alike."""
+"""Equal checks of equal work: every route refuses draws that cannot be computed or cached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOO_MANY = {"draws.png": 64, "draws.svg": 64}  # the most that a sheet has
 
 
 @pytest.fixture(scope="module")
-def kept() -> PosteriorRecord:
+def record() -> PosteriorRecord:
     """The record of a posterior of many points."""
     spec = FitSpec().to_dict()
     return PosteriorRecord(
@@ -49,21 +49,21 @@ def kept() -> PosteriorRecord:
 
 
 @pytest.fixture
-def small(stores: Stores, kept: PosteriorRecord) -> Iterator[tuple[httpx.Client, str, str]]:
+def small(stores: Stores, record: PosteriorRecord) -> Iterator[tuple[httpx.Client, str, str]]:
     """A client of a service with a small cache and few draws, the path of a posterior, and its data set."""
     X = np.random.default_rng(0).normal(size=(N, 3))
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    id_ = posterior_id(dataset.id, kept.spec, glle_engine.__version__)
-    stores.posteriors.record(PosteriorRecord(**{**vars(kept), "id": id_, "dataset": dataset.id}))
+    id_ = posterior_id(dataset.id, record.spec, glle_engine.__version__)
+    stores.posteriors.record(PosteriorRecord(**{**vars(record), "id": id_, "dataset": dataset.id}))
     with served(stores, cache_bytes=CACHE, max_draws=900) as client:
         yield client, f"/v1/posteriors/{id_}", dataset.id
 
 
-def ask(small: tuple[httpx.Client, str, str], route: str, **asked: Any) -> httpx.Response:
-    """Ask a route for draws."""
+def request_draws(small: tuple[httpx.Client, str, str], route: str, **parameters: Any) -> httpx.Response:
+    """Send a request for draws to a route."""
     client, posterior, dataset = small
     method, path, names = ROUTES[route]
-    payload = {names.get(name, name): value for name, value in asked.items()}
+    payload = {names.get(name, name): value for name, value in parameters.items()}
     if method == "GET":
         return client.get(posterior + path, params=payload | {"wait": 0})
     return client.post(posterior + path, json=payload | ({"dataset": dataset} if route == "transform" else {}))
@@ -78,32 +78,32 @@ def ask(small: tuple[httpx.Client, str, str], route: str, **asked: Any) -> httpx
         ({"count": 3, "first": WHOLE - 1}, "over-the-limit"),
     ],
 )
-def test_the_same_draws_are_refused_alike(
-    small: tuple[httpx.Client, str, str], route: str, asked: dict[str, Any], type_: str
+def test_equal_draws_are_refused_equally(
+    small: tuple[httpx.Client, str, str], route: str, parameters: dict[str, Any], type_: str
 ) -> None:
-    """As numbers, summed up, or seen: 422 with one type, and no job."""
+    """Numbers, summaries and pictures: 422 with one type, and no job."""
     most = TOO_MANY.get(route, 1000)
-    if asked["count"] > most:
+    if parameters["count"] > most:
         if type_ == "over-the-limit":
             pytest.skip("a sheet has not so many panels")
-        asked = {**asked, "count": most}
-    answer = ask(small, route, **asked)
+        parameters = {**parameters, "count": most}
+    answer = request_draws(small, route, **parameters)
     assert (answer.status_code, answer.json()["type"]) == (422, f"urn:glle:problem:{type_}"), answer.text
     assert small[0].get("/v1/jobs").json()["items"] == []
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_what_fits_is_accepted(small: tuple[httpx.Client, str, str], route: str) -> None:
-    """Of the same routes."""
-    assert ask(small, route, count=4).status_code == 202
+def test_draws_within_the_limits_are_accepted(small: tuple[httpx.Client, str, str], route: str) -> None:
+    """By the same routes."""
+    assert request_draws(small, route, count=4).status_code == 202
 
 
-def test_a_sheet_of_many_draws_takes_its_turn(small: tuple[httpx.Client, str, str], stores: Stores) -> None:
-    """As draws do that take long; one draw goes before batches."""
+def test_a_sheet_of_many_draws_is_a_batch(small: tuple[httpx.Client, str, str], stores: Stores) -> None:
+    """Long draws are a batch; a single draw precedes batches."""
     client, posterior, _ = small
     with served(stores, shard_seconds=0.01) as slow:
         many = slow.get(f"{posterior}/draws.png", params={"count": 32, "wait": 0}).json()["id"]
-        one = slow.get(f"{posterior}/draws/0.png", params={"wait": 0}).json()["id"]
+        single = slow.get(f"{posterior}/draws/0.png", params={"wait": 0}).json()["id"]
     few = client.get(f"{posterior}/draws.png", params={"count": 2, "wait": 0}).json()["id"]
-    found = {stores.jobs.fetch(id_).priority for id_ in (one, few)}
-    assert (stores.jobs.fetch(many).priority, found) == ("batch", {"interactive"})
+    states = {stores.jobs.fetch(id_).priority for id_ in (single, few)}
+    assert (stores.jobs.fetch(many).priority, states) == ("batch", {"interactive"})

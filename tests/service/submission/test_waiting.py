@@ -1,4 +1,4 @@
-"""Many requests that wait for one job: one watch, and a limit for each tenant."""
+"""Many requests that wait for one job: one watch, and a limit per tenant."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Fake:
-    """A job, its news, and how often it was looked at."""
+class FakeJob:
+    """Job with its notification and a count of reads."""
 
     is_open: bool = True
     is_over: bool = False
@@ -35,7 +35,7 @@ class Fake:
 
     @contextmanager
     def of(self, _: str) -> Iterator[asyncio.Event]:
-        """Give the event of its news."""
+        """Return the event of its notification."""
         self.listeners += 1
         try:
             yield self.event
@@ -43,35 +43,35 @@ class Fake:
             self.listeners -= 1
 
     async def look(self) -> Job:
-        """Return the job as it is."""
+        """Return the current job."""
         self.looks += 1
         await asyncio.sleep(0)
-        return cast("Job", Fake(self.is_open))
+        return cast("Job", FakeJob(self.is_open))
 
     def end(self) -> None:
-        """End the job, with news."""
+        """End the job, with a notification."""
         self.is_open = False
         self.event.set()
 
 
-def wait(waits: Waits, fake: Fake, seconds: float = 30.0, tenant: str = "a", most: int = 1000) -> Any:
+def wait(waits: Waits, fake: FakeJob, seconds: float = 30.0, tenant: str = "a", most: int = 1000) -> Any:
     """Wait for the job."""
     return waits.settled(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant, most=most)
 
 
-def test_many_waiters_look_as_often_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine hundred long polls cost the looks of one; all are answered by the news, and nothing is left."""
+def test_many_waiters_share_one_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine hundred long polls cost the reads of one; a notification answers all, and no watch remains."""
     monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
     monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
 
     async def run() -> None:
-        waits, fake = Waits(), Fake()
+        waits, fake = Waits(), FakeJob()
         tasks = [asyncio.create_task(wait(waits, fake)) for _ in range(900)]
         await asyncio.sleep(0.05)
         assert (fake.looks, fake.listeners) == (1, 1)
         fake.end()
-        found = await asyncio.gather(*tasks)
-        assert {job.is_open for job in found} == {False}
+        results = await asyncio.gather(*tasks)
+        assert {job.is_open for job in results} == {False}
         assert fake.looks == 2
         await asyncio.sleep(0)
         assert (fake.listeners, len(waits._watches), len(waits._of_tenant)) == (0, 0, 0)
@@ -79,32 +79,32 @@ def test_many_waiters_look_as_often_as_one(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(run())
 
 
-def test_news_during_a_look_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job ends after the look read it, and before the look returned: the next look follows at once."""
+def test_a_notification_during_a_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job ends between the start and the return of a read: the next read follows at once."""
     monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
     monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
 
-    class Late(Fake):
+    class LateJob(FakeJob):
         async def look(self) -> Job:
             self.looks += 1
             read = self.is_open
             self.end()
             await asyncio.sleep(0)
-            return cast("Job", Fake(read))
+            return cast("Job", FakeJob(read))
 
     async def run() -> None:
-        fake = Late()
+        fake = LateJob()
         assert not (await wait(Waits(), fake)).is_open
         assert fake.looks == 2
 
     asyncio.run(run())
 
 
-def test_a_tenant_has_so_many_waits() -> None:
-    """One more gets the job as it is, at once; another tenant waits on, and a place that is left is free again."""
+def test_waits_of_a_tenant_are_limited() -> None:
+    """A wait beyond the limit returns the current job at once; other tenants wait, and a freed place is usable."""
 
     async def run() -> None:
-        waits, fake = Waits(), Fake()
+        waits, fake = Waits(), FakeJob()
         tasks = [asyncio.create_task(wait(waits, fake, most=3)) for _ in range(3)]
         other = asyncio.create_task(wait(waits, fake, tenant="b", most=3))
         await asyncio.sleep(0.01)
@@ -121,27 +121,27 @@ def test_a_tenant_has_so_many_waits() -> None:
     asyncio.run(run())
 
 
-def test_a_look_that_fails_fails_for_all_who_wait() -> None:
-    """And the next wait looks anew."""
+def test_a_failed_read_fails_all_waits() -> None:
+    """The next wait reads again."""
 
-    class Away(Fake):
+    class UnreachableJob(FakeJob):
         async def look(self) -> Job:
             if self.is_open:
                 raise ConnectionError
             return await super().look()
 
     async def run() -> None:
-        waits, fake = Waits(), Away()
-        found = await asyncio.gather(*(wait(waits, fake) for _ in range(5)), return_exceptions=True)
-        assert {type(error) for error in found} == {ConnectionError}
+        waits, fake = Waits(), UnreachableJob()
+        results = await asyncio.gather(*(wait(waits, fake) for _ in range(5)), return_exceptions=True)
+        assert {type(error) for error in results} == {ConnectionError}
         fake.is_open = False
         assert not (await wait(waits, fake)).is_open
 
     asyncio.run(run())
 
 
-def test_a_time_that_is_over_gets_the_job_as_it_is(client: httpx.Client, stores: Stores) -> None:
-    """202, also where no waiting is allowed at all."""
+def test_a_timeout_returns_the_current_job(client: httpx.Client, stores: Stores) -> None:
+    """The response is 202, also if no waiting is allowed."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()["links"]["self"]
     assert client.get(job, params={"wait": 0.1}).json()["status"] == "queued"
     with served(stores, max_waits=0) as none:

@@ -32,7 +32,7 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) -> None:
     """507 with the numbers and the remedy, and nothing left; the rest goes on where the queue's log is elsewhere."""
     register_worker(stores)
-    known = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
+    dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     with served(stores, disk_reserve=ALL) as full:
         for answer in (
             full.post("/v1/datasets", content="a,b\n1,2\n3,4\n", headers=CSV),
@@ -42,8 +42,8 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
             assert code(answer) == (507, "storage-full")
             assert answer.json()["details"]["reserve"] == ALL
             assert "GLLE_DISK_RESERVE" in answer.json()["remedy"]
-        assert full.get(f"/v1/datasets/{known}/data").status_code == 200
-        assert full.post("/v1/posteriors", json={"dataset": known}).status_code == 202
+        assert full.get(f"/v1/datasets/{dataset}/data").status_code == 200
+        assert full.post("/v1/posteriors", json={"dataset": dataset}).status_code == 202
         ready = full.get("/readyz")
         (space,) = [check for check in ready.json()["checks"] if check["name"] == "disk space"]
         assert (ready.status_code, space["state"]) == (200, "warning")
@@ -54,18 +54,18 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
 def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
     """Under `glle up` its server would end: records are shared, read, cancelled and deleted; nothing is begun."""
     register_worker(stores)
-    known = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
-    job = client.post("/v1/posteriors", json={"dataset": known}).json()["links"]["self"]
+    dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
+    job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"]
     (Path(stores.settings.data_dir) / ADDRESSES).write_text("{}")
     with served(stores, disk_reserve=ALL) as full:
-        answer = full.post("/v1/posteriors", json={"dataset": known, "n_neighbors": 7})
+        answer = full.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 7})
         assert code(answer) == (503, "redis-full")
         assert answer.headers["retry-after"] == "5"
         assert code(full.get("/readyz")) == (503, "redis-full")
-        assert full.post("/v1/posteriors", json={"dataset": known}).json()["links"]["self"] == job
+        assert full.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"] == job
         assert full.get(job).status_code == 200
         assert full.delete(job).json()["status"] == "cancelled"
-        assert full.delete(f"/v1/datasets/{known}").status_code == 204
+        assert full.delete(f"/v1/datasets/{dataset}").status_code == 204
 
 
 def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,10 +100,10 @@ def test_npz_members_by_the_query() -> None:
 
 def test_npz_that_glle_sent_is_the_same_data_set(client: httpx.Client) -> None:
     """What is downloaded with its true coordinates is, uploaded, the data set it came from."""
-    made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()
-    body = client.get(made["links"]["data"], headers={"accept": NPZ}).content
+    uploaded = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()
+    body = client.get(uploaded["links"]["data"], headers={"accept": NPZ}).content
     again = client.post("/v1/datasets", content=body, headers={"content-type": NPZ})
-    assert (again.status_code, again.json()["id"]) == (200, made["id"])
+    assert (again.status_code, again.json()["id"]) == (200, uploaded["id"])
 
 
 def encrypted() -> bytes:
@@ -248,9 +248,9 @@ def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind:
 @pytest.mark.parametrize("labels", [pa.array(KINDS).dictionary_encode(), pa.array(KINDS, pa.large_string())])
 def test_labels_of_every_kind_of_text(write: Callable[[Any], bytes], kind: str, labels: Any) -> None:
     """Categories and long strings are labels like others."""
-    found = read(write(frame(kind=labels)), kind, "kind").labels
-    assert found is not None
-    assert found.tolist() == KINDS
+    stored_labels = read(write(frame(kind=labels)), kind, "kind").labels
+    assert stored_labels is not None
+    assert stored_labels.tolist() == KINDS
 
 
 @BOTH

@@ -56,9 +56,9 @@ def ends() -> list[ReaderExit]:
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[ReaderExit]) -> Iterator[ReaderProcesses]:
     """Readers with little memory, for the module."""
-    made = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
-    yield made
-    made.close()
+    readers = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
+    yield readers
+    readers.close()
 
 
 def stored(body: bytes) -> IO[bytes]:
@@ -149,14 +149,14 @@ def test_a_process_reads_what_the_reader_reads(processes: ReaderProcesses, name:
     kind, body, label_columns = BODIES[name]
     with stored(body) as file:
         expected = reader_of(kind, "", Settings()).read(file, LIMITS, label_columns)
-        found = read(processes, kind, body, label_columns)
-        assert (found.names, found.source) == (expected.names, expected.source)
-        assert list(found.extras) == list(expected.extras)
-        for array, wanted in zip(
-            (found.values, *found.extras.values()), (expected.values, *expected.extras.values()), strict=True
+        tables = read(processes, kind, body, label_columns)
+        assert (tables.names, tables.source) == (expected.names, expected.source)
+        assert list(tables.extras) == list(expected.extras)
+        for array, expected_array in zip(
+            (tables.values, *tables.extras.values()), (expected.values, *expected.extras.values()), strict=True
         ):
-            assert (array.dtype, array.flags.f_contiguous) == (wanted.dtype, wanted.flags.f_contiguous)
-            np.testing.assert_array_equal(array, wanted)
+            assert (array.dtype, array.flags.f_contiguous) == (expected_array.dtype, expected_array.flags.f_contiguous)
+            np.testing.assert_array_equal(array, expected_array)
 
 
 def test_problems_come_through(processes: ReaderProcesses) -> None:
@@ -342,8 +342,8 @@ def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) ->
     second = pid(processes)
     assert second != first
     body = b"x,y\n" + b"1,2\n" * 300_000
-    found: list[Table] = []
-    thread = threading.Thread(target=lambda: found.append(read(processes, CSV, body)))
+    tables: list[Table] = []
+    thread = threading.Thread(target=lambda: tables.append(read(processes, CSV, body)))
     thread.start()
     readers: list[str] = []
 
@@ -354,7 +354,7 @@ def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) ->
     until(is_reading)
     os.kill(second, signal.SIGKILL)
     thread.join()
-    assert found[0].values.shape == (300_000, 2)
+    assert tables[0].values.shape == (300_000, 2)
     assert not any(is_running(reader) for reader in readers)
     assert pid(processes) not in {first, second}
 
@@ -420,7 +420,7 @@ def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
     at_once: list[int] = [0]
     most: list[int] = []
 
-    async def one() -> None:
+    async def take_turn() -> None:
         async with readers.slot():
             at_once[0] += 1
             most.append(at_once[0])
@@ -430,7 +430,7 @@ def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
     async def all_of_them() -> None:
         async with anyio.create_task_group() as group:
             for _ in range(6):
-                group.start_soon(one)
+                group.start_soon(take_turn)
         assert (len(most), max(most)) == (6, 2)
         async with full.slot():
             with pytest.raises(ProblemError) as caught:
