@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import Up, fitted, running, synthetic
-from tests.ui.browser import launched
+from tests.ui.driver.browser import launched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 # Collected by every run, run by `make test-ui` alone: where playwright is not installed there is nothing to collect.
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
@@ -54,7 +54,7 @@ def tab(browser: Browser) -> Callable[..., AbstractContextManager[Explorer]]:
 
     @contextmanager
     def opened(url: str, **options: Any) -> Iterator[Explorer]:
-        from tests.ui.explorer import Explorer  # noqa: PLC0415 -- needs playwright, which may not be installed
+        from tests.ui.driver.explorer import Explorer  # noqa: PLC0415 -- needs playwright, which may not be installed
 
         context = browser.new_context(**{"viewport": LAPTOP, "reduced_motion": "no-preference", **options})
         context.set_default_timeout(15_000)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 
 def test_methods_stand_side_by_side_with_their_scores(explorer: Explorer) -> None:

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.tables import csv, sheet
+from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 
 def test_a_chosen_table_is_previewed_before_it_is_sent(explorer: Explorer) -> None:

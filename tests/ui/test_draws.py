@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.conftest import until
 
 if TYPE_CHECKING:
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 
 @pytest.fixture

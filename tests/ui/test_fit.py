@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.ui.tables import apart, csv
+from tests.ui.driver.tables import apart, csv
 
 if TYPE_CHECKING:
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 # Keeps every state of the bar: its label, its value where it has one, and the stage that it is of.
 WATCH = """() => {

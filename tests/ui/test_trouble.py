@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
     Tab = Callable[..., AbstractContextManager[Explorer]]
 

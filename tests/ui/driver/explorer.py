@@ -14,7 +14,7 @@ from tests.conftest import until
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Locator, Page, Request
 
-OUT = Path(__file__).resolve().parents[2] / "out" / "ui"
+OUT = Path(__file__).resolve().parents[3] / "out" / "ui"
 
 # The page's own modules are asked, so that what is told is what they hold.
 _STATE = "async (name) => (await import('/explorer/js/store.js')).state[name]"

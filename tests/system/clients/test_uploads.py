@@ -14,8 +14,8 @@ import pytest
 from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
 from tests.conftest import until
+from tests.system.clients.test_errors import check, npy, upload
 from tests.system.conftest import ended, running
-from tests.system.test_errors import check, npy, upload
 from worker.execution import process_guard
 
 if TYPE_CHECKING:

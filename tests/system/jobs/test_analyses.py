@@ -15,7 +15,7 @@ from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.selection import advise
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
-from tests.system.test_main_job import npy
+from tests.system.jobs.test_main_job import npy
 
 if TYPE_CHECKING:
     import httpx

@@ -11,10 +11,10 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.system.conftest import running
-from tests.ui.browser import launched
-from tests.ui.explorer import Explorer
+from tests.ui.driver.browser import launched
+from tests.ui.driver.explorer import Explorer
 
-PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "explorer.png"
+PICTURE = Path(__file__).resolve().parents[3] / "docs" / "images" / "explorer.png"
 MOST_BYTES = 250_000
 COLORS = 256  # of a palette: a third of the bytes, and hardly another picture
 

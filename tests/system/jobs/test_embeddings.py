@@ -13,7 +13,7 @@ from glle_engine import manifolds
 from glle_engine.methods import METHODS
 from tests.conftest import until
 from tests.system.conftest import synthetic
-from tests.system.test_main_job import npy
+from tests.system.jobs.test_main_job import npy
 
 if TYPE_CHECKING:
     from pathlib import Path
