@@ -1,4 +1,4 @@
-"""The page's dress: dark and light, on a telephone, without a mouse."""
+"""The page: first load, color schemes, phone, keyboard and screen reader."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     Tab = Callable[..., AbstractContextManager[Explorer]]
 
 FIRST_LOAD_BYTES = 400_000
-TELEPHONE = {"width": 390, "height": 844}
-READABLE = 4.5  # contrast of text with what is behind it, as WCAG 2 asks at level AA
-# Lightness of the page, and the least contrast of its texts with what is behind them (WCAG 2's definitions).
+PHONE = {"width": 390, "height": 844}
+READABLE = 4.5  # least contrast of text, WCAG 2 level AA
+# Luminance of the page, and the least contrast of its texts with their background (WCAG 2).
 LIGHTNESS = """() => {
     const pixel = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
     const numbers = (text) => {
@@ -50,20 +50,20 @@ LIGHTNESS = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_follow_the_system_and_can_be_read(tab: Tab, up: Up, link: str, scheme: str) -> None:
-    """The background is as the system wants it, every text stands out from it, and the canvas takes part."""
+def test_colors_follow_the_system_and_have_contrast(tab: Tab, up: Up, link: str, scheme: str) -> None:
+    """The background follows the system's scheme, and every text has the contrast of WCAG level AA."""
     with tab(up.url, color_scheme=scheme) as explorer:
         explorer.open(link)
         explorer.wait_drawn()
-        seen = explorer.page.evaluate(LIGHTNESS)
-        assert (seen["page"] > 0.5) == (scheme == "light")
-        assert seen["least"][0] >= READABLE, seen["least"]
+        lightness = explorer.page.evaluate(LIGHTNESS)
+        assert (lightness["page"] > 0.5) == (scheme == "light")
+        assert lightness["least"][0] >= READABLE, lightness["least"]
         explorer.at("scrub").fill("2")
-        explorer.keep(f"draw-{scheme}")
+        explorer.save_picture(f"draw-{scheme}")
 
 
-def test_the_switch_overrules_the_system_and_is_kept(tab: Tab, up: Up, link: str) -> None:
-    """Also the points are drawn anew, and after a reload it is as it was left."""
+def test_the_theme_button_overrides_the_system_persistently(tab: Tab, up: Up, link: str) -> None:
+    """The points are drawn again, and a reload keeps the theme."""
     with tab(up.url, color_scheme="light") as explorer:
         explorer.open(link)
         explorer.wait_drawn()
@@ -78,29 +78,29 @@ def test_the_switch_overrules_the_system_and_is_kept(tab: Tab, up: Up, link: str
         assert explorer.page.evaluate(LIGHTNESS)["page"] > 0.5
 
 
-def test_a_telephone_needs_no_sideways_scrolling(tab: Tab, up: Up, link: str) -> None:
-    """Empty and full, in each view, with the lines of a shell open: nothing is wider than 390 pixels."""
-    with tab(up.url, viewport=TELEPHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as explorer:
+def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> None:
+    """No view is wider than 390 pixels, empty or with draws and snippets."""
+    with tab(up.url, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as explorer:
         explorer.open()
-        assert explorer.sideways() == 0
-        explorer.keep("phone-start")
+        assert explorer.horizontal_overflow() == 0
+        explorer.save_picture("phone-start")
         explorer.page.goto("about:blank")
         explorer.open(link)
         explorer.wait_drawn()
-        explorer.keep("phone-draws")
+        explorer.save_picture("phone-draws")
         for name in ("show-curl", "tab-grid", "tab-scales"):
             explorer.at(name).click()
             if name == "tab-scales":
                 expect(explorer.at("scale-grid")).to_be_visible(timeout=30_000)
-            assert explorer.sideways() == 0, name
-            explorer.keep(f"phone-{name}")
+            assert explorer.horizontal_overflow() == 0, name
+            explorer.save_picture(f"phone-{name}")
         explorer.at("tab-draws").tap()
         explorer.at("play").tap()
         expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
 
 
-def test_all_is_reached_without_a_mouse(explorer: Explorer, link: str) -> None:
-    """Tab goes from the data over method and fit to views and animation; each place is seen, Space and arrows play."""
+def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> None:
+    """Tab visits all controls in order with a visible focus; Space and arrow keys control the animation."""
     explorer.open(link)
     explorer.wait_drawn()
     keys = explorer.page.keyboard
@@ -110,7 +110,7 @@ def test_all_is_reached_without_a_mouse(explorer: Explorer, link: str) -> None:
         name, ring = explorer.page.evaluate(FOCUSED)
         assert ring, f"{name} does not show that it has the focus"
         reached.append(name)
-    wanted = [
+    expected = [
         "change-data",
         "method",
         "form-em-n_neighbors",
@@ -121,8 +121,8 @@ def test_all_is_reached_without_a_mouse(explorer: Explorer, link: str) -> None:
         "play",
         "scrub",
     ]
-    wanted += ["show-consensus", "export-png", "color"]
-    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    expected += ["show-consensus", "export-png", "color"]
+    assert [name for name in dict.fromkeys(reached) if name in expected] == expected
     explorer.at("stage").focus()
     keys.press("Space")
     expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
@@ -136,12 +136,12 @@ def test_all_is_reached_without_a_mouse(explorer: Explorer, link: str) -> None:
     expect(explorer.at("grid")).to_be_visible()
     keys.press("?")
     expect(explorer.at("keys-dialog")).to_be_visible()
-    explorer.keep("keys")
+    explorer.save_picture("keys")
     keys.press("Escape")
     expect(explorer.at("keys-dialog")).to_have_count(0)
 
 
-# What has the focus, and whether it has a ring.
+# The focused element, and whether it has a visible ring.
 FOCUSED = """() => {
     const element = document.activeElement;
     const { outlineStyle, boxShadow } = getComputedStyle(element);
@@ -151,36 +151,36 @@ FOCUSED = """() => {
 }"""
 
 
-def test_a_screen_reader_is_told(explorer: Explorer) -> None:
-    """Every control has a name, and what happens is said in a live region."""
+def test_a_screen_reader_has_names_and_announcements(explorer: Explorer) -> None:
+    """Every control has a name, and a live region announces events."""
     explorer.open()
-    explorer.make("s_curve", 100)
+    explorer.make_sheet("s_curve", 100)
     explorer.fit(count=2)
     nameless = explorer.page.evaluate(NAMELESS)
     assert nameless == []
     expect(explorer.page.locator("[role=status][aria-live=polite]").first).to_contain_text("The spread of every point")
 
 
-# Controls without a name: neither a label, nor text, nor aria.
+# Controls without label, text and ARIA name.
 NAMELESS = """() => [...document.querySelectorAll('button, input, select, a, summary, [role=img], [role=button]')]
     .filter((element) => !element.labels?.length && !element.textContent.trim() &&
         !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby') && !element.title)
     .map((element) => element.outerHTML.slice(0, 120))"""
 
 
-def test_an_empty_page_says_what_to_do(explorer: Explorer) -> None:
-    """One large button, a place for a file; what cannot be done yet is not offered."""
+def test_the_empty_page_offers_an_example_and_a_file(explorer: Explorer) -> None:
+    """Unavailable actions are disabled or hidden."""
     explorer.open()
     expect(explorer.at("try-example")).to_be_visible()
     expect(explorer.at("drop")).to_contain_text("Choose a file")
     expect(explorer.at("fit")).to_be_disabled()
     expect(explorer.at("tab-grid")).to_be_disabled()
     expect(explorer.at("inspector")).to_have_count(0)
-    explorer.keep("start")
+    explorer.save_picture("start")
 
 
-def test_first_load_is_light(explorer: Explorer) -> None:
-    """What comes over the wire until the page can be used, contract and all, is under 400 kB."""
+def test_the_first_load_is_small(explorer: Explorer) -> None:
+    """The encoded responses until the page is usable have less than 400 kB in total."""
     session = explorer.page.context.new_cdp_session(explorer.page)
     session.send("Network.enable")
     sizes: list[float] = []
@@ -192,18 +192,18 @@ def test_first_load_is_light(explorer: Explorer) -> None:
 
 
 def test_an_example_is_one_click_away(explorer: Explorer) -> None:
-    """A click makes a sheet, its first rows are shown, and it can be fitted."""
+    """One click creates a data set, shows its first rows and enables the fit."""
     explorer.open()
     explorer.at("try-example").click()
     expect(explorer.at("chosen")).to_contain_text("1,000 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
     expect(explorer.at("estimate")).to_contain_text("24 draws of 1,000 points")
     expect(explorer.at("fit")).to_be_enabled()
-    explorer.keep("chosen")
+    explorer.save_picture("chosen")
 
 
 def test_methods_and_settings_are_those_of_the_service(explorer: Explorer) -> None:
-    """Every method that the API names is there, with its defaults; what is missing for it now cannot be chosen."""
+    """Every method of the API is offered with its defaults; unavailable ones are disabled."""
     explorer.open()
     methods = explorer.page.request.get(f"{explorer.url}/v1/methods").json()["items"]
     options = explorer.at("method").locator("option")
@@ -214,22 +214,22 @@ def test_methods_and_settings_are_those_of_the_service(explorer: Explorer) -> No
             continue
         explorer.at("method").select_option(method["name"])
         expect(explorer.at(f"form-{method['name']}")).to_be_visible()
-        for name in {"n_components", "n_neighbors"} & (fields := own(method)).keys():
+        for name in {"n_components", "n_neighbors"} & (fields := method_parameters(method)).keys():
             if isinstance(default := fields[name].get("default"), int):
                 assert explorer.at(f"form-{method['name']}-{name}").input_value() == str(default)
 
 
-def own(method: dict[str, Any]) -> dict[str, Any]:
-    """Return the schemas of a method's own parameters by their names."""
+def method_parameters(method: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas of a method's parameters by name."""
     fields = method["parameters"]["properties"]
-    found = fields["parameters"]["properties"] if method["makes"] == "embedding" else fields
-    assert isinstance(found, dict)
-    return found
+    schemas = fields["parameters"]["properties"] if method["makes"] == "embedding" else fields
+    assert isinstance(schemas, dict)
+    return schemas
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_without_webgl_the_page_draws_flat(tab: Tab, explorer: Explorer, link: str, scheme: str) -> None:
-    """The same link, drawn on a plain canvas, shows the draws."""
+def test_without_webgl_the_page_uses_a_canvas(tab: Tab, explorer: Explorer, link: str, scheme: str) -> None:
+    """The link shows its draws on a plain canvas."""
     with tab(explorer.url, color_scheme=scheme) as flat:
         flat.open(link.replace("/#", "/?plot=flat#"))
         flat.wait_drawn()
@@ -237,4 +237,4 @@ def test_without_webgl_the_page_draws_flat(tab: Tab, explorer: Explorer, link: s
         before = flat.wait_still()
         flat.at("next").click()
         assert flat.wait_still() != before
-        flat.keep(f"flat-{scheme}")
+        flat.save_picture(f"flat-{scheme}")

@@ -1,4 +1,4 @@
-"""Small tables to choose: a sheet in three dimensions, as CSV."""
+"""Small tables for uploads: a sheet in three dimensions, as CSV."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def sheet(n: int, seed: int = 0) -> np.ndarray:
     return np.asarray(manifolds.make("s_curve", n, seed=seed).X)
 
 
-def apart(n: int) -> np.ndarray:
-    """Return two sheets of n points each (2n, 3), further apart than either is wide."""
+def two_sheets(n: int) -> np.ndarray:
+    """Return two sheets of n points each, shape (2n, 3); their gap exceeds their width."""
     return np.concatenate([sheet(n), sheet(n, seed=1) + 100])
 
 
-def csv(X: np.ndarray, **more: Sequence[Any]) -> bytes:
-    """Return points as a table with columns x, y, z, and more by their names."""
-    names = ["x", "y", "z", *more]
-    rows = [[*map(repr, row), *map(str, rest)] for row, *rest in zip(X.tolist(), *more.values(), strict=True)]
+def csv(X: np.ndarray, **columns: Sequence[Any]) -> bytes:
+    """Return points as CSV with columns x, y, z and further named columns."""
+    names = ["x", "y", "z", *columns]
+    rows = [[*map(repr, row), *map(str, rest)] for row, *rest in zip(X.tolist(), *columns.values(), strict=True)]
     return "\n".join(map(",".join, [names, *rows])).encode()
