@@ -116,7 +116,7 @@ def test_a_specification_survives_json(stores: Stores, spec: AnalysisSpec) -> No
 
 def test_every_kind_of_job_has_a_task() -> None:
     """The kinds are fits, draws and the registered analyses."""
-    assert {"fit", "draws", *registry._SPECS} == set(get_args(Kind))
+    assert {"fit", "draws", *registry._BY_KIND} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
