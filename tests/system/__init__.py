@@ -1,1 +1,1 @@
-"""Tests of the whole: real servers, real workers, real HTTP."""
+"""System tests: real servers, real workers, real HTTP."""

@@ -1,4 +1,4 @@
-"""`glle up`, started once for the session, and asked over HTTP as a client would."""
+"""One `glle up` for the test session, and an HTTP client of it."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class Up:
     url: str
 
     def children(self, word: str = "") -> list[int]:
-        """Return the pids of its children whose command line has `word`."""
+        """Return the pids of the child processes whose command line contains `word`."""
         pid = self.process.pid
         pids = [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         return [child for child in pids if word in command_line(child)]
 
     def tree(self) -> list[int]:
-        """Return the pids of the whole tree."""
-        found = [self.process.pid]
-        for pid in found:
-            found += [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        return found
+        """Return the pids of the process and all its descendants."""
+        pids = [self.process.pid]
+        for pid in pids:
+            pids += [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return pids
 
     def redis(self, variable: str) -> redis.Redis:
-        """Return a client of one of its servers."""
+        """Return a client of an embedded Redis server."""
         return redis.Redis.from_url(self.redis_url(variable))
 
     def redis_url(self, variable: str) -> str:
-        """Return the URL of one of its servers, as its children were given it."""
+        """Return the URL of an embedded Redis server from the environment of the API process."""
         (api,) = self.children(" serve ")
         environment = Path(f"/proc/{api}/environ").read_text().split("\0")
         (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
@@ -59,7 +59,7 @@ class Up:
 
 
 def command_line(pid: int) -> str:
-    """Return a process's command line, empty when it is gone (or a zombie)."""
+    """Return the command line of a process; empty for a missing process or a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except (FileNotFoundError, ProcessLookupError):
@@ -68,7 +68,7 @@ def command_line(pid: int) -> str:
 
 @contextmanager
 def running(folder: Path, **settings: str) -> Iterator[Up]:
-    """Run `glle up`, on a free port where no GLLE_PORT is named; kill what is left of it."""
+    """Run `glle up`, by default on a free port; stop it at the end."""
     log = folder / "up.log"
     environment = {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
     command = [sys.executable, "-m", "service.cli", "up", "--port", settings.get("GLLE_PORT", "0")]
@@ -82,14 +82,14 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
             stderr=output,
             text=True,
             start_new_session=True,
-            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # a run that is killed leaves nothing behind
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the child ends with a killed test run
         ) as process,
     ):
         try:
             until(lambda: "is ready at" in log.read_text() or process.poll() is not None)
-            found = re.search(r"is ready at (http://\S+)", log.read_text())
-            assert found, log.read_text()
-            yield Up(process, log, found[1])
+            match = re.search(r"is ready at (http://\S+)", log.read_text())
+            assert match, log.read_text()
+            yield Up(process, log, match[1])
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -97,20 +97,20 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One `glle up` for the session."""
+    """Run one `glle up` for the session."""
     with running(tmp_path_factory.mktemp("up")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def client(up: Up) -> Iterator[httpx.Client]:
-    """A client of it."""
-    with httpx.Client(base_url=up.url, timeout=60) as made:
-        yield made
+    """Return an HTTP client of the service."""
+    with httpx.Client(base_url=up.url, timeout=60) as http_client:
+        yield http_client
 
 
 def synthetic(client: httpx.Client, n: int, seed: int = 0, name: str = "s_curve") -> str:
-    """Make a data set and return its id."""
+    """Create a synthetic data set and return its id."""
     answer = client.post("/v1/datasets/synthetic", json={"name": name, "n": n, "seed": seed})
     assert answer.status_code in {200, 201}, answer.text
     id_ = answer.json()["id"]
@@ -126,7 +126,7 @@ def fitted(client: httpx.Client, dataset: str, **spec: Any) -> str:
 
 
 def ended(client: httpx.Client, job: str) -> dict[str, Any]:
-    """Wait for a job's end and return it."""
+    """Wait for the end of a job and return its record."""
     fields: dict[str, Any] = {}
 
     def is_over() -> bool:

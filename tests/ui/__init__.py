@@ -1,1 +1,1 @@
-"""The explorer in a real browser: `make test-ui`."""
+"""Tests of the explorer in a real browser: `make test-ui`."""

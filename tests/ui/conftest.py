@@ -1,4 +1,4 @@
-"""One service and one browser for all tests of the explorer; a tab for each, in which nothing may go wrong unseen."""
+"""One service and one browser for all explorer tests; one tab per test, which fails on any console error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import Up, fitted, running, synthetic
-from tests.ui.browser import launched
+from tests.ui.driver.browser import launched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
-# Collected by every run, run by `make test-ui` alone: where playwright is not installed there is nothing to collect.
+# Every test run collects this folder; only `make test-ui` runs it. Without playwright it is not collected.
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 FOLDER = Path(__file__).parent
 LAPTOP = {"width": 1280, "height": 800}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, so that none needs to remember."""
+    """Mark every test of this folder as `ui`."""
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.ui)
@@ -36,25 +36,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One service for the session."""
+    """Run one service for the session."""
     with running(tmp_path_factory.mktemp("ui")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One browser for the session."""
+    """Run one browser for the session."""
     with launched() as started:
         yield started
 
 
 @pytest.fixture
 def tab(browser: Browser) -> Callable[..., AbstractContextManager[Explorer]]:
-    """Open tabs of one's own kind; when each is closed, it has had no complaint that was not expected."""
+    """Return a context manager of tabs; it fails at the end if a tab had an unexpected complaint."""
 
     @contextmanager
     def opened(url: str, **options: Any) -> Iterator[Explorer]:
-        from tests.ui.explorer import Explorer  # noqa: PLC0415 -- needs playwright, which may not be installed
+        from tests.ui.driver.explorer import Explorer  # noqa: PLC0415 -- needs playwright, which may not be installed
 
         context = browser.new_context(**{"viewport": LAPTOP, "reduced_motion": "no-preference", **options})
         context.set_default_timeout(15_000)
@@ -70,14 +70,14 @@ def tab(browser: Browser) -> Callable[..., AbstractContextManager[Explorer]]:
 
 @pytest.fixture
 def explorer(tab: Callable[..., AbstractContextManager[Explorer]], up: Up) -> Iterator[Explorer]:
-    """A tab of a laptop's size, not yet at the page."""
+    """Return a tab of a laptop's size, before it opens the page."""
     with tab(up.url) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def link(up: Up) -> str:
-    """A link to six draws of a fit of 150 points, which are there already."""
+    """Return a link to six cached draws of a fit of 150 points."""
     with httpx.Client(base_url=up.url, timeout=60) as client:
         posterior = fitted(client, synthetic(client, 150, name="s_curve"), n_neighbors=8)
         assert client.get(f"{posterior}/summary?count=6&wait=60").status_code == 200

@@ -1,4 +1,4 @@
-"""Draws: played, gone through, side by side, by scale, and with their spread."""
+"""Draws: animation, slider, grids, scales and spread."""
 
 from __future__ import annotations
 
@@ -11,107 +11,107 @@ from playwright.sync_api import expect
 from tests.conftest import until
 
 if TYPE_CHECKING:
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
 
 @pytest.fixture
-def drawn(explorer: Explorer, link: str) -> Explorer:
-    """A tab with six draws in it."""
+def tab_with_draws(explorer: Explorer, link: str) -> Explorer:
+    """Return a tab with six draws."""
     explorer.open(link)
     explorer.wait_drawn()
     return explorer
 
 
-def test_playing_moves_the_points_until_it_is_paused(drawn: Explorer) -> None:
-    """The picture changes and the draw that is named advances; paused, both stand still."""
-    before = drawn.wait_still()
-    drawn.at("speed").select_option("4")
-    drawn.at("play").click()
-    expect(drawn.at("play")).to_have_attribute("aria-pressed", "true")
-    until(lambda: drawn.state("frame") >= 3)
-    assert drawn.seen() != before
-    drawn.keep("playing")
-    drawn.at("play").click()
-    expect(drawn.at("play")).to_have_attribute("aria-pressed", "false")
-    after = drawn.wait_still()
-    frame = drawn.state("frame")
-    drawn.page.wait_for_timeout(700)
-    assert (drawn.seen(), drawn.state("frame")) == (after, frame)
+def test_playing_moves_the_points_until_it_is_paused(tab_with_draws: Explorer) -> None:
+    """The picture and the draw number change during the animation, and stop with it."""
+    before = tab_with_draws.wait_still()
+    tab_with_draws.at("speed").select_option("4")
+    tab_with_draws.at("play").click()
+    expect(tab_with_draws.at("play")).to_have_attribute("aria-pressed", "true")
+    until(lambda: tab_with_draws.state("frame") >= 3)
+    assert tab_with_draws.screenshot() != before
+    tab_with_draws.save_picture("playing")
+    tab_with_draws.at("play").click()
+    expect(tab_with_draws.at("play")).to_have_attribute("aria-pressed", "false")
+    after = tab_with_draws.wait_still()
+    frame = tab_with_draws.state("frame")
+    tab_with_draws.page.wait_for_timeout(700)
+    assert (tab_with_draws.screenshot(), tab_with_draws.state("frame")) == (after, frame)
 
 
-def test_playing_goes_round(drawn: Explorer) -> None:
-    """After the last draw comes the first."""
-    drawn.at("scrub").fill("6")
-    drawn.at("speed").select_option("4")
-    drawn.at("play").click()
-    expect(drawn.at("frame-name")).to_contain_text("Draw 0")
+def test_the_animation_repeats(tab_with_draws: Explorer) -> None:
+    """The first draw follows the last one."""
+    tab_with_draws.at("scrub").fill("6")
+    tab_with_draws.at("speed").select_option("4")
+    tab_with_draws.at("play").click()
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 0")
 
 
-def test_the_slider_goes_to_any_draw_and_the_link_follows(drawn: Explorer) -> None:
-    """Each place has its own picture, the same whenever one comes back; the address names it."""
+def test_the_slider_goes_to_any_draw_and_the_link_follows(tab_with_draws: Explorer) -> None:
+    """Each position has a reproducible picture, and the address contains the position."""
     pictures = []
     for place in ("2", "5", "2"):
-        drawn.at("scrub").fill(place)
-        expect(drawn.at("frame-name")).to_contain_text(f"Draw {int(place) - 1}")
-        pictures.append(drawn.places())
+        tab_with_draws.at("scrub").fill(place)
+        expect(tab_with_draws.at("frame-name")).to_contain_text(f"Draw {int(place) - 1}")
+        pictures.append(tab_with_draws.places())
     assert pictures[0] == pictures[2] != pictures[1]
-    assert "frame=2" in drawn.page.url
-    drawn.at("next").click()
-    expect(drawn.at("frame-name")).to_contain_text("Draw 2")
-    drawn.at("previous").click()
-    expect(drawn.at("frame-name")).to_contain_text("Draw 1")
+    assert "frame=2" in tab_with_draws.page.url
+    tab_with_draws.at("next").click()
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 2")
+    tab_with_draws.at("previous").click()
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 1")
 
 
-def test_points_move_and_do_not_flip(drawn: Explorer) -> None:
-    """From draw to draw a point stays nearer to its own place than to the place it would have in a mirror."""
+def test_points_move_and_do_not_flip(tab_with_draws: Explorer) -> None:
+    """Between draws a point stays nearer to its position than to its mirror image."""
     frames = []
     for place in ("0", "1", "2", "3"):
-        drawn.at("scrub").fill(place)
-        expect(drawn.at("scrub")).to_have_value(place)
-        frames.append(drawn.places())
-    stage = drawn.at("stage").bounding_box()
+        tab_with_draws.at("scrub").fill(place)
+        expect(tab_with_draws.at("scrub")).to_have_value(place)
+        frames.append(tab_with_draws.places())
+    stage = tab_with_draws.at("stage").bounding_box()
     assert stage
     middle = stage["x"] + stage["width"] / 2
     for frame in frames[1:]:
-        kept = sum(abs(a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
-        mirrored = sum(abs(2 * middle - a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
-        assert 0 < kept < mirrored / 2
+        distance = sum(abs(a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
+        mirrored_distance = sum(abs(2 * middle - a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
+        assert 0 < distance < mirrored_distance / 2
 
 
-def test_reference_and_consensus_are_one_click_away(drawn: Explorer) -> None:
-    """The average of all draws, and the embedding of the fit itself."""
-    drawn.at("scrub").fill("4")
-    drawn.at("show-consensus").click()
-    expect(drawn.at("frame-name")).to_contain_text("Consensus")
-    drawn.keep("consensus")
-    drawn.at("show-reference").click()
-    expect(drawn.at("frame-name")).to_contain_text("Reference")
-    assert drawn.state("frame") == 0
+def test_reference_and_consensus_are_one_click_away(tab_with_draws: Explorer) -> None:
+    """One click shows the mean of all draws, another the reference embedding."""
+    tab_with_draws.at("scrub").fill("4")
+    tab_with_draws.at("show-consensus").click()
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Consensus")
+    tab_with_draws.save_picture("consensus")
+    tab_with_draws.at("show-reference").click()
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Reference")
+    assert tab_with_draws.state("frame") == 0
 
 
-def test_draws_side_by_side_lead_to_each(drawn: Explorer) -> None:
-    """A small picture a draw and one of the reference; a click shows it large."""
-    drawn.at("tab-grid").click()
-    expect(drawn.at("thumb")).to_have_count(7)
-    drawn.keep("grid")
-    drawn.at("thumb").nth(4).locator("canvas").click()
-    expect(drawn.at("frame-name")).to_contain_text("Draw 3")
+def test_a_thumbnail_opens_its_draw(tab_with_draws: Explorer) -> None:
+    """The grid has one thumbnail per draw and one of the reference; a click enlarges it."""
+    tab_with_draws.at("tab-grid").click()
+    expect(tab_with_draws.at("thumb")).to_have_count(7)
+    tab_with_draws.save_picture("grid")
+    tab_with_draws.at("thumb").nth(4).locator("canvas").click()
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 3")
 
 
-def test_the_grid_of_scales_loosens_from_row_to_row(drawn: Explorer) -> None:
-    """Four draws at each of five scales; at the smallest all four are nearly one picture."""
-    drawn.at("tab-scales").click()
-    expect(drawn.at("scale-grid").get_by_test_id("thumb")).to_have_count(20, timeout=30_000)
-    groups = drawn.at("scale-grid").get_by_role("group")
+def test_the_grid_of_scales_spreads_from_row_to_row(tab_with_draws: Explorer) -> None:
+    """Four draws at each of five scales; their spread grows with the scale."""
+    tab_with_draws.at("tab-scales").click()
+    expect(tab_with_draws.at("scale-grid").get_by_test_id("thumb")).to_have_count(20, timeout=30_000)
+    groups = tab_with_draws.at("scale-grid").get_by_role("group")
     names = [group.get_attribute("aria-label") for group in groups.all()]
     assert names == [f"Scale {scale}" for scale in ("0.01", "0.1", "1", "5", "10")]
-    assert drawn.state("work") is None
-    assert drawn.page.evaluate(APART) == sorted(drawn.page.evaluate(APART))
-    drawn.keep("scales", whole=True)
+    assert tab_with_draws.state("work") is None
+    assert tab_with_draws.page.evaluate(SPREAD_BY_SCALE) == sorted(tab_with_draws.page.evaluate(SPREAD_BY_SCALE))
+    tab_with_draws.save_picture("scales", whole=True)
 
 
-# Mean distance of the four draws of each scale from their own mean.
-APART = """async () => {
+# Squared distance of the four draws of each scale from their mean.
+SPREAD_BY_SCALE = """async () => {
     const { scales } = (await import('/explorer/js/store.js')).state;
     const size = scales.n * scales.p;
     return scales.scales.map((_, row) => {
@@ -127,39 +127,39 @@ APART = """async () => {
 
 
 @pytest.mark.parametrize("shape", ["halo", "ellipse"])
-def test_the_spread_is_seen_as_a_shape(drawn: Explorer, shape: str) -> None:
-    """Around the points, with a sentence that says what it means."""
-    before = drawn.wait_still()
-    drawn.at(f"shape-{shape}").click()
-    expect(drawn.at(f"shape-{shape}")).to_have_attribute("aria-pressed", "true")
-    expect(drawn.at("inspector")).to_contain_text("Around the average place of a point")
-    assert drawn.wait_still() != before
-    drawn.keep(f"shape-{shape}")
+def test_the_spread_is_shown_as_a_shape(tab_with_draws: Explorer, shape: str) -> None:
+    """A shape surrounds the points, with a sentence that explains it."""
+    before = tab_with_draws.wait_still()
+    tab_with_draws.at(f"shape-{shape}").click()
+    expect(tab_with_draws.at(f"shape-{shape}")).to_have_attribute("aria-pressed", "true")
+    expect(tab_with_draws.at("inspector")).to_contain_text("Around the average place of a point")
+    assert tab_with_draws.wait_still() != before
+    tab_with_draws.save_picture(f"shape-{shape}")
 
 
-def test_the_spread_is_seen_as_colour_and_as_trails(drawn: Explorer) -> None:
-    """The legend has the smallest and the largest spread; trails lie over the points."""
-    before = drawn.wait_still()
-    drawn.at("color").select_option("spread")
-    expect(drawn.at("legend")).to_have_text(re.compile(r"0?\.\d+.*\d"))
-    colored = drawn.wait_still()
+def test_the_spread_is_shown_as_color_and_as_trails(tab_with_draws: Explorer) -> None:
+    """The legend has the smallest and largest spread; trails are drawn over the points."""
+    before = tab_with_draws.wait_still()
+    tab_with_draws.at("color").select_option("spread")
+    expect(tab_with_draws.at("legend")).to_have_text(re.compile(r"0?\.\d+.*\d"))
+    colored = tab_with_draws.wait_still()
     assert colored != before
-    drawn.at("trails").check()
-    assert drawn.wait_still() != colored
-    drawn.keep("trails")
+    tab_with_draws.at("trails").check()
+    assert tab_with_draws.wait_still() != colored
+    tab_with_draws.save_picture("trails")
 
 
-def test_another_seed_gives_other_draws_of_the_same_fit(drawn: Explorer) -> None:
-    """Draw again: the same posterior, the seed of the form, another picture."""
-    posterior = drawn.state("posterior")["id"]
-    drawn.at("scrub").fill("1")
-    first = drawn.places()
-    drawn.at("draws-seed").fill("7")
-    drawn.at("draw-again").click()
-    until(lambda: (drawn.state("draws") or {}).get("seed") == 7)
-    drawn.wait_drawn()
-    drawn.at("scrub").fill("1")
-    until(lambda: drawn.state("frame") == 1)
-    assert drawn.places() != first
-    assert drawn.state("posterior")["id"] == posterior
-    assert "seed=7" in drawn.page.url
+def test_another_seed_gives_other_draws_of_the_same_fit(tab_with_draws: Explorer) -> None:
+    """A new seed gives another picture of the same posterior."""
+    posterior = tab_with_draws.state("posterior")["id"]
+    tab_with_draws.at("scrub").fill("1")
+    first = tab_with_draws.places()
+    tab_with_draws.at("draws-seed").fill("7")
+    tab_with_draws.at("draw-again").click()
+    until(lambda: (tab_with_draws.state("draws") or {}).get("seed") == 7)
+    tab_with_draws.wait_drawn()
+    tab_with_draws.at("scrub").fill("1")
+    until(lambda: tab_with_draws.state("frame") == 1)
+    assert tab_with_draws.places() != first
+    assert tab_with_draws.state("posterior")["id"] == posterior
+    assert "seed=7" in tab_with_draws.page.url

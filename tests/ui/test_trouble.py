@@ -1,4 +1,4 @@
-"""The service is away, or asks for a key: the page says so, and goes on afterwards."""
+"""Outages and API keys: the page reports them and recovers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.ui.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer
 
     Tab = Callable[..., AbstractContextManager[Explorer]]
 
 
-def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Path) -> None:
-    """What was asked for meanwhile is not lost from sight: a banner, then all goes on without a reload."""
+def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> None:
+    """A banner reports the outage; after the return everything works without a reload."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tab(f"http://127.0.0.1:{port}") as explorer:
@@ -36,7 +36,7 @@ def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Pat
         expect(explorer.at("service-down")).to_contain_text("The service does not answer")
         expect(explorer.at("chosen")).to_be_visible()
         expect(explorer.at("fit")).to_be_disabled()
-        explorer.keep("service-down")
+        explorer.save_picture("service-down")
         with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
             expect(explorer.at("service-down")).to_have_count(0, timeout=15_000)
             explorer.fit(count=2)
@@ -45,34 +45,34 @@ def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A service that asks for a key: its URL, and a key."""
+    """Run a service that requires a key; return its URL and a key."""
     folder = tmp_path_factory.mktemp("guarded")
     with running(folder, GLLE_AUTH="required", GLLE_WORKERS="1") as up:
         yield up.url, make_key(folder)
 
 
-def test_a_service_with_keys_asks_for_one(tab: Tab, guarded: tuple[str, str]) -> None:
-    """Without a key there is a form, with one all of the page is there. No address has the key."""
+def test_a_service_with_keys_shows_a_key_form(tab: Tab, guarded: tuple[str, str]) -> None:
+    """The form requests the key, a valid key opens the page, and no address contains it."""
     url, key = guarded
     with tab(url) as explorer:
         explorer.expected.append("401")
         explorer.page.goto(url)
         expect(explorer.at("key-form")).to_contain_text("asks for a key")
         expect(explorer.at("problem")).to_have_count(0)
-        explorer.keep("key")
-        asked: list[str] = []
-        explorer.page.on("request", lambda request: asked.append(request.url))
+        explorer.save_picture("key")
+        addresses: list[str] = []
+        explorer.page.on("request", lambda request: addresses.append(request.url))
         explorer.at("key").fill(key)
         explorer.at("use-key").click()
         expect(explorer.at("key-form")).to_have_count(0)
         explorer.at("try-example").click()
         explorer.fit(count=2)
-        assert asked
-        assert not [address for address in asked if key in address]
+        assert addresses
+        assert not [address for address in addresses if key in address]
 
 
-def test_a_key_that_is_not_accepted_is_told(tab: Tab, guarded: tuple[str, str]) -> None:
-    """The form stays, and says that it was the wrong one."""
+def test_a_rejected_key_is_reported(tab: Tab, guarded: tuple[str, str]) -> None:
+    """The form stays and reports that the key was not accepted."""
     url, _ = guarded
     with tab(url) as explorer:
         explorer.expected.append("401")

@@ -18,19 +18,19 @@ BY_PLACE = PointColors("place", Y[:, 0])
 
 
 def size(png: bytes) -> tuple[int, int]:
-    """Return width and height from the file's header."""
+    """Return width and height from the header of a PNG."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", png[16:24])
     return width, height
 
 
 @pytest.mark.parametrize("width", [300, 1200])
-def test_a_png_has_the_width_asked_for(width: int) -> None:
-    """Height follows from the rows."""
-    one = size(render([Panel("a", Y, BY_PLACE)] * 4, columns=4, width=width))
-    two = size(render([Panel("a", Y, BY_PLACE)] * 4, columns=2, width=width))
-    assert one[0] == two[0] == width
-    assert one[1] < width < two[1] * 1.1
+def test_a_png_has_the_requested_width(width: int) -> None:
+    """The height follows from the number of rows."""
+    one_row = size(render([Panel("a", Y, BY_PLACE)] * 4, columns=4, width=width))
+    two_rows = size(render([Panel("a", Y, BY_PLACE)] * 4, columns=2, width=width))
+    assert one_row[0] == two_rows[0] == width
+    assert one_row[1] < width < two_rows[1] * 1.1
 
 
 @pytest.mark.parametrize("format_", ["png", "svg"])
@@ -43,14 +43,14 @@ def test_the_same_arrays_are_the_same_bytes(format_: Any) -> None:
     assert first == again != dark
 
 
-def test_an_svg_is_one_and_a_crowd_is_a_bitmap_within_it() -> None:
-    """Few points are vectors, many a bitmap."""
+def test_an_svg_of_many_points_contains_a_bitmap() -> None:
+    """Few points are vectors, many points a bitmap."""
     few, many = (
         render([Panel("a", RNG.standard_normal((n, 2)), PointColors("n", np.arange(n)))], columns=1, format_="svg")
         for n in (100, 6000)
     )
     for svg in (few, many):
-        assert ET.fromstring(svg).tag.endswith("svg")  # noqa: S314 # our own bytes
+        assert ET.fromstring(svg).tag.endswith("svg")  # noqa: S314 # bytes of this test
     assert b"data:image/png" not in few
     assert b"data:image/png" in many
     assert len(many) < 1_000_000
@@ -58,14 +58,14 @@ def test_an_svg_is_one_and_a_crowd_is_a_bitmap_within_it() -> None:
 
 @pytest.mark.parametrize("p", [1, 3])
 def test_any_number_of_components_is_drawn(p: int) -> None:
-    """One component is shown against its rank, of three the first two."""
+    """One component is plotted against its rank; of three, the first two are plotted."""
     assert size(render([Panel("a", RNG.standard_normal((60, p)), BY_PLACE)], columns=1))[0] == 1200
 
 
 def test_hostile_titles_are_text() -> None:
-    """Names of data and methods are not read as mathematics or markup."""
+    """Names of data and methods are not parsed as mathematics or markup."""
     result = render([Panel("$\\frac{1$ <script>", Y, BY_PLACE)], columns=1, title="a & b", format_="svg")
-    assert ET.fromstring(result) is not None  # noqa: S314 # our own bytes
+    assert ET.fromstring(result) is not None  # noqa: S314 # bytes of this test
     assert b"<script>" not in result
 
 
@@ -75,7 +75,7 @@ def test_far_points_do_not_shrink_the_others() -> None:
     colours = PointColors("n", np.arange(2001))
     with_far = render([Panel("a", far, colours)], columns=1, width=400)
     without = render([Panel("a", far[:-1], PointColors("n", np.arange(2000)))], columns=1, width=400)
-    assert abs(len(with_far) - len(without)) < 0.3 * len(without)  # all at one place would compress to nothing
+    assert abs(len(with_far) - len(without)) < 0.3 * len(without)  # equal positions would compress to almost nothing
 
 
 @pytest.mark.parametrize(
@@ -88,15 +88,15 @@ def test_far_points_do_not_shrink_the_others() -> None:
         (np.array([f"c{i}" for i in range(40)]), ()),
     ],
 )
-def test_few_whole_numbers_and_words_are_classes(raw: Any, classes: tuple[str, ...]) -> None:
-    """Other numbers, and many texts in sorted order, are values along a scale."""
-    found = PointColors.of("x", raw)
-    assert found.classes == classes
-    assert len(found.values) == len(raw)
+def test_few_integers_and_texts_are_classes(raw: Any, classes: tuple[str, ...]) -> None:
+    """Other numbers, and many sorted texts, are values of a color scale."""
+    colors = PointColors.of("x", raw)
+    assert colors.classes == classes
+    assert len(colors.values) == len(raw)
 
 
 @pytest.mark.parametrize("count", [1, len(CLASSES), len(CLASSES) + 3, 20])
-def test_classes_have_colours_of_their_own(count: int) -> None:
-    """As many as there are classes, all different."""
+def test_each_class_has_a_distinct_color(count: int) -> None:
+    """The number of colors equals the number of classes."""
     shades = PointColors.of("x", np.arange(float(count))).arguments("light")["cmap"]
     assert len({tuple(shades(i)) for i in range(count)}) == count

@@ -1,4 +1,4 @@
-"""Files on disk: durable before an answer, and readable by their owner alone."""
+"""Files on disk: durable before the response, and readable only by their owner."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ IMAGE_BYTES = 32 * 2**20
 
 @pytest.fixture
 def _umask() -> Iterator[None]:
-    """Set the usual umask, by which a new file is readable by everyone."""
+    """Set the usual umask, which makes a new file readable by everyone."""
     before = os.umask(0o022)
     yield
     os.umask(before)
 
 
 class Disk:
-    """A mounted ext4 image whose power can be cut: of it only that remains which was written to the device.
+    """A mounted ext4 image with a simulated power cut, which keeps only bytes written to the device.
 
     Parameters
     ----------
     folder
-        Of the image and of its mount points.
+        Folder of the image and its mount points.
 
     """
 
@@ -56,9 +56,9 @@ class Disk:
 
     @contextlib.contextmanager
     def after_power_cut(self) -> Iterator[Path]:
-        """Yield the root of the file system as the next start finds it."""
+        """Yield the root of the file system after a restart."""
         copy, root = self._folder / "copy.img", self._folder / "copy"
-        shutil.copyfile(self._image, copy)  # without what the kernel has not written yet
+        shutil.copyfile(self._image, copy)  # excludes pages that the kernel has not written yet
         self._mount(copy, root)
         try:
             yield root
@@ -66,7 +66,7 @@ class Disk:
             _run("umount", str(root))
 
     def close(self) -> None:
-        """Unmount it."""
+        """Unmount the image."""
         _run("umount", str(self.root))
 
     @staticmethod
@@ -77,15 +77,15 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """A disk whose power can be cut; it needs root and loop devices."""
+    """Return a disk with a simulated power cut; it needs root and loop devices."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         pytest.skip("a loop device needs root and mkfs.ext4")
     try:
-        made = Disk(tmp_path)
+        image = Disk(tmp_path)
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no loop device can be mounted: {error.stderr!r}")
-    yield made
-    made.close()
+    yield image
+    image.close()
 
 
 def _run(*command: str) -> None:
@@ -106,7 +106,7 @@ def test_a_stored_data_set_survives_a_power_cut(disk: Disk) -> None:
 
 
 def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:
-    """What was answered 204 does not come back."""
+    """A deletion is on the device before its response, 204."""
     dataset, _ = _store(disk.root).add(TABLE)
     os.sync()
     assert _store(disk.root).delete(dataset.id)
@@ -115,31 +115,31 @@ def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:
 
 
 def test_a_new_name_survives_a_power_cut(disk: Disk) -> None:
-    """A record that is replaced is durable, too."""
+    """A replaced record is durable."""
     dataset, _ = _store(disk.root).add(TABLE)
     _store(disk.root).rename(dataset.id, {"name": "sheet"})
     with disk.after_power_cut() as root:
-        found = _store(root).get(dataset.id)
-        assert found is not None
-        assert found.name == "sheet"
+        dataset_after = _store(root).get(dataset.id)
+        assert dataset_after is not None
+        assert dataset_after.name == "sheet"
 
 
 def test_a_revoked_key_stays_revoked_after_a_power_cut(disk: Disk) -> None:
-    """And a new key is good: the answer came after both were on the device."""
+    """Revocation and creation of a key are on the device before the response."""
     keys = KeyStore(disk.root / "data")
-    gone, secret = keys.create("alice", ("read",), "", None)
+    revoked, secret = keys.create("alice", ("read",), "", None)
     os.sync()
-    keys.revoke(gone.id)
-    kept, other = keys.create("alice", ("read",), "", None)
+    keys.revoke(revoked.id)
+    key, other = keys.create("alice", ("read",), "", None)
     with disk.after_power_cut() as root:
         after = KeyStore(root / "data")
-        assert after.verify(other) == kept
+        assert after.verify(other) == key
         with pytest.raises(ProblemError, match="unknown, revoked"):
             after.verify(secret)
 
 
 def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
-    """The old file or the new one, never an empty one: the name may be on the device before the content is."""
+    """The file has the old or the new content, although its name may be on the device first."""
     path = disk.root / "posterior.npz"
     npz.save(path, {"version": 1}, {"X": X})
     sync_folder(disk.root)
@@ -150,7 +150,7 @@ def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
 
 
 class Trace:
-    """The order in which files reach the disk: fsyncs and renames, by inode and name."""
+    """Order in which files reach the disk: fsyncs and renames, by inode and name."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.steps: list[tuple[str, str]] = []
@@ -179,7 +179,7 @@ class Trace:
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
 @pytest.mark.parametrize("kind", ["data set", "key", "name"])
 def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each rename comes after the fsync of its file and before one of its folder, in every store."""
+    """In every store a rename follows the fsync of its file and precedes the fsync of its folder."""
     store = DatasetStore(tmp_path / "datasets")
     work: dict[str, Callable[[], object]] = {
         "data set": lambda: store.add(TABLE),
@@ -190,7 +190,7 @@ def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch
         store.add(TABLE)
     trace = Trace(monkeypatch)
     work[kind]()
-    renames = [(at, path) for at, (what, path) in enumerate(trace.steps) if what == "rename"]
+    renames = [(at, path) for at, (step, path) in enumerate(trace.steps) if step == "rename"]
     assert renames
     for at, path in renames:
         assert ("fsync file", path) in trace.steps[:at]
@@ -199,18 +199,18 @@ def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
 def test_a_deletion_begins_with_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record's absence is on disk before anything else goes: no record is left without its arrays."""
+    """The removal of the record is on disk first, so that no record lacks its arrays."""
     store = DatasetStore(tmp_path / "datasets")
     dataset, _ = store.add(TABLE)
     trace = Trace(monkeypatch)
     store.delete(dataset.id)
-    assert [what for what, _ in trace.steps][:2] == ["unlink", "fsync folder"]
+    assert [step for step, _ in trace.steps][:2] == ["unlink", "fsync folder"]
     assert trace.steps[0][1].endswith(".json")
 
 
 @pytest.mark.usefixtures("_umask")
-def test_files_and_folders_are_the_owners_alone(tmp_path: Path) -> None:
-    """Whatever the umask: data sets, keys, locks, and the folders above them."""
+def test_only_the_owner_can_read_files_and_folders(tmp_path: Path) -> None:
+    """With any umask, data sets, keys, locks and their parent folders are private."""
     data = tmp_path / "deep" / "data"
     store = DatasetStore.under(str(data)).of("alice", 10**6)
     store.add(TABLE)
@@ -223,8 +223,8 @@ def test_files_and_folders_are_the_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_umask")
-def test_what_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
-    """A lock that others can open can be held by them; a folder that they can enter can be read."""
+def test_open_permissions_of_an_earlier_version_are_restricted(tmp_path: Path) -> None:
+    """Other users could hold an open lock, or read a folder that they can enter."""
     folder, lock = tmp_path / "datasets", tmp_path / "keys.lock"
     folder.mkdir()
     lock.touch()
@@ -236,12 +236,12 @@ def test_what_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
     assert not lock.stat().st_mode & 0o077
 
 
-def test_a_folder_is_made_with_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each name is written to disk in the folder above it, so that no published file loses its path."""
+def test_a_folder_and_its_parents_are_created_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new name is synced in its parent folder, so that no published file loses its path."""
     trace = Trace(monkeypatch)
     make_folder(tmp_path / "a" / "b")
     assert trace.steps == [("fsync folder", str(tmp_path)), ("fsync folder", str(tmp_path / "a"))]
-    make_folder(tmp_path / "a" / "b")  # as it is
+    make_folder(tmp_path / "a" / "b")  # exists already
     assert len(trace.steps) == 2
     with temporary(tmp_path / "a" / "b") as file:
         file.write(b"x")

@@ -1,4 +1,4 @@
-"""Work of one numerics kind never meets work of another; an id never has two contents."""
+"""Separation of numerics kinds: an id never has two contents."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEY = DrawKey(0, 0, 1.0, "posterior", "none")
 
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the tasks use the test's stores, and be of the pinned kind again afterwards."""
+    """Make the tasks use the test's stores; restore the pinned kind afterwards."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     yield
     adopt("")
@@ -49,7 +49,7 @@ def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def alive(stores: Stores, numbers: str, name: str = "one") -> GlleWorker:
     """Register a live worker of a kind, as a worker process does."""
     adopt(kind_of(numbers))
-    made = GlleWorker(
+    worker = GlleWorker(
         [queue_name(numbers)],
         name=name,
         connection=stores.client,
@@ -57,9 +57,9 @@ def alive(stores: Stores, numbers: str, name: str = "one") -> GlleWorker:
         job_class=SafeJob,
         queue_class=SafeQueue,
     )
-    made.register_birth()
+    worker.register_birth()
     adopt("")
-    return made
+    return worker
 
 
 def job_of(stores: Stores, numbers: str) -> Job:
@@ -67,26 +67,26 @@ def job_of(stores: Stores, numbers: str) -> Job:
     dataset, _ = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, numbers)
-    asked = {"dataset": dataset.id, "spec": spec}
-    job, _ = stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)
+    request = {"dataset": dataset.id, "spec": spec}
+    job, _ = stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1, numbers=numbers)
     stores.queue.enqueue(job)
     return job
 
 
 def silent(job: Job, seconds: float) -> Job:
-    """Return a job as if its record had not changed for so long."""
+    """Return the job as if its record had not changed for some seconds."""
     return replace(job, touched=job.touched - int(1000 * seconds) - 1)
 
 
 def waiting(stores: Stores, numbers: str) -> list[str]:
-    """Return the tasks that wait in the queue of a kind."""
-    found = SafeQueue(queue_name(numbers), connection=stores.client, serializer=SERIALIZER).get_job_ids()
-    return list(found)
+    """Return the waiting tasks of the queue of a kind."""
+    ids = SafeQueue(queue_name(numbers), connection=stores.client, serializer=SERIALIZER).get_job_ids()
+    return list(ids)
 
 
 @pytest.mark.parametrize("kind", ["", KIND, "f" * 16, "00"])
 def test_a_queue_names_the_numbers_of_its_workers(kind: str) -> None:
-    """The name is read back to the numbers; the pinned kind keeps the queue it always had."""
+    """The name is parsed to the numbers; the pinned kind keeps its former queue."""
     numbers = numbers_of(kind)
     assert numbers_of_queue(queue_name(numbers)) == numbers
     assert (kind_of(numbers), is_of_this_version(numbers), numbers_for(numbers)) == (kind, True, numbers)
@@ -95,12 +95,12 @@ def test_a_queue_names_the_numbers_of_its_workers(kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["glle-other", "glle-1-9.9.9", f"glle-7-{OTHER}", "glle-", "other"])
 def test_queues_of_other_versions_are_not_ours(name: str) -> None:
-    """Neither other numbers, nor other formats, nor another program's."""
+    """Queues of other numbers, formats or programs are not parsed."""
     assert numbers_of_queue(name) is None
 
 
 def test_old_records_are_of_the_pinned_kind(stores: Stores) -> None:
-    """Their numbers have no kind, and their draws are where they were."""
+    """Their numbers have no kind, and their draws keep their keys."""
     job = fit_job(stores)
     assert (job.numbers, job.queue) == (NUMBERS, NAME)
     tasks.fit(job.id)
@@ -110,8 +110,8 @@ def test_old_records_are_of_the_pinned_kind(stores: Stores) -> None:
     assert replace(record, provenance={}).numbers == "0.1.0"
 
 
-def test_new_work_is_pinned_where_it_can_be(stores: Stores) -> None:
-    """Also without any worker; else it is of the first live kind in order."""
+def test_new_work_has_the_pinned_kind_if_possible(stores: Stores) -> None:
+    """Without a live pinned worker it has the first live kind in order."""
     assert stores.queue.numbers_for_new() == NUMBERS
     alive(stores, numbers_of("ffff"), "last")
     alive(stores, OTHER)
@@ -124,7 +124,7 @@ def test_new_work_is_pinned_where_it_can_be(stores: Stores) -> None:
 
 
 def test_a_worker_only_has_work_of_its_kind(stores: Stores) -> None:
-    """Each job waits in the queue of its kind; handed to a worker of another kind all the same, it is refused."""
+    """Each job waits in the queue of its kind; a worker of another kind refuses it."""
     mine, theirs = job_of(stores, NUMBERS), job_of(stores, OTHER)
     assert mine.subject != theirs.subject
     assert (waiting(stores, NUMBERS), waiting(stores, OTHER)) == ([mine.id], [theirs.id])
@@ -135,7 +135,7 @@ def test_a_worker_only_has_work_of_its_kind(stores: Stores) -> None:
 
 
 def test_results_carry_the_kind(stores: Stores) -> None:
-    """Posterior, draws and calibration that a worker of another kind made say so."""
+    """Posterior, draws and calibration record the kind of their worker."""
     adopt(KIND)
     fit = job_of(stores, OTHER)
     tasks.fit(fit.id)
@@ -157,8 +157,8 @@ def test_results_carry_the_kind(stores: Stores) -> None:
     assert ended.error.code == "other-numbers", "the pinned kind draws nothing from it"
 
 
-def test_what_got_lost_is_put_back_into_its_queue(stores: Stores) -> None:
-    """By the sweep of a worker of any kind, as an API does."""
+def test_a_lost_task_returns_to_the_queue_of_its_kind(stores: Stores) -> None:
+    """A sweep by the API or by a worker of any kind enqueues it."""
     job = job_of(stores, OTHER)
     stores.client.delete(f"rq:queue:{queue_name(OTHER)}", f"rq:job:{job.id}")
     stores.recovery.repair(silent(stores.jobs.fetch(job.id), recovery.STALE_SECONDS))
@@ -167,8 +167,8 @@ def test_what_got_lost_is_put_back_into_its_queue(stores: Stores) -> None:
 
 @pytest.mark.parametrize(("live", "status"), [((), "queued"), ((OTHER,), "queued"), ((NUMBERS, OTHER), "queued"),
                                               ((NUMBERS,), "failed")])  # fmt: skip
-def test_work_of_a_kind_that_is_gone(stores: Stores, live: tuple[str, ...], status: str) -> None:
-    """It waits as where no worker is; while others live, for a minute, and then fails with the remedy."""
+def test_work_of_a_kind_without_workers(stores: Stores, live: tuple[str, ...], status: str) -> None:
+    """It waits; if only other kinds are live, it fails after a minute with the remedy."""
     for numbers in live:
         alive(stores, numbers, numbers.replace("+", "-"))
     job = job_of(stores, OTHER)
@@ -184,34 +184,34 @@ def test_work_of_a_kind_that_is_gone(stores: Stores, live: tuple[str, ...], stat
 
 
 def test_a_dead_worker_of_another_kind_is_recovered(stores: Stores) -> None:
-    """What it had in work is enqueued again in its queue."""
+    """Its task is enqueued again in the queue of its kind."""
     job = job_of(stores, OTHER)
     worker = alive(stores, OTHER, "dead")
-    taken = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
-    worker.queues[0].remove(taken)
-    worker.prepare_execution(taken)
-    worker.prepare_job_execution(taken)
+    task = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
+    worker.queues[0].remove(task)
+    worker.prepare_execution(task)
+    worker.prepare_job_execution(task)
     stores.recovery.requeue_tasks_of("dead")
     assert (waiting(stores, OTHER), waiting(stores, NUMBERS)) == ([job.id], [])
 
 
 @pytest.fixture
 def other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fits that have other bits from now on, whatever the cause."""
+    """Make later fits return other bits."""
     original = glle_engine.fit
 
     def fit(*args: Any, **more: Any) -> Posterior:
-        found = original(*args, **more)
-        embedding = found.embedding.copy()
+        posterior = original(*args, **more)
+        embedding = posterior.embedding.copy()
         embedding[0, 0] = np.nextafter(embedding[0, 0], np.inf)
-        return replace(found, embedding=embedding)
+        return replace(posterior, embedding=embedding)
 
     monkeypatch.setattr(glle_engine, "fit", fit)
 
 
 @pytest.fixture
 def fitted(stores: Stores) -> str:
-    """The id of a fitted posterior."""
+    """Fit a posterior and return its id."""
     job = fit_job(stores)
     tasks.fit(job.id)
     return job.subject
@@ -220,7 +220,7 @@ def fitted(stores: Stores) -> str:
 def test_a_fit_with_other_bits_is_refused_under_the_old_id(
     stores: Stores, fitted: str, request: pytest.FixtureRequest
 ) -> None:
-    """Evicted and repeated with another digest: drawing fails with the remedy, and nothing is cached under the id."""
+    """Drawing from an evicted posterior with a new digest fails with the remedy and caches nothing."""
     request.getfixturevalue("other_bits")
     stores.cache.client.flushall()
     job, _ = draws_job(stores, fitted, count=1)
@@ -237,10 +237,10 @@ def test_a_fit_with_other_bits_is_refused_under_the_old_id(
     assert error.code == "other-bits"
 
 
-def test_draws_of_a_fit_with_other_bits_are_elsewhere(
+def test_draws_of_a_fit_with_other_bits_have_other_keys(
     stores: Stores, fitted: str, request: pytest.FixtureRequest
 ) -> None:
-    """Deleted and fitted again under the same id: no draw of the former is one of the latter, nor are its arrays."""
+    """After a deletion and a new fit of the same id, old draws and arrays are not used."""
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
     before = stores.posteriors.fetch(fitted)
@@ -248,30 +248,30 @@ def test_draws_of_a_fit_with_other_bits_are_elsewhere(
     assert stores.cache.contains([key.cache_key(before.arrays_id)]) == [True]
     request.getfixturevalue("other_bits")
     stores.posteriors.delete(before)
-    left = stores.cache.contains([key.cache_key(before.arrays_id)])
+    is_cached = stores.cache.contains([key.cache_key(before.arrays_id)])
     again = fit_job(stores)
     tasks.fit(again.id)
     after = stores.posteriors.fetch(fitted)
-    assert left == [False]
+    assert is_cached == [False]
     assert key.cache_key(after.arrays_id) != key.cache_key(before.arrays_id)
     assert stores.posteriors.load(fitted, before.arrays_sha256) is None
     assert stores.posteriors.load(fitted, after.arrays_sha256) is not None
 
 
-def test_arrays_of_another_digest_are_as_good_as_evicted(stores: Stores, fitted: str) -> None:
-    """What two workers wrote at the same time, with other bits, is never read for the recorded fit."""
+def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) -> None:
+    """Arrays of a concurrent fit with other bits are never read for the recorded fit."""
     record = stores.posteriors.fetch(fitted)
-    lie = replace(record, provenance={**record.provenance, "arrays_sha256": "0" * 64})
+    other_record = replace(record, provenance={**record.provenance, "arrays_sha256": "0" * 64})
     assert stores.posteriors.arrays(record) is not None
     assert stores.posteriors.entry_sha256(record) is not None
-    assert stores.posteriors.arrays(lie) is None
-    assert stores.posteriors.entry_sha256(lie) is None
+    assert stores.posteriors.arrays(other_record) is None
+    assert stores.posteriors.entry_sha256(other_record) is None
     assert stores.posteriors.load(fitted, "0" * 64) is None
     assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
 
 
 def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: str) -> None:
-    """It fits again, as after an eviction, and the recorded arrays are back in the cache."""
+    """It fits again, as after an eviction, and caches the recorded arrays."""
     record, posterior = stores.posteriors.fetch(fitted), stores.posteriors.load(fitted)
     key = f"posterior:{fitted}"
     entry = stores.cache.get(key)
@@ -281,15 +281,15 @@ def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: s
     stores.cache.put(key, {**entry.meta, "arrays_sha256": "0" * 64}, others)
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    drawn = stores.cache.get(spec.key(0).cache_key(record.arrays_id))
-    assert drawn is not None
-    assert drawn.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
+    draw = stores.cache.get(spec.key(0).cache_key(record.arrays_id))
+    assert draw is not None
+    assert draw.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
     assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
 
 
 @pytest.mark.parametrize("change", ["embedding", "eigenvalues", "diagnostics"])
-def test_the_digest_of_a_draw_is_of_all_it_has(stores: Stores, fitted: str, change: str) -> None:
-    """Eigenvalues and diagnostics are in answers, too; the seconds are not."""
+def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, fitted: str, change: str) -> None:
+    """It covers eigenvalues and diagnostics, but not the seconds."""
     posterior = stores.posteriors.load(fitted)
     assert posterior is not None
     draw = posterior.draw(0, align="none")
@@ -299,8 +299,8 @@ def test_the_digest_of_a_draw_is_of_all_it_has(stores: Stores, fitted: str, chan
         "diagnostics": {**draw.diagnostics, "steps": 99},
     }[change]
 
-    def digest(made: Any, seconds: float) -> str:
-        store_draws(stores.cache, fitted, [KEY], [made], seconds)
+    def digest(new_draw: Any, seconds: float) -> str:
+        store_draws(stores.cache, fitted, [KEY], [new_draw], seconds)
         head = stores.cache.head(KEY.cache_key(fitted))
         assert head is not None
         return str(head["sha256"])
@@ -310,6 +310,6 @@ def test_the_digest_of_a_draw_is_of_all_it_has(stores: Stores, fitted: str, chan
 
 
 def test_a_process_is_of_the_pinned_kind_until_it_is_measured() -> None:
-    """And of none but its own then."""
+    """After the measurement it has the measured kind."""
     assert numerics.own_numbers() == NUMBERS
     assert adopt(KIND) == OTHER == numerics.own_numbers()

@@ -1,4 +1,4 @@
-"""Problems: finite JSON of bounded size, whatever they quote."""
+"""Problems: finite JSON of bounded size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from glle_engine.base.errors import OutOfRangeError
 from worker.base.problems import CUT, MOST_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shortened
 
-MOST_ANSWER = 2**18  # characters of JSON, in which one character of a text may take twelve
+MOST_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
 FACTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=50),
@@ -30,12 +30,12 @@ def problem(**details: Any) -> Problem:
 
 
 @given(st.dictionaries(st.text(max_size=8), FACTS, max_size=8))
-def test_details_are_json_that_comes_back(details: dict[str, Any]) -> None:
-    """Whatever the facts, the record of the problem is finite JSON, and is read back as it was."""
-    made = Problem(code="a", status=422, detail="b", remedy="c", details=details)
-    record = json.dumps(made.to_dict(), allow_nan=False)
-    assert Problem.from_dict(json.loads(record)) == made
-    assert replace(made, status=413).details == made.details  # quoted once
+def test_details_survive_json(details: dict[str, Any]) -> None:
+    """The record of a problem is finite JSON and is read back unchanged, for any details."""
+    original = Problem(code="a", status=422, detail="b", remedy="c", details=details)
+    record = json.dumps(original.to_dict(), allow_nan=False)
+    assert Problem.from_dict(json.loads(record)) == original
+    assert replace(original, status=413).details == original.details  # the details are encoded only once
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_details_are_json_that_comes_back(details: dict[str, Any]) -> None:
         (ValueError("no fact"), "no fact"),
     ],
 )
-def test_facts_that_json_has_not(value: Any, quoted: Any) -> None:
-    """A number that is not finite is its name; arrays are lists, anything else its text; nothing is cut."""
+def test_details_that_json_lacks(value: Any, quoted: Any) -> None:
+    """A non-finite number becomes its name, an array a list, any other object its text."""
     assert problem(fact=value).details == {"fact": quoted}
 
 
@@ -71,17 +71,17 @@ def test_facts_that_json_has_not(value: Any, quoted: Any) -> None:
         pytest.param("\N{GRINNING FACE}" * 10**6, id="wide text"),
     ],
 )
-def test_what_is_long_is_cut_and_said_to_be(value: Any) -> None:
-    """The answer is bounded, whatever it quotes, and says so."""
-    made = problem(fact=value)
-    assert made.details[CUT] is True
-    assert len(json.dumps(made.to_dict())) < MOST_ANSWER
+def test_long_details_are_cut_and_marked(value: Any) -> None:
+    """The response has a bounded size and reports the cut."""
+    cut_problem = problem(fact=value)
+    assert cut_problem.details[CUT] is True
+    assert len(json.dumps(cut_problem.to_dict())) < MOST_ANSWER
 
 
 def test_long_sentences_are_cut() -> None:
-    """Detail and remedy are bounded, and say how much is left out."""
-    made = refuse("some-code", 422, "d" * 10**6, "r" * 10**6).problem
-    for text in (made.detail, made.remedy):
+    """Detail and remedy are bounded, and report the number of omitted characters."""
+    cut_problem = refuse("some-code", 422, "d" * 10**6, "r" * 10**6).problem
+    for text in (cut_problem.detail, cut_problem.remedy):
         assert len(text) < MOST_TEXT + 50
         assert text.endswith("(998,000 more characters)")
     assert shortened("short") == "short"
@@ -89,7 +89,7 @@ def test_long_sentences_are_cut() -> None:
 
 
 def test_problem_of_an_error() -> None:
-    """Each kind of error has its problem; a number that is not finite is no obstacle."""
+    """Each kind of error gives a problem, with non-finite numbers as text."""
     engine = OutOfRangeError("Too large.", remedy="Rescale.", details={"largest": math.inf})
     assert problem_of(engine).details == {"largest": "inf"}
     refusal = refuse("some-code", 409, "No.", "Yes.")

@@ -1,4 +1,4 @@
-"""Schema and numerics versions: records of other versions are read or refused, and never misread or changed."""
+"""Schema and numerics versions: records of other versions are read or refused, never misread or changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEY = {
     "secrets": [],
 }  # fmt: skip
 
-# Records of schema 1, which do not name it.
+# Records of schema 1, which have no format field.
 FIRST: dict[str, dict[str, Any]] = {
     "posterior": {
         "id": "post_1", "dataset": DATA, "n": 3, "d": 2, "spec": {}, "diagnostics": {}, "eigenvalues": [],
@@ -62,7 +62,7 @@ FIRST: dict[str, dict[str, Any]] = {
 
 
 def put(stores: Stores, kind: str, raw: str) -> None:
-    """Write a record as another version may have."""
+    """Write a record as another version does."""
     if kind == "job":
         fields = json.loads(raw) if raw.startswith("{") else {"id": "job_1", "status": raw}
         stores.client.hset(job_key("job_1"), mapping=fields)
@@ -84,8 +84,8 @@ NAMES = {
 }
 
 
-def held(stores: Stores, kind: str) -> Any:
-    """Return what is kept, to the last byte."""
+def stored_record(stores: Stores, kind: str) -> Any:
+    """Return the stored record as bytes."""
     if kind == "job":
         return stores.client.hgetall(job_key("job_1"))
     if kind == "dataset":
@@ -128,31 +128,31 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
 
 @pytest.mark.parametrize("kind", FIRST)
 def test_records_without_a_version_are_read(stores: Stores, kind: str) -> None:
-    """What was written before there were versions is version 1."""
+    """Records without a version have version 1."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps(FIRST[kind]))
     assert READERS[kind][0](stores) is not None
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, kind: str) -> None:
-    """Reading, changing and deleting it are all refused, with the remedy; not a byte of it changes."""
+def test_newer_records_are_refused_and_left_unchanged(stores: Stores, kind: str) -> None:
+    """Reading, changing and deleting are refused with the remedy; no byte changes."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps({**FIRST.get(kind, {"keys": [KEY]}), "format": 2, "what": "is new"}))
-    before = held(stores, kind)
+    before = stored_record(stores, kind)
     for reader in READERS[kind]:
         with pytest.raises(ProblemError) as refused:
             reader(stores)
         problem = refused.value.problem
         assert (problem.code, problem.status) == ("written-by-newer-version", 503)
         assert "docs/how-to/upgrades.md" in problem.remedy
-    assert held(stores, kind) == before
+    assert stored_record(stores, kind) == before
 
 
 @pytest.mark.parametrize("raw", ["{", "[]", '{"format": 0}', '{"format": true}', '{"format": "x"}', '{"a": 1}'])
 @pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset"])
-def test_garbage_is_refused(stores: Stores, kind: str, raw: str) -> None:
-    """A damaged record is a problem that says so, not an error within."""
+def test_damaged_records_are_refused(stores: Stores, kind: str, raw: str) -> None:
+    """A damaged record gives a problem, not an internal error."""
     put(stores, kind, raw)
     with pytest.raises(ProblemError) as refused:
         READERS[kind][0](stores)
@@ -161,7 +161,7 @@ def test_garbage_is_refused(stores: Stores, kind: str, raw: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"kind": "divination"}, {"status": "asleep"}, {"done": "some"}, {"spec": "{"}])
 def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, str]) -> None:
-    """A kind, a status or a number that this version does not know."""
+    """An unknown kind, status or number is refused."""
     put(stores, "job", json.dumps({**FIRST["job"], **fields}))
     with pytest.raises(ProblemError) as refused:
         stores.jobs.get("job_1")
@@ -172,14 +172,14 @@ def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, 
 def test_an_older_schema_is_read_until_it_is_dropped(
     stores: Stores, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next version reads schema 1 while `OLDEST_SCHEMA` says so; afterwards it refuses it and changes nothing."""
+    """The next version reads schema 1 until `OLDEST_SCHEMA` excludes it; then it refuses it unchanged."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps(FIRST.get(kind, [KEY])))
     monkeypatch.setattr(versions, "SCHEMA", 3)
     assert READERS[kind][0](stores) is not None
     monkeypatch.setattr(versions, "OLDEST_SCHEMA", 2)
     stores.keys._seen = None
-    before = held(stores, kind)
+    before = stored_record(stores, kind)
     for reader in READERS[kind]:
         stores.keys._look_again = 0.0
         with pytest.raises(ProblemError) as refused:
@@ -188,24 +188,26 @@ def test_an_older_schema_is_read_until_it_is_dropped(
         assert (problem.code, problem.status) == ("written-by-older-version", 503)
         assert "has schema 1" in problem.detail
         assert "reads schemas 2 to 3" in problem.detail
-    assert held(stores, kind) == before
+    assert stored_record(stores, kind) == before
 
 
 def test_a_changed_record_gets_the_present_schema(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A renamed posterior of schema 1 is of schema 2, and the version before refuses it."""
+    """A renamed posterior of schema 1 gets schema 2, which the earlier version refuses."""
     put(stores, "posterior", json.dumps(FIRST["posterior"]))
     with monkeypatch.context() as next_version:
         next_version.setattr(versions, "SCHEMA", 2)
         stores.posteriors.rename("post_1", {"name": "mine"})
-        assert json.loads(held(stores, "posterior"))["format"] == 2
+        assert json.loads(stored_record(stores, "posterior"))["format"] == 2
         assert stores.posteriors.fetch("post_1").name == "mine"
     with pytest.raises(ProblemError) as refused:
         stores.posteriors.fetch("post_1")
     assert refused.value.problem.code == "written-by-newer-version"
 
 
-def test_keys_of_the_next_version_tell_it(settings: Settings, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of keys becomes an object with a version; the next version reads both, this one only the list."""
+def test_the_key_file_of_the_next_version_has_its_version(
+    settings: Settings, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next version reads the list and the versioned object; this version reads the list only."""
     put(stores, "keys", json.dumps([KEY]))
     assert [key.tenant for key in stores.keys.all()] == ["alice"]
     monkeypatch.setattr(versions, "SCHEMA", 2)
@@ -215,7 +217,7 @@ def test_keys_of_the_next_version_tell_it(settings: Settings, stores: Stores, mo
 
 
 def test_two_versions_of_cache_entries_live_side_by_side(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither finds, nor overwrites, nor deletes the other's: each makes its own."""
+    """No version finds, overwrites or deletes the entries of the other."""
     key = DrawKey(0, 0, 1.0, "posterior", "none")
     stores.cache.put(key.cache_key("post_1"), {}, {"a": np.zeros(2)})
     monkeypatch.setattr(versions, "SCHEMA", 2)
@@ -228,8 +230,8 @@ def test_two_versions_of_cache_entries_live_side_by_side(stores: Stores, monkeyp
     np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
 
 
-def test_ids_are_those_of_every_version_so_far(tmp_path: Path, stores: Stores) -> None:
-    """Existing deployments find what they have; whoever changes one of these has to say what becomes of it."""
+def test_ids_are_stable_across_versions(tmp_path: Path, stores: Stores) -> None:
+    """Existing deployments find their records by these ids; a change needs a migration."""
     X = np.arange(12.0).reshape(4, 3)
     beside: dict[str, Any] = {"labels": np.array(["x", "y", "x", "z"]), "color": np.arange(4.0)}
     dataset, _ = stores.datasets.add(Table(values=X, names=["a", "b", "c"], source={"kind": "test"}, **beside))
@@ -247,16 +249,16 @@ def test_ids_are_those_of_every_version_so_far(tmp_path: Path, stores: Stores) -
     assert calibration == f"result:{posterior}:calibration:c69b4c188ce36b3846f3735f3165c866"
 
 
-def test_queues_are_named_by_what_their_workers_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another schema or other numerics: another queue."""
+def test_queue_names_contain_schema_and_numerics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another schema or other numerics has another queue."""
     names = [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
     monkeypatch.setattr(versions, "SCHEMA", 2)
     names += [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
     assert names == ["glle", "glle-1-0.2.0", "glle-2-0.1.0", "glle-2-0.2.0"]
 
 
-def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that is handed one all the same refuses it: the same id never has two results."""
+def test_a_job_of_other_numbers_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker refuses it, so that an id never has two results."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     stores.client.hset(job_key(job.id), "numbers", "9.9.9")
@@ -267,7 +269,7 @@ def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.
 
 
 def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor fitted again when its arrays were evicted, nor summarised under its id."""
+    """An evicted one is neither fitted again nor summarized under its id."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     put(stores, "posterior", json.dumps({**FIRST["posterior"], "provenance": {"numbers": "9.9.9"}}))
     job, _ = stores.jobs.create(
@@ -280,8 +282,8 @@ def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypa
     assert "Posterior post_1" in ended.error.detail
 
 
-def test_an_analysis_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose id tells the numbers: an embedding that was evicted, asked for after the upgrade."""
+def test_an_analysis_of_other_numbers_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evicted embedding of earlier numbers is not computed again after an upgrade."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     spec = CalibrationSpec(engine="9.9.9")
     job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
@@ -291,8 +293,8 @@ def test_an_analysis_of_other_numbers_is_not_made(stores: Stores, monkeypatch: p
     assert ended.error.details == {"numbers": "9.9.9", "own": NUMBERS}
 
 
-def test_a_result_of_other_numbers_is_not_made_again(stores: Stores) -> None:
-    """A succeeded job whose result is evicted stays as it is where its bits cannot be had."""
+def test_a_result_of_other_numbers_is_not_recomputed(stores: Stores) -> None:
+    """A succeeded job with an evicted result stays unchanged if its bits are not available."""
     put(stores, "job", json.dumps({**FIRST["job"], "numbers": "9.9.9"}))
     with pytest.raises(ProblemError) as refused:
         stores.jobs.reopen(stores.jobs.fetch("job_1"))
@@ -300,7 +302,7 @@ def test_a_result_of_other_numbers_is_not_made_again(stores: Stores) -> None:
     assert stores.jobs.fetch("job_1").status == "succeeded"
 
 
-def elsewhere(stores: Stores, name: str, **fields: str) -> Job:
+def job_of_another_version(stores: Stores, name: str, **fields: str) -> Job:
     """Return a silent job whose task waits in the queue of another version."""
     spec = {"dataset": DATA, "spec": {}}
     job, _ = stores.jobs.create(kind="fit", claim=f"claim {name}", posterior="post_1", spec=spec, total=1)
@@ -311,19 +313,19 @@ def elsewhere(stores: Stores, name: str, **fields: str) -> Job:
 
 
 def silent(stores: Stores, id_: str, seconds: float) -> Job:
-    """Return a job as if its record had not changed for so long."""
+    """Return the job as if its record had not changed for some seconds."""
     job = stores.jobs.fetch(id_)
     return replace(job, touched=job.touched - int(1000 * seconds) - 1)
 
 
 def waiting(stores: Stores) -> tuple[int, int]:
-    """Return how many tasks wait in this version's queue and in the other's."""
+    """Return the numbers of waiting tasks in this version's queue and in the other's."""
     return stores.queue.length(), int(stores.client.llen("rq:queue:glle-other"))
 
 
 def test_a_job_of_another_queue_is_left_to_its_workers(stores: Stores) -> None:
-    """As long as one of them lives."""
-    job = elsewhere(stores, "left")
+    """It stays in its queue while one of its workers is live."""
+    job = job_of_another_version(stores, "left")
     stores.client.sadd("rq:workers:glle-other", "rq:worker:theirs")
     stores.client.hset("rq:worker:theirs", "last_heartbeat", datetime.now(UTC).isoformat())
     assert stores.recovery.repair(job).queue == "glle-other"
@@ -331,8 +333,8 @@ def test_a_job_of_another_queue_is_left_to_its_workers(stores: Stores) -> None:
 
 
 def test_a_job_whose_workers_are_gone_is_taken_over(stores: Stores) -> None:
-    """Where the numbers are the same: its task moves, once, and nothing of it stays behind."""
-    job = elsewhere(stores, "moved")
+    """With equal numbers its task moves once, and its former queue is empty."""
+    job = job_of_another_version(stores, "moved")
     stores.client.zadd("rq:wip:glle-other", {f"{job.id}:x": 1})
     assert [stores.recovery.repair(job).queue for _ in range(2)] == [NAME] * 2
     assert waiting(stores) == (1, 0)
@@ -340,9 +342,9 @@ def test_a_job_whose_workers_are_gone_is_taken_over(stores: Stores) -> None:
     assert stores.jobs.fetch(job.id).status == "queued"
 
 
-def test_a_job_of_other_numbers_whose_workers_stay_away_fails(stores: Stores) -> None:
-    """After a minute, with the remedy; until then they may come back."""
-    job = elsewhere(stores, "abandoned", numbers="9.9.9")
+def test_a_job_of_other_numbers_without_workers_fails(stores: Stores) -> None:
+    """It fails after a minute with the remedy."""
+    job = job_of_another_version(stores, "abandoned", numbers="9.9.9")
     assert stores.recovery.repair(job).status == "queued"
     assert waiting(stores) == (0, 1)
     ended = stores.recovery.repair(silent(stores, job.id, recovery.ABANDONED_SECONDS))

@@ -1,4 +1,4 @@
-"""A server that does not answer is waited for by one, not by all."""
+"""Circuit breaker: one request waits for a silent_port server, all others fail at once."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def silent() -> Iterator[int]:
-    """A port that accepts and never answers."""
+def silent_port() -> Iterator[int]:
+    """Listen on a port that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         yield listening.getsockname()[1]
 
 
 def client(port: int, seconds: float) -> redis.Redis:
-    """Return a client that waits so long."""
+    """Return a client with a socket timeout in seconds."""
     return redis.Redis(port=port, socket_timeout=seconds, socket_connect_timeout=seconds, retry=CircuitBreaker(seconds))
 
 
-def test_a_silent_server_is_not_asked_by_everyone(silent: int) -> None:
-    """The first waits its time, once; who comes after it is told at once, on any connection."""
-    asking = client(silent, 0.2)
+def test_requests_to_a_silent_server_fail_at_once(silent_port: int) -> None:
+    """The first request waits for its timeout, once; later ones fail at once, on any connection."""
+    asking = client(silent_port, 0.2)
     started = time.monotonic()
     with pytest.raises(redis.TimeoutError):
         asking.ping()
-    assert 0.2 <= time.monotonic() - started < 0.4  # not tried again: it was silent
+    assert 0.2 <= time.monotonic() - started < 0.4  # no retry after a timeout
     started = time.monotonic()
     for _ in range(50):
         with pytest.raises(CircuitOpenError):
@@ -51,10 +51,10 @@ def test_a_silent_server_is_not_asked_by_everyone(silent: int) -> None:
     assert time.monotonic() - started < 0.2
 
 
-def test_after_a_moment_one_tries_again(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many who ask then, one waits."""
+def test_one_request_probes_the_server_after_the_rest(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many concurrent requests one waits."""
     monkeypatch.setattr(circuit_breaker, "AWAY_SECONDS", 0.05)
-    asking, errors = client(silent, 0.3), []
+    asking, errors = client(silent_port, 0.3), []
 
     def ask() -> None:
         with pytest.raises(redis.RedisError) as caught:
@@ -71,8 +71,8 @@ def test_after_a_moment_one_tries_again(silent: int, monkeypatch: pytest.MonkeyP
     assert sorted(kind.__name__ for kind in errors) == ["CircuitOpenError"] * 19 + ["TimeoutError"] * 2
 
 
-def test_it_is_asked_as_ever_when_it_is_back(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken connection is made anew at once; a server that was away is near with its first answer."""
+def test_a_returned_server_closes_the_breaker(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken connection is renewed at once; the first reply closes the breaker."""
     monkeypatch.setattr(circuit_breaker, "AWAY_SECONDS", 0.05)
     stores = Stores.connect(replace(server_settings, data_dir="."))
     assert stores.client.ping()
@@ -93,8 +93,8 @@ def test_it_is_asked_as_ever_when_it_is_back(server_settings: Settings, monkeypa
     stores.close()
 
 
-def test_an_error_is_an_answer(server_settings: Settings) -> None:
-    """A server that refuses a command is near."""
+def test_an_error_reply_keeps_the_breaker_closed(server_settings: Settings) -> None:
+    """A server that refuses a command is available."""
     stores = Stores.connect(server_settings)
     for _ in range(3):
         with pytest.raises(redis.ResponseError):
@@ -104,7 +104,7 @@ def test_an_error_is_an_answer(server_settings: Settings) -> None:
 
 
 def test_a_worker_waits(server_settings: Settings) -> None:
-    """Its task has time, and nobody behind it."""
+    """A worker waits for the server, because its task has time."""
     stores = Stores.connect(server_settings, patient=True)
     assert not isinstance(stores.client.get_retry(), CircuitBreaker)
     assert not isinstance(stores.cache.client.get_retry(), CircuitBreaker)

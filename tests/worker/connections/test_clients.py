@@ -1,4 +1,4 @@
-"""Where a Redis is, by its URL, and patience with one that is away."""
+"""Redis URLs, and retries while a server is unavailable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_sentinels_and_their_service() -> None:
-    """Hosts with and without ports, the servers' login and the sentinels', the database, parameters."""
+    """Hosts with and without ports, both logins, the database and parameters are parsed."""
     result = parse_redis_url(
         "sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9"
     )
@@ -40,14 +40,14 @@ def test_sentinels_and_their_service() -> None:
 
 
 def test_cluster_and_its_hosts() -> None:
-    """Some of its nodes, with a login and TLS."""
+    """Several nodes with a login and TLS are parsed."""
     result = parse_redis_url("rediss+cluster://:secret@a:1,b")
     assert (result.kind, result.encrypted, result.hosts) == ("cluster", True, (("a", 1), ("b", 6379)))
     assert result.options["password"] == "secret"
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("http://a:1", "GLLE_CACHE_URL is not a Redis URL"),
         ("sentinel://a:26379", "name the service"),
@@ -63,21 +63,21 @@ def test_cluster_and_its_hosts() -> None:
         ("rediss+cluster://a:1?ssl_keyfile=/nowhere/key", "cannot be read"),
     ],
 )
-def test_what_is_no_url_is_told_at_the_start(url: str, said: str) -> None:
-    """Nothing has to be asked for first, and the message names the variable and the part."""
-    with pytest.raises(SettingsError, match=said) as caught:
+def test_an_invalid_url_is_refused_at_start(url: str, message: str) -> None:
+    """The message names the variable and the invalid part."""
+    with pytest.raises(SettingsError, match=message) as caught:
         connect_cache(Settings(cache_url=url))
     assert "GLLE_CACHE_URL" in str(caught.value)
 
 
 def test_the_queue_is_on_one_server() -> None:
-    """A cluster is refused with what can be had in its place."""
+    """A cluster URL is refused with the alternatives."""
     with pytest.raises(SettingsError, match=r"cannot be a cluster.*sentinels"):
         connect_queue(Settings(redis_url="redis+cluster://a:1"))
 
 
 def test_passwords_of_every_form_are_hidden() -> None:
-    """As `glle settings --current` shows them."""
+    """`glle settings --current` prints no password."""
     row = next(row for row in rows() if row.name == "redis_url")
     for url in ("sentinel://u:hidden@a:1,b:2/main/0?sentinel_password=hidden", "redis+cluster://:hidden@a:1,b:2"):
         assert "hidden" not in row.shown(url)
@@ -87,7 +87,7 @@ def test_passwords_of_every_form_are_hidden() -> None:
 @pytest.mark.parametrize("login", ["me:12hid/den", "me:hid#den", ":hid?den", "me:hid℀den", ":hid[den", ":hid/den"])
 @pytest.mark.parametrize("form", ["redis://{}@a:1", "sentinel://{}@a:1/main", "redis+cluster://{}@a:1"])
 def test_a_password_that_a_url_cannot_hold_is_in_no_message(form: str, login: str) -> None:
-    """Python's own complaint of such a URL quotes what it takes for the port; `glle settings` took it for a path."""
+    """Neither Python's URL error, which quotes the port, nor `glle settings` prints it."""
     url = form.format(login)
     row = next(row for row in rows() if row.name == "redis_url")
     assert not re.search("hid|den", row.shown(url))
@@ -96,21 +96,21 @@ def test_a_password_that_a_url_cannot_hold_is_in_no_message(form: str, login: st
     assert not re.search("hid|den", "".join(traceback.format_exception(caught.value)))
 
 
-class Away:
-    """A server that fails some times, then answers."""
+class UnavailableServer:
+    """A server that fails a number of times and then replies."""
 
     def __init__(self, error: Exception, times: int) -> None:
         self.error, self.left, self.failures = error, times, 0
 
     def ask(self) -> str:
-        """Answer or fail."""
+        """Reply or fail."""
         if self.left:
             self.left -= 1
             raise self.error
         return "answer"
 
     def hang_up(self, _: Exception) -> None:
-        """Count what failed."""
+        """Count the failures."""
         self.failures += 1
 
 
@@ -125,25 +125,25 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_what_passes_is_tried_again(error: Exception) -> None:
-    """Until it has passed, with the connection hung up each time."""
-    server = Away(error, 4)
+def test_transient_errors_are_retried(error: Exception) -> None:
+    """The command is retried until it succeeds, with a closed connection each time."""
+    server = UnavailableServer(error, 4)
     assert RetryPolicy(30.0).call_with_retry(server.ask, server.hang_up) == "answer"
     assert server.failures == 4
 
 
 @pytest.mark.parametrize("error", [redis.AuthenticationError("no"), redis.ResponseError("WRONGTYPE"), ValueError("x")])
-def test_what_does_not_pass_is_raised_at_once(error: Exception) -> None:
-    """A password, a command refused, a mistake: waiting would not help."""
-    server = Away(error, 1)
+def test_permanent_errors_are_raised_at_once(error: Exception) -> None:
+    """Wrong passwords and refused commands are not retried."""
+    server = UnavailableServer(error, 1)
     with pytest.raises(type(error)):
         RetryPolicy(30.0).call_with_retry(server.ask, server.hang_up)
     assert (server.left, server.failures) == (0, 0)
 
 
-def test_a_request_has_little_patience() -> None:
-    """Two tries more, within the blink of an eye; then the failure is told."""
-    server, began = Away(redis.ConnectionError("away"), 99), time.monotonic()
+def test_a_request_retries_twice() -> None:
+    """Two quick retries, then the failure is raised."""
+    server, began = UnavailableServer(redis.ConnectionError("away"), 99), time.monotonic()
     with pytest.raises(redis.ConnectionError):
         RetryPolicy(0.0).call_with_retry(server.ask, server.hang_up)
     assert server.failures == 3
@@ -152,7 +152,7 @@ def test_a_request_has_little_patience() -> None:
 
 
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
-    """The clients of a worker have the seconds of GLLE_REDIS_PATIENCE, those of a request a breaker."""
+    """Clients of a worker retry for GLLE_REDIS_PATIENCE seconds; clients of a request have a breaker."""
     settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path), redis_patience=7.0)
     for patient, kind in ((True, RetryPolicy), (False, CircuitBreaker)):
         stores = Stores.connect(settings, patient=patient)
@@ -163,8 +163,8 @@ def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
         stores.close()
 
 
-def test_a_connection_that_broke_asks_for_the_master_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not made again to the master of before, which may be dead, or back without what came since."""
+def test_a_broken_connection_looks_up_the_master_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The former master may be dead, or may lack later writes."""
     parts = urlsplit(settings.redis_url)
     where = [("127.0.0.1", parts.port)]
     monkeypatch.setattr(Sentinel, "discover_master", lambda *_: where[0])
@@ -179,18 +179,18 @@ def test_a_connection_that_broke_asks_for_the_master_anew(settings: Settings, mo
     client.close()
 
 
-def test_a_reply_that_a_signal_interrupts_is_not_the_next_ones(
+def test_an_interrupted_reply_is_not_read_by_the_next_command(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Time is over within a reply: the connection is hung up, so that no command gets the answer of another."""
+    """A timeout during a reply closes the connection."""
     parts = urlsplit(settings.redis_url)
     monkeypatch.setattr(Sentinel, "discover_master", lambda *_: ("127.0.0.1", parts.port))
     client = connect_queue(Settings(redis_url=f"sentinel://:{parts.password}@nowhere/main"))
 
-    def over(*_: object) -> None:
+    def time_out(*_: object) -> None:
         raise JobTimeoutException
 
-    before = signal.signal(signal.SIGALRM, over)
+    before = signal.signal(signal.SIGALRM, time_out)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(JobTimeoutException):
@@ -198,6 +198,6 @@ def test_a_reply_that_a_signal_interrupts_is_not_the_next_ones(
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    time.sleep(1.2)  # the late answer has come
+    time.sleep(1.2)  # the late reply has arrived
     assert client.echo("mine") == b"mine"
     client.close()

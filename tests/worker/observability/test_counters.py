@@ -1,4 +1,4 @@
-"""The counts of the deployment."""
+"""Counters of the deployment."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def test_counts_of_processes_add_up(stores: Stores) -> None:
-    """Two that count the same thing tell the sum; what is not flushed is told by nobody."""
-    one, two = Counters(stores.client), Counters(stores.client)
-    one.add("draws", "lanes", by=8)
-    two.add("draws", "lanes", by=3)
-    two.add("draws", "lu")
-    assert one.read() == ({}, {})
-    assert one.flush()
-    assert two.flush()
-    assert one.read()[0] == {("draws", "lanes"): 11, ("draws", "lu"): 1}
-    assert one.flush()
-    assert two.read()[0] == {("draws", "lanes"): 11, ("draws", "lu"): 1}
+    """Two processes that count the same series give the sum; unflushed counts are not readable."""
+    first, second = Counters(stores.client), Counters(stores.client)
+    first.add("draws", "lanes", by=8)
+    second.add("draws", "lanes", by=3)
+    second.add("draws", "lu")
+    assert first.read() == ({}, {})
+    assert first.flush()
+    assert second.flush()
+    assert first.read()[0] == {("draws", "lanes"): 11, ("draws", "lu"): 1}
+    assert first.flush()
+    assert second.read()[0] == {("draws", "lanes"): 11, ("draws", "lu"): 1}
 
 
 def test_durations_fall_into_buckets(stores: Stores) -> None:
-    """An edge belongs to its bucket, what is longer than all edges to the last; the sum is kept."""
+    """An edge belongs to its bucket, longer durations to the last one; the sum is kept."""
     for seconds in (0.0, BUCKETS[0], BUCKETS[1], 1e4):
         stores.counts.observe("task_seconds", "fit", "weights", seconds=seconds)
     stores.counts.flush()
@@ -41,8 +41,8 @@ def test_durations_fall_into_buckets(stores: Stores) -> None:
     assert len(list(Histogram().cumulative())) == len(BUCKETS) + 1
 
 
-def test_counts_wait_for_a_server_that_is_away(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be written is written with what comes after it, once."""
+def test_counts_wait_for_an_unavailable_server(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed writes are repeated with the next flush, once."""
     counts = Counters(stores.client)
     counts.add("draws", "lanes")
 
@@ -58,7 +58,7 @@ def test_counts_wait_for_a_server_that_is_away(stores: Stores, monkeypatch: pyte
 
 
 def test_threads_lose_no_count(stores: Stores) -> None:
-    """Counted by several threads and flushed meanwhile, the sum is right."""
+    """Concurrent counts and flushes give the right sum."""
     counts = Counters(stores.client)
 
     def count() -> None:
@@ -77,15 +77,15 @@ def test_threads_lose_no_count(stores: Stores) -> None:
 
 
 def test_forked_child_does_not_count_again(stores: Stores) -> None:
-    """What a parent has not flushed yet is forgotten by its child."""
+    """A forked child drops the unflushed counts of its parent."""
     stores.counts.add("draws", "lanes")
     stores.counts.clear()
     assert stores.counts.flush()
     assert stores.client.exists(KEY) == 0
 
 
-def test_only_one_comes_first(stores: Stores) -> None:
-    """Of all who ask about a record one is first; about one that is gone nobody, and it stays gone."""
+def test_exactly_one_caller_is_first(stores: Stores) -> None:
+    """Exactly one caller is the first for a record; a missing record has no first caller and stays missing."""
     stores.client.hset("record", "id", "1")
     assert [stores.counts.is_first("record", "counted") for _ in range(3)] == [True, False, False]
     assert not stores.counts.is_first("gone", "counted")

@@ -36,9 +36,9 @@ EVERYTHING = BackupScope(arrays=True, keys=True)
 Member = tuple[tarfile.TarInfo, bytes]
 
 
-def fill(here: Stores, tenant: str, seed: int = 0) -> str:
-    """Give a tenant one of each kind; return the id of the data set."""
-    mine, rng = here.of(tenant), np.random.default_rng(seed)
+def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
+    """Give a tenant one record of each kind; return the id of the data set."""
+    mine, rng = stores.of(tenant), np.random.default_rng(seed)
     beside: dict[str, Any] = {"labels": np.array(list("abab")), "color": np.arange(4.0)}
     beside["coordinates"] = np.asfortranarray(rng.normal(size=(4, 2)))
     dataset, _ = mine.datasets.add(Table(values=rng.normal(size=(4, 3)), source={"kind": "test"}, **beside))
@@ -62,36 +62,36 @@ def fill(here: Stores, tenant: str, seed: int = 0) -> str:
     return dataset.id
 
 
-def state(here: Stores) -> dict[str, Any]:
+def state(stores: Stores) -> dict[str, Any]:
     """Return all data of a backup to the last byte, without times to live."""
-    fields: dict[str, Any] = {path.name: path.read_bytes() for path in here.datasets._folder.glob("ds_*")}
-    for raw in here.client.scan_iter():
+    fields: dict[str, Any] = {path.name: path.read_bytes() for path in stores.datasets._folder.glob("ds_*")}
+    for raw in stores.client.scan_iter():
         key = raw.decode()
-        kind = here.client.type(raw)
+        kind = stores.client.type(raw)
         if kind == b"string" and ":claim:" not in key:
-            fields[key] = here.client.get(raw)
-        elif kind == b"hash" and here.client.pttl(raw) > 0:
-            fields[key] = here.client.hgetall(raw)
-    for raw in here.cache.client.scan_iter(_type="HASH"):  # the others are indexes, which are made again
-        entry = here.cache.get(raw.decode())
+            fields[key] = stores.client.get(raw)
+        elif kind == b"hash" and stores.client.pttl(raw) > 0:
+            fields[key] = stores.client.hgetall(raw)
+    for raw in stores.cache.client.scan_iter(_type="HASH"):  # other types are indexes, which are rebuilt
+        entry = stores.cache.get(raw.decode())
         assert entry is not None
         fields[raw.decode()] = entry.meta, {name: array.tobytes() for name, array in entry.arrays.items()}
     for tenant in ("default", "alice"):
-        fields[tenant] = [cursor for cursor, _ in here.of(tenant).posteriors.newest()]
-        fields[tenant] += [cursor for cursor, job in here.of(tenant).jobs.newest() if not job.is_open]
-    return {**fields, "keys": here.keys.all()}
+        fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
+        fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.newest() if not job.is_open]
+    return {**fields, "keys": stores.keys.all()}
 
 
-def taken(here: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
+def backup(stores: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
     """Return a backup."""
     file = io.BytesIO()
-    dump(here, Writer(file), chosen)
+    dump(stores, Writer(file), chosen)
     return file.getvalue()
 
 
 @pytest.fixture
 def full(stores: Stores) -> Stores:
-    """A deployment in which two tenants have one of each kind."""
+    """Return a deployment in which two tenants have one record of each kind."""
     fill(stores, "default")
     fill(stores, "alice", seed=1)
     return stores
@@ -99,82 +99,82 @@ def full(stores: Stores) -> Stores:
 
 @pytest.fixture
 def empty(full: Stores, tmp_path: Path) -> Iterator[Callable[[], Stores]]:
-    """Empties the servers, and returns stores on them with a new data folder."""
-    made: list[Stores] = []
+    """Return a function that empties the servers and connects to them with a new data folder."""
+    connected: list[Stores] = []
 
     def emptied() -> Stores:
         full.client.flushall()
         full.cache.client.flushall()
-        made.append(Stores.connect(replace(full.settings, data_dir=str(tmp_path / f"new {len(made)}"))))
-        return made[-1]
+        connected.append(Stores.connect(replace(full.settings, data_dir=str(tmp_path / f"new {len(connected)}"))))
+        return connected[-1]
 
     yield emptied
-    for stores in made:
+    for stores in connected:
         stores.close()
 
 
-def test_what_comes_back_is_what_was_there(full: Stores, empty: Callable[[], Stores]) -> None:
+def test_a_restoration_is_complete(full: Stores, empty: Callable[[], Stores]) -> None:
     """All data are restored to the last byte, with names and lists; a second restoration changes nothing."""
-    before, raw = state(full), taken(full)
-    there = empty()
-    report = restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
-    assert state(there) == before
+    before, raw = state(full), backup(full)
+    target = empty()
+    report = restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert state(target) == before
     assert {kind: row["restored"] for kind, row in report.rows.items()} == dict.fromkeys(KINDS, 2)
-    again = restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+    again = restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     assert {kind: row["there already"] for kind, row in again.rows.items()} == dict.fromkeys(KINDS, 2)
-    assert state(there) == before
+    assert state(target) == before
 
 
-def test_digests_of_before_the_dtype_of_labels_are_good(
+def test_digests_without_the_dtype_of_labels_are_valid(
     full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A data set with labels like text of an earlier version is restored under its id."""
+    """A data set with text-like labels of an earlier version is restored under its id."""
     table = Table(values=np.eye(2), labels=np.array(["ab", "cd"]).view(np.float64), source={"kind": "test"})
     now = full.datasets.id_of(table)
     monkeypatch.setattr("worker.records.dataset._may_be_text", lambda _: False)
     before = full.datasets.add(table)[0].id
     monkeypatch.undo()
     assert before != now
-    raw = taken(full)
-    there = empty()
-    restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
-    for stores in (full, there):
+    raw = backup(full)
+    target = empty()
+    restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
+    for stores in (full, target):
         assert stores.datasets.values(before).tolist() == np.eye(2).tolist()
         assert list(stores.datasets.damaged()) == []
 
 
-def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
-    """A backup or restoration of one tenant contains no data of another."""
-    whole, alices = taken(full), taken(full, replace(EVERYTHING, tenants=frozenset({"alice"})))
+def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> None:
+    """It contains no data of another tenant, and neither does its restoration."""
+    whole, alices = backup(full), backup(full, replace(EVERYTHING, tenants=frozenset({"alice"})))
     for raw, chosen in ((alices, EVERYTHING), (whole, replace(EVERYTHING, tenants=frozenset({"alice"})))):
-        there = empty()
-        report = restore(there, Archive(io.BytesIO(raw)), chosen)
+        target = empty()
+        report = restore(target, Archive(io.BytesIO(raw)), chosen)
         assert {kind: row["restored"] for kind, row in report.rows.items()} == dict.fromkeys(KINDS, 1)
-        assert {there.datasets.get(id_).tenant for id_ in there.datasets.ids()} == {"alice"}  # type: ignore[union-attr] # it is there
+        assert {target.datasets.get(id_).tenant for id_ in target.datasets.ids()} == {"alice"}  # type: ignore[union-attr] # it is there
 
 
-def test_arrays_and_keys_are_asked_for(full: Stores, empty: Callable[[], Stores]) -> None:
+def test_arrays_and_keys_are_optional(full: Stores, empty: Callable[[], Stores]) -> None:
     """Arrays and keys are included only on request."""
-    raw = taken(full, BackupScope())
+    raw = backup(full, BackupScope())
     assert {"keys.json", "cache.jsonl"}.isdisjoint(info.name for info, _ in members(raw))
-    raw, there = taken(full), empty()
-    report = restore(there, Archive(io.BytesIO(raw)), BackupScope())
+    raw, target = backup(full), empty()
+    report = restore(target, Archive(io.BytesIO(raw)), BackupScope())
     assert (report.rows["keys"]["restored"], report.rows["cached arrays"]["restored"]) == (0, 0)
-    assert there.keys.all() == []
+    assert target.keys.all() == []
 
 
 def test_a_dry_run_changes_nothing(full: Stores, empty: Callable[[], Stores]) -> None:
     """A dry run changes nothing and reports the outcomes."""
-    raw, there = taken(full), empty()
-    report = restore(there, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
+    raw, target = backup(full), empty()
+    report = restore(target, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
     assert report.rows["data sets"]["restored"] == 2
-    assert there.client.dbsize() == there.cache.client.dbsize() == 0
-    assert there.datasets.ids() == []
+    assert target.client.dbsize() == target.cache.client.dbsize() == 0
+    assert target.datasets.ids() == []
 
 
-def test_newer_names_stay_unless_it_is_said(full: Stores) -> None:
+def test_newer_names_stay_without_overwrite(full: Stores) -> None:
     """Data renamed since the backup keep their names; with --overwrite they get the backup's."""
-    raw = taken(full)
+    raw = backup(full)
     dataset = full.datasets.ids()[0]
     full.datasets.rename(dataset, {"name": "newer"})
     report = restore(full, Archive(io.BytesIO(raw)), EVERYTHING)
@@ -184,20 +184,20 @@ def test_newer_names_stay_unless_it_is_said(full: Stores) -> None:
     assert full.datasets.get(dataset).name == "mine"  # type: ignore[union-attr] # it is there
 
 
-def test_what_was_deleted_while_it_was_taken_is_left_out(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """No record in a backup refers to data that are not in it."""
-    gone = full.datasets.ids()[0]
+    deleted = full.datasets.ids()[0]
     ids = full.datasets.ids()
     monkeypatch.setattr(full.datasets, "ids", lambda: ids)
-    full.datasets.delete(gone)
-    archive = Archive(io.BytesIO(taken(full)))
+    full.datasets.delete(deleted)
+    archive = Archive(io.BytesIO(backup(full)))
     assert archive.manifest["counts"] == dict.fromkeys(KINDS, 1) | {"keys": 2}
-    assert all(line["record"]["dataset"] != gone for line in archive.lines("posteriors.jsonl"))
+    assert all(line["record"]["dataset"] != deleted for line in archive.lines("posteriors.jsonl"))
 
 
-def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_jobs_are_not_restored(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Expired records of an old backup are counted, not restored."""
-    archive = Archive(io.BytesIO(taken(full)))
+    archive = Archive(io.BytesIO(backup(full)))
     monkeypatch.setattr("worker.operations.backup.restore.now_ms", lambda: 10**15)
     report = restore(full, archive, EVERYTHING)
     assert (report.rows["jobs"]["expired"], report.rows["embeddings"]["expired"]) == (2, 2)
@@ -206,12 +206,12 @@ def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pyt
 def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer layout and a newer record are refused with separate details and a remedy."""
     monkeypatch.setattr(versions, "SCHEMA", 2)
-    layout = taken(full)
+    layout = backup(full)
     full.client.flushall()
     fill(full, "default")
     with monkeypatch.context() as unstamped:
         unstamped.setattr("worker.operations.backup.archive.stamp", dict)
-        record = taken(full)
+        record = backup(full)
     monkeypatch.setattr(versions, "SCHEMA", 1)
     full.client.flushall()
     for raw in (layout, record):
@@ -239,7 +239,7 @@ def packed(parts: list[Member]) -> bytes:
 
 def sealed(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
     """Return an archive with changed members and a matching manifest."""
-    from hashlib import sha256  # noqa: PLC0415 -- the forger's tool alone
+    from hashlib import sha256  # noqa: PLC0415 -- used only for forgeries
 
     parts = [(info, change(info.name, data)) for info, data in members(raw)]
     manifest = json.loads(parts[-1][1])
@@ -262,9 +262,9 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut off": lambda raw: raw[: len(raw) // 2],
     "without its end": lambda raw: packed(members(raw)[:-1]),
     "a bit": lambda raw: raw[:600] + bytes([raw[600] ^ 1]) + raw[601:],
-    "one member less": lambda raw: packed(members(raw)[1:]),
-    "one twice": lambda raw: packed([members(raw)[0], *members(raw)]),
-    "one more behind": lambda raw: packed([*members(raw), (named("README.txt"), b"")]),
+    "a missing member": lambda raw: packed(members(raw)[1:]),
+    "a repeated member": lambda raw: packed([members(raw)[0], *members(raw)]),
+    "an extra member": lambda raw: packed([*members(raw), (named("README.txt"), b"")]),
     "a path upwards": lambda raw: packed([(named("datasets/../../../etc/cron.d/x"), b"x"), *members(raw)]),
     "an absolute path": lambda raw: packed([(named("/etc/cron.d/x"), b"x"), *members(raw)]),
     "a link": lambda raw: packed([(named("README.txt", tarfile.SYMTYPE), b""), *members(raw)[1:]]),
@@ -272,29 +272,35 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "another program's": lambda _: packed([(named("manifest.json"), b'{"backup": "other", "members": {}}')]),
     "a manifest that is no object": lambda _: packed([(named("manifest.json"), b"[]")]),
     "a deep manifest": lambda _: packed([(named("manifest.json"), b"[" * 10**5)]),
-    "a manifest of little": lambda _: packed([(named("manifest.json"), b'{"backup": "glle"}')]),
+    "an incomplete manifest": lambda _: packed([(named("manifest.json"), b'{"backup": "glle"}')]),
 }
 
 
-def _ended(end: str, change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+def _change_members(end: str, change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     return lambda raw: sealed(raw, lambda name, data: change(data) if name.endswith(end) else data)
 
 
 FORGERIES: dict[str, Callable[[bytes], bytes]] = {
-    "a longer record": _ended(".json", lambda data: data.replace(b'"n": 4', b'"n": 5')),
-    "another's data": _ended(".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "default"')),
-    "a tenant's name": _ended(".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')),
-    "no JSON": _ended("posteriors.jsonl", lambda _: b"{\n"),
-    "no object": _ended("jobs.jsonl", lambda _: b"1\n"),
-    "deep JSON": _ended("jobs.jsonl", lambda _: b"[" * 10**5 + b"\n"),
-    "an empty line": _ended("jobs.jsonl", lambda _: b"{}\n"),
-    "another id": _ended("posteriors.jsonl", lambda data: data.replace(b'{"id": "post_', b'{"id": "post_0', 1)),
-    "an open job": _ended("jobs.jsonl", lambda data: data.replace(b'"succeeded"', b'"queued"')),
-    "a job's id": _ended("jobs.jsonl", lambda data: data.replace(b"job_", b"job_:")),
-    "absent data": _ended("posteriors.jsonl", lambda data: data.replace(b'"dataset": "ds_', b'"dataset": "ds_0', 1)),
-    "a foreign key": _ended("cache.jsonl", lambda data: data.replace(b'"key": "draw:', b'"key": "rq:', 1)),
-    "absent arrays": _ended("cache.jsonl", lambda data: data.replace(b"cache/0.npy", b"cache/9.npy")),
-    "keys that are none": _ended("keys.json", lambda _: b"[1]"),
+    "a longer record": _change_members(".json", lambda data: data.replace(b'"n": 4', b'"n": 5')),
+    "data of another tenant": _change_members(
+        ".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "default"')
+    ),
+    "a tenant's name": _change_members(".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')),
+    "no JSON": _change_members("posteriors.jsonl", lambda _: b"{\n"),
+    "no object": _change_members("jobs.jsonl", lambda _: b"1\n"),
+    "deep JSON": _change_members("jobs.jsonl", lambda _: b"[" * 10**5 + b"\n"),
+    "an empty line": _change_members("jobs.jsonl", lambda _: b"{}\n"),
+    "another id": _change_members(
+        "posteriors.jsonl", lambda data: data.replace(b'{"id": "post_', b'{"id": "post_0', 1)
+    ),
+    "an open job": _change_members("jobs.jsonl", lambda data: data.replace(b'"succeeded"', b'"queued"')),
+    "a job's id": _change_members("jobs.jsonl", lambda data: data.replace(b"job_", b"job_:")),
+    "absent data": _change_members(
+        "posteriors.jsonl", lambda data: data.replace(b'"dataset": "ds_', b'"dataset": "ds_0', 1)
+    ),
+    "a foreign key": _change_members("cache.jsonl", lambda data: data.replace(b'"key": "draw:', b'"key": "rq:', 1)),
+    "absent arrays": _change_members("cache.jsonl", lambda data: data.replace(b"cache/0.npy", b"cache/9.npy")),
+    "invalid keys": _change_members("keys.json", lambda _: b"[1]"),
 }
 BIG = (
     b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (4000000000, 3)}".ljust(117) + b"\n"
@@ -306,66 +312,66 @@ PICKLE = (
 )
 NAN = BIG.replace(b"(4000000000, 3)}", b"(4, 3)}         ") + np.full((4, 3), np.nan).tobytes()
 for _what, _bytes in {"a lying header": BIG, "a pickle": PICKLE, "NaN": NAN, "no array": b"x"}.items():
-    FORGERIES[f"{_what} among values"] = lambda raw, put=_bytes: sealed(  # type: ignore[misc] # bound now
+    FORGERIES[f"{_what} among values"] = lambda raw, put=_bytes: sealed(  # type: ignore[misc] # binds the loop variable
         raw, lambda name, data: put if name.startswith("datasets/") and name.count(".") == 1 and "npy" in name else data
     )
-    FORGERIES[f"{_what} among labels"] = _ended(".labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # likewise
+    FORGERIES[f"{_what} among labels"] = _change_members(".labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
 for _what, _bytes in {"a lying header": BIG, "a pickle": PICKLE}.items():
-    FORGERIES[f"{_what} in the cache"] = _ended("cache/0.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # likewise
+    FORGERIES[f"{_what} in the cache"] = _change_members("cache/0.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
 
 
 @pytest.fixture(scope="module")
 def whole(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A backup, taken once."""
-    here = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("whole"))))
-    here.client.flushall()
-    here.cache.client.flushall()
-    fill(here, "default")
-    fill(here, "alice", seed=1)
-    raw = taken(here)
-    here.close()
+    """Return a backup, created once for the module."""
+    stores = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("whole"))))
+    stores.client.flushall()
+    stores.cache.client.flushall()
+    fill(stores, "default")
+    fill(stores, "alice", seed=1)
+    raw = backup(stores)
+    stores.close()
     return raw
 
 
-@pytest.mark.parametrize("what", [*DAMAGES, *FORGERIES])
-def test_what_is_no_backup_is_refused_before_anything_is_changed(whole: bytes, stores: Stores, what: str) -> None:
+@pytest.mark.parametrize("damage", [*DAMAGES, *FORGERIES])
+def test_an_invalid_archive_is_refused_without_changes(whole: bytes, stores: Stores, damage: str) -> None:
     """A truncated, changed or hostile archive is one problem, and changes neither servers nor disk."""
-    raw, there = (DAMAGES | FORGERIES)[what](whole), stores
+    raw, target = (DAMAGES | FORGERIES)[damage](whole), stores
     with pytest.raises(ProblemError) as refused:
-        restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+        restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     assert refused.value.problem.code in {"backup-unreadable", "record-unreadable"}
-    assert there.client.dbsize() == there.cache.client.dbsize() == 0
-    assert not there.datasets._folder.exists()
-    assert not there.keys.path.exists()
+    assert target.client.dbsize() == target.cache.client.dbsize() == 0
+    assert not target.datasets._folder.exists()
+    assert not target.keys.path.exists()
 
 
-def test_an_unchanged_copy_is_no_forgery(full: Stores, empty: Callable[[], Stores]) -> None:
-    """An unchanged archive made like the forgeries is accepted."""
-    raw = sealed(taken(full), lambda _, data: data)
+def test_an_unchanged_copy_is_accepted(full: Stores, empty: Callable[[], Stores]) -> None:
+    """An unchanged archive, repacked like the forgeries, is accepted."""
+    raw = sealed(backup(full), lambda _, data: data)
     assert restore(empty(), Archive(io.BytesIO(raw)), EVERYTHING).rows["jobs"]["restored"] == 2
 
 
-def test_the_cache_of_another_layout_is_taken_by_its_first_name(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cache entries of a later version have version-independent names in a backup."""
+def test_cache_entries_of_a_later_layout_have_stable_names(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup names cache entries independently of the version."""
     id_ = next(full.posteriors.all())[0]
     monkeypatch.setattr(versions, "SCHEMA", 2)
     full.cache.put_many({DrawKey(1, 1, 1.0, "posterior", "none").cache_key(id_): Entry({}, {"a": np.ones(1)})})
-    (line,) = Archive(io.BytesIO(taken(full))).lines("cache.jsonl")
+    (line,) = Archive(io.BytesIO(backup(full))).lines("cache.jsonl")
     assert line["key"] == f"draw:{id_}:1:1:1.0:posterior:none"
 
 
-def test_memory_is_flat(stores: Stores, settings: Settings, tmp_path: Path) -> None:
-    """A data set of 8 MB is written and read in pieces of one."""
-    import tracemalloc  # noqa: PLC0415 -- here alone
+def test_a_backup_uses_constant_memory(stores: Stores, settings: Settings, tmp_path: Path) -> None:
+    """A data set of 8 MB is written and read in pieces of 1 MB."""
+    import tracemalloc  # noqa: PLC0415 -- used only in this test
 
     stores.datasets.add(Table(values=np.random.default_rng(0).normal(size=(2**14, 64)), source={}))
     tracemalloc.start()
     with (tmp_path / "backup").open("w+b") as file:
         dump(stores, Writer(file), BackupScope())
-        there = Stores.connect(replace(settings, data_dir=str(tmp_path / "new")))
+        target = Stores.connect(replace(settings, data_dir=str(tmp_path / "new")))
         file.seek(0)
-        restore(there, Archive(file), BackupScope())
-        there.close()
+        restore(target, Archive(file), BackupScope())
+        target.close()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 6 * 2**20

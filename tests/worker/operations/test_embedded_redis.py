@@ -1,4 +1,4 @@
-"""The embedded servers."""
+"""Embedded Redis servers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A running queue server."""
-    made = queue_server(Settings(data_dir=str(tmp_path)))
-    made.spawn()
-    yield made.wait()
-    made.stop()
+    """Run a queue server."""
+    queue = queue_server(Settings(data_dir=str(tmp_path)))
+    queue.spawn()
+    yield queue.wait()
+    queue.stop()
 
 
-def test_password_is_asked_for_and_shown_nowhere(server: Server) -> None:
-    """The server requires the password, which no command line shows."""
+def test_the_password_is_required_and_hidden(server: Server) -> None:
+    """The server requires the password, which no command line contains."""
     port = int(server.url.rpartition(":")[2].partition("/")[0])
     with (
         redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as stranger,
@@ -37,9 +37,9 @@ def test_password_is_asked_for_and_shown_nowhere(server: Server) -> None:
     ):
         stranger.ping()
     password = server.url.split(":")[2].partition("@")[0]
-    listed = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607 # whichever is first on the path
+    listed = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607 # the command on PATH
     assert password not in listed
-    assert str(port) in listed, "the listing does have the server"
+    assert str(port) in listed, "the listing contains the server"
 
 
 def test_queue_survives_kill(server: Server) -> None:
@@ -62,8 +62,8 @@ def test_queue_survives_kill(server: Server) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_when_the_queue_is_on_disk_is_a_setting(tmp_path: Path, fsync: str) -> None:
-    """By default a write is on disk before its answer, so a kill loses no accepted job."""
+def test_the_fsync_policy_is_a_setting(tmp_path: Path, fsync: str) -> None:
+    """By default a write is on disk before its reply, so that a kill loses no accepted job."""
     assert Settings().queue_fsync == "always"
     server = queue_server(Settings(data_dir=str(tmp_path), queue_fsync=fsync))
     server.spawn()
@@ -74,7 +74,7 @@ def test_when_the_queue_is_on_disk_is_a_setting(tmp_path: Path, fsync: str) -> N
         server.stop()
 
 
-def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_failed_start_reports_the_log(tmp_path: Path) -> None:
     """The error quotes the server's log."""
     broken = Server(tmp_path / "broken", ("appendonly maybe",))
     broken.spawn()
@@ -83,16 +83,16 @@ def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     assert Path(tmp_path / "broken").exists()
 
 
-def test_its_files_are_the_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     """Other users cannot read the AOF, which has every record of every tenant."""
     before = os.umask(0o022)
-    (tmp_path / "queue").mkdir()  # as an earlier version left it
-    made = queue_server(Settings(data_dir=str(tmp_path)))
+    (tmp_path / "queue").mkdir()  # with the permissions of an earlier version
+    queue = queue_server(Settings(data_dir=str(tmp_path)))
     try:
-        made.spawn()
-        made.wait()
+        queue.spawn()
+        queue.wait()
     finally:
-        made.stop()
+        queue.stop()
         os.umask(before)
     files = [path for path in (tmp_path / "queue").rglob("*") if path.is_file()]
     assert any(path.suffix == ".aof" for path in files)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-def test_alive_is_whose_heartbeat_stands_in_the_queue(stores: Stores) -> None:
-    """A host without a worker, with another host's worker, or with an expired record is not alive."""
+def test_a_host_with_a_heartbeat_is_alive(stores: Stores) -> None:
+    """A host without a worker, with another host's worker or with an expired record is not alive."""
     worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
     host = str(worker.hostname)
     assert not is_alive(stores.settings, host)
@@ -26,6 +26,6 @@ def test_alive_is_whose_heartbeat_stands_in_the_queue(stores: Stores) -> None:
     assert not is_alive(stores.settings, host)
 
 
-def test_nobody_dies_of_a_queue_that_is_away(stores: Stores) -> None:
-    """Without an answer a host counts as alive, because a restart would lose its task."""
+def test_a_host_is_alive_while_the_queue_is_unavailable(stores: Stores) -> None:
+    """A restart of the host would lose its task."""
     assert is_alive(replace(stores.settings, redis_url="redis://127.0.0.1:1/0"), "anywhere")

@@ -46,8 +46,8 @@ def test_round_trip_keeps_every_bit(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("piece", [8, 24, 1000])
-def test_pieces_run_on_from_array_to_array(stores: Stores, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    """However the bytes are cut, they come back; and only the last piece is short."""
+def test_pieces_continue_across_arrays(stores: Stores, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    """Any piece size restores the bytes, and only the last piece is short."""
     monkeypatch.setattr(cache, "PIECE", piece)
     arrays = {name: array for name, array in ARRAYS.items() if array.nbytes < 1000}
     stores.cache.put("key", {}, arrays)
@@ -60,19 +60,19 @@ def test_pieces_run_on_from_array_to_array(stores: Stores, monkeypatch: pytest.M
     assert lengths == [piece] * (total // piece) + [total % piece] * (total % piece > 0)
 
 
-def test_several_at_once(stores: Stores) -> None:
-    """Small ones, large ones and missing ones, in the order asked for."""
+def test_several_entries_are_read_at_once(stores: Stores) -> None:
+    """Small, large and missing entries are returned in the requested order."""
     stores.cache.put("small", {"i": 1}, {"a": np.arange(3.0), "b": np.arange(2)})
     stores.cache.put("large", {"i": 2}, ARRAYS)
-    found = stores.cache.get_many(["large", "nowhere", "small"])
-    assert [entry and entry.meta["i"] for entry in found] == [2, None, 1]
-    assert found[0] is not None
-    np.testing.assert_array_equal(found[0].arrays["big"], ARRAYS["big"])
+    entries = stores.cache.get_many(["large", "nowhere", "small"])
+    assert [entry and entry.meta["i"] for entry in entries] == [2, None, 1]
+    assert entries[0] is not None
+    np.testing.assert_array_equal(entries[0].arrays["big"], ARRAYS["big"])
     assert stores.cache.get_many([]) == []
 
 
-def test_what_another_version_wrote_is_not_there(stores: Stores) -> None:
-    """Its bytes lie otherwise: it counts as evicted."""
+def test_entries_of_another_layout_count_as_evicted(stores: Stores) -> None:
+    """Their bytes have another order, so that they are not read."""
     stores.cache.put("key", {}, {"a": np.arange(3.0)})
     raw = stores.cache.client.hget("key", "head")
     assert isinstance(raw, bytes)
@@ -80,8 +80,8 @@ def test_what_another_version_wrote_is_not_there(stores: Stores) -> None:
     assert stores.cache.get("key") is None
 
 
-def test_missing_is_none(stores: Stores) -> None:
-    """What is not there is None, and said to be absent."""
+def test_a_missing_entry_is_none(stores: Stores) -> None:
+    """A missing entry is None, and `contains` is False."""
     stores.cache.put("there", {}, {})
     assert stores.cache.get("nowhere") is None
     assert stores.cache.head("nowhere") is None
@@ -89,7 +89,7 @@ def test_missing_is_none(stores: Stores) -> None:
 
 
 def test_value_without_arrays(stores: Stores) -> None:
-    """A head alone is a value too."""
+    """An entry may consist of its head."""
     stores.cache.put("key", {"only": "meta"}, {})
     entry = stores.cache.get("key")
     assert entry is not None
@@ -97,8 +97,8 @@ def test_value_without_arrays(stores: Stores) -> None:
     assert entry.arrays == {}
 
 
-def test_forgetting_spares_others(stores: Stores) -> None:
-    """A subject is forgotten, what is named like it stays."""
+def test_forgetting_a_subject_keeps_others(stores: Stores) -> None:
+    """Entries of a subject with a similar name stay."""
     for key in ("draw:a:1", "draw:a:2", "draw:ab:1"):
         stores.cache.put(key, {}, {})
     stores.cache.forget("a")
@@ -122,7 +122,7 @@ def test_head_must_be_finite(stores: Stores) -> None:
 
 
 def test_incomplete_value_is_not_published(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces that were evicted during the write make a problem, not a torn value."""
+    """Pieces evicted during the write give a problem, not a torn value."""
     cache = stores.cache
     real = cache.client.hset
     calls = 0
@@ -130,7 +130,7 @@ def test_incomplete_value_is_not_published(stores: Stores, monkeypatch: pytest.M
     def forgetful(*arguments: Any, **options: Any) -> int:
         nonlocal calls
         calls += 1
-        return 1 if calls == 2 else int(real(*arguments, **options))  # the first piece is lost
+        return 1 if calls == 2 else int(real(*arguments, **options))  # drops the first piece
 
     monkeypatch.setattr(cache.client, "hset", forgetful)
     with pytest.raises(ProblemError, match="evicted while it was being written"):
@@ -140,7 +140,7 @@ def test_incomplete_value_is_not_published(stores: Stores, monkeypatch: pytest.M
 
 
 def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> None:
-    """While a writer overwrites a value of many pieces, what is read is of one generation."""
+    """While a writer overwrites a value of many pieces, every read is of one generation."""
     other = Stores.connect(settings)
     stop = threading.Event()
 
@@ -154,91 +154,91 @@ def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> N
     writer.start()
     try:
         complete = 0
-        seen = set()
+        values = set()
         while complete < 15:
             entry = stores.cache.get("key")
             if entry is None:
                 continue
             complete += 1
-            seen.add(entry.meta["value"])
+            values.add(entry.meta["value"])
             assert np.unique(entry.arrays["x"]).tolist() == [entry.meta["value"]]
     finally:
         stop.set()
         writer.join()
         other.close()
-    assert len(seen) > 1, "the writer did write in between"
+    assert len(values) > 1, "the writer writes between the reads"
 
 
 def test_unfinished_value_expires(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer that is killed leaves a temporary value that goes by itself."""
+    """A killed writer leaves a temporary value that expires."""
     cache = stores.cache
     monkeypatch.setattr(cache.client, "eval", lambda *_: pytest.fail("killed"))
     with pytest.raises(pytest.fail.Exception):
         cache.put("key", {}, {"x": np.zeros(200_000)})
-    (left,) = cache.client.scan_iter("*key*")
-    assert 0 < int(cache.client.ttl(left)) <= 120
+    (key,) = cache.client.scan_iter("*key*")
+    assert 0 < int(cache.client.ttl(key)) <= 120
     assert cache.get("key") is None
 
 
-def test_budget_is_what_was_given() -> None:
-    """The budget is the caller's."""
+def test_the_budget_is_an_argument() -> None:
+    """The cache has the budget of its caller."""
     client = redis.Redis()
     assert ArrayCache(client, budget=123, ttl=1).budget == 123
     client.close()
 
 
 KEYS = ["draw:post_1:0:0", "v2:draw:post_1:0:1", "result:post_1:transform:x", "draw:post_12:0:0"]
-LARGE = {"x": np.zeros(2**17 + 1)}  # more than a piece
+LARGE = {"x": np.zeros(2**17 + 1)}  # larger than a piece
 
 
 @pytest.fixture
 def scans(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The patterns for which all keys were looked through."""
-    found: list[str] = []
+    """Return a list that collects the patterns of full key scans."""
+    patterns: list[str] = []
     scan = stores.cache.client.scan_iter
 
-    def noted(match: str, count: int) -> Iterator[bytes]:
-        found.append(match)
+    def record_scan(match: str, count: int) -> Iterator[bytes]:
+        patterns.append(match)
         return scan(match, count)
 
-    monkeypatch.setattr(stores.cache.client, "scan_iter", noted)
-    return found
+    monkeypatch.setattr(stores.cache.client, "scan_iter", record_scan)
+    return patterns
 
 
-def left(stores: Stores) -> set[str]:
+def remaining_keys(stores: Stores) -> set[str]:
     """Return every key of the cache."""
     return {text(key) for key in stores.cache.client.keys("*")}
 
 
-def test_what_is_known_by_name_is_not_looked_for(stores: Stores, scans: list[str]) -> None:
-    """Small and large entries of a subject go, with its index; another's stay; no look through all keys."""
+def test_an_index_avoids_a_key_scan(stores: Stores, scans: list[str]) -> None:
+    """Small and large entries of a subject are deleted by its index; other subjects stay."""
     stores.cache.create_index("post_1")
     for key in KEYS:
         stores.cache.put(key, {}, LARGE if key.startswith("result") else {})
     stores.cache.forget("post_1")
-    assert left(stores) == {"draw:post_12:0:0"}
+    assert remaining_keys(stores) == {"draw:post_12:0:0"}
     assert scans == []
 
 
-def test_without_an_index_all_keys_are_looked_through(stores: Stores, scans: list[str]) -> None:
-    """One that was evicted is not begun again by what comes later: it would not have what came before."""
+def test_without_an_index_all_keys_are_scanned(stores: Stores, scans: list[str]) -> None:
+    """Later entries do not restore an evicted index, because it would lack the earlier ones."""
     stores.cache.create_index("post_1")
     stores.cache.put(KEYS[0], {}, {})
     stores.cache.client.delete("keys:post_1")
     for key in KEYS[1:]:
         stores.cache.put(key, {}, {})
-    assert "keys:post_1" not in left(stores)
+    assert "keys:post_1" not in remaining_keys(stores)
     stores.cache.forget("post_1")
-    assert left(stores) == {"draw:post_12:0:0"}
+    assert remaining_keys(stores) == {"draw:post_12:0:0"}
     assert scans == ["*:post_1:*"]
 
 
-def test_an_index_is_kept_as_long_as_its_entries(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It expires, later with each entry; one of too many keys is given up."""
+def test_an_index_expires_with_its_entries(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry extends its time to live; an index with too many keys is dropped."""
     stores.cache.create_index("post_1")
     assert stores.cache.client.expire("keys:post_1", 10)
     stores.cache.put(KEYS[0], {}, {})
     assert stores.cache.client.ttl("keys:post_1") > 10
     monkeypatch.setattr(cache, "MOST_INDEXED", 2)
     stores.cache.put(KEYS[1], {}, {})
-    assert "keys:post_1" not in left(stores)
+    assert "keys:post_1" not in remaining_keys(stores)

@@ -1,4 +1,4 @@
-"""What is remembered of a folder of data sets."""
+"""In-memory catalog of a folder of data sets."""
 
 from __future__ import annotations
 
@@ -29,46 +29,46 @@ def size_of(folder: Path) -> int:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ids whose records were read for their places."""
-    found: list[str] = []
+    """Return a list that collects the ids of the records that are read."""
+    ids: list[str] = []
     read = DatasetCatalog._read
 
-    def noted(self: DatasetCatalog, id_: str) -> CatalogEntry | None:
-        found.append(id_)
+    def record_read(self: DatasetCatalog, id_: str) -> CatalogEntry | None:
+        ids.append(id_)
         return read(self, id_)
 
-    monkeypatch.setattr(DatasetCatalog, "_read", noted)
-    return found
+    monkeypatch.setattr(DatasetCatalog, "_read", record_read)
+    return ids
 
 
-def test_a_record_is_read_once_for_its_place(tmp_path: Path, reads: list[str]) -> None:
-    """What another process adds and deletes is seen; what is known is not read again, whoever lists."""
-    here, elsewhere = DatasetStore(tmp_path), DatasetStore(tmp_path)
-    assert here.usage() == (0, 0)
-    ids = [add(elsewhere, number) for number in range(3)]
-    assert here.usage() == (3, size_of(tmp_path))
-    assert {dataset.id for _, dataset in here.newest()} == set(ids) == set(reads)
+def test_a_record_is_read_once(tmp_path: Path, reads: list[str]) -> None:
+    """Changes of another process are noticed, and a cataloged record is not read again."""
+    store, other = DatasetStore(tmp_path), DatasetStore(tmp_path)
+    assert store.usage() == (0, 0)
+    ids = [add(other, number) for number in range(3)]
+    assert store.usage() == (3, size_of(tmp_path))
+    assert {dataset.id for _, dataset in store.newest()} == set(ids) == set(reads)
     assert len(reads) == 3
-    ids.append(add(elsewhere, 3))
-    elsewhere.delete(ids.pop(0))
-    assert {dataset.id for _, dataset in here.of("default", 0).newest()} == set(ids)
-    assert here.usage() == (3, size_of(tmp_path))
-    assert here.of("default", 0).stored_bytes() == size_of(tmp_path)
-    assert here.of("another", 0).stored_bytes() == 0
-    assert list(here.of("another", 0).newest()) == []
+    ids.append(add(other, 3))
+    other.delete(ids.pop(0))
+    assert {dataset.id for _, dataset in store.of("default", 0).newest()} == set(ids)
+    assert store.usage() == (3, size_of(tmp_path))
+    assert store.of("default", 0).stored_bytes() == size_of(tmp_path)
+    assert store.of("another", 0).stored_bytes() == 0
+    assert list(store.of("another", 0).newest()) == []
     assert len(reads) == 4
 
 
-def test_a_folder_is_looked_through_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not while nothing happens in it, but always while its time may not tell yet."""
+def test_a_folder_is_scanned_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a recent modification time is always scanned, because of the clock's resolution."""
     looks: list[DatasetCatalog] = []
     look = DatasetCatalog._look
 
-    def noted(self: DatasetCatalog) -> None:
+    def record_look(self: DatasetCatalog) -> None:
         looks.append(self)
         look(self)
 
-    monkeypatch.setattr(DatasetCatalog, "_look", noted)
+    monkeypatch.setattr(DatasetCatalog, "_look", record_look)
     store = DatasetStore(tmp_path)
     add(store, 0)
     for _ in range(3):

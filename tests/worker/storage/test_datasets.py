@@ -1,4 +1,4 @@
-"""Data sets on disk."""
+"""Storage of data sets on disk."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def table(values: Any, **more: Any) -> Table:
 
 
 def test_round_trip(store: DatasetStore) -> None:
-    """Values, labels and coordinates come back as they were."""
-    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2], coordinates=X[:, :2])
-    dataset, new = store.add(given)
+    """Values, labels and coordinates are restored unchanged."""
+    original = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2], coordinates=X[:, :2])
+    dataset, new = store.add(original)
     assert new
     assert (dataset.n, dataset.d, dataset.dtype, dataset.nbytes) == (50, 3, "float64", 1200)
     assert store.get(dataset.id) == dataset
@@ -48,7 +48,7 @@ def test_round_trip(store: DatasetStore) -> None:
 
 
 def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
-    """Order in memory and byte order are no content; values, dtype, names and labels are."""
+    """Memory order and byte order do not count; values, dtype, names and labels do."""
     first, new = store.add(table(X))
     assert new
     for same in (np.asfortranarray(X), X.astype(">f8"), X.copy()[::1]):
@@ -66,36 +66,36 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
     assert len({store.add(other)[0].id for other in others} | {first.id}) == 9
 
 
-def test_text_whose_bytes_are_those_of_numbers_is_other_content(store: DatasetStore) -> None:
-    """The dtype of such labels is a part of the digest; that of all others is as it always was."""
+def test_labels_of_another_dtype_with_equal_bytes_are_other_content(store: DatasetStore) -> None:
+    """The digest covers the dtype of ambiguous labels; all other digests are unchanged."""
     text = np.array(["ab"] * 50)
     numbers = text.view(np.float64)
     assert text.tobytes() == numbers.tobytes()
-    found = [store.add(table(X, labels=labels)) for labels in (text, numbers)]
-    assert [is_new for _, is_new in found] == [True, True]
-    assert found[0][0].id != found[1][0].id
-    assert [store.load_extras(dataset)["labels"].dtype.kind for dataset, _ in found] == ["U", "f"]
-    begun = hashlib.sha256(json.dumps([50, 3, "<f8", None]).encode() + X.tobytes() + b"labels")
+    results = [store.add(table(X, labels=labels)) for labels in (text, numbers)]
+    assert [is_new for _, is_new in results] == [True, True]
+    assert results[0][0].id != results[1][0].id
+    assert [store.load_extras(dataset)["labels"].dtype.kind for dataset, _ in results] == ["U", "f"]
+    prefix = hashlib.sha256(json.dumps([50, 3, "<f8", None]).encode() + X.tobytes() + b"labels")
     for labels in (text, np.zeros(50), np.arange(50.0), -numbers):
-        known = begun.copy()
-        known.update(labels.tobytes())
-        assert store.add(table(X, labels=labels))[0].sha256 == known.hexdigest()
+        expected = prefix.copy()
+        expected.update(labels.tobytes())
+        assert store.add(table(X, labels=labels))[0].sha256 == expected.hexdigest()
 
 
 def test_the_id_of_a_table_is_that_of_its_data_set(store: DatasetStore) -> None:
-    """It is known without storing anything; bad values are refused all the same."""
-    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2])
+    """It is computed without storing; invalid values are refused."""
+    uploaded = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2])
     for mine in (store, store.of("alice", 0)):
-        id_ = mine.id_of(given)
+        id_ = mine.id_of(uploaded)
         assert mine.get(id_) is None
-        assert mine.add(given)[0].id == id_
+        assert mine.add(uploaded)[0].id == id_
     with pytest.raises(ProblemError):
         store.id_of(table(np.full((2, 2), np.nan)))
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u1", "i8", "u8", "longdouble"])
 def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: str) -> None:
-    """Every real dtype is taken; only float32 keeps its width."""
+    """Every real dtype is accepted; only float32 keeps its width."""
     values = np.arange(12).reshape(4, 3).astype(dtype)
     dataset, _ = store.add(table(values))
     assert dataset.dtype == ("float32" if dtype == ">f4" else "float64")
@@ -106,7 +106,7 @@ def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: st
 def test_not_finite_is_refused_with_row_and_column(
     store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The place is named, counted over all blocks, and nothing is stored."""
+    """The position is counted over all blocks, and nothing is stored."""
     monkeypatch.setattr(validation, "BLOCK", 30)
     values = X.copy()
     values[37, 1] = bad
@@ -141,7 +141,7 @@ def test_long_double_beyond_float64_is_refused(store: DatasetStore) -> None:
 def test_listing_is_newest_first_and_goes_on_after_a_cursor(
     store: DatasetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cursor of one leads to the next."""
+    """The cursor of an entry leads to the next one."""
     times = iter(f"2025-01-0{day}T00:00:00.000Z" for day in range(1, 5))
     monkeypatch.setattr(datasets, "now_iso", lambda: next(times))
     ids = [store.add(table(X + shift))[0].id for shift in range(4)]
@@ -151,7 +151,7 @@ def test_listing_is_newest_first_and_goes_on_after_a_cursor(
 
 
 def test_delete_removes_every_file(store: DatasetStore) -> None:
-    """Nothing is left, a second delete says so, and reading is a 404 with a remedy."""
+    """No file is left, a second delete returns False, and a read is a 404 with a remedy."""
     dataset, _ = store.add(table(X, labels=np.zeros(50), color=np.ones(50), coordinates=X[:, :2]))
     assert store.delete(dataset.id)
     assert not store.delete(dataset.id)
@@ -162,7 +162,7 @@ def test_delete_removes_every_file(store: DatasetStore) -> None:
 
 
 def test_rename_changes_the_record_alone(store: DatasetStore) -> None:
-    """Name and tags are read back, id and digest stay; what was deleted is not written again."""
+    """Name and tags are stored, id and digest stay; a deleted record is not written again."""
     dataset, _ = store.add(table(X))
     renamed = store.rename(dataset.id, {"name": "x", "tags": ["a"]})
     assert store.get(dataset.id) == renamed
@@ -175,7 +175,7 @@ def test_rename_changes_the_record_alone(store: DatasetStore) -> None:
 
 @pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é"])
 def test_ids_never_leave_the_folder(store: DatasetStore, id_: str) -> None:
-    """An id that is none is unknown, whatever path it spells."""
+    """An invalid id is unknown, even if it is a path."""
     assert store.get(id_) is None
     assert not store.delete(id_)
 
@@ -195,7 +195,7 @@ def test_failed_write_leaves_nothing(store: DatasetStore, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("n", [1, 2, 1000])
 def test_all_points_equal(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal rows are found, and one that differs at the end too."""
+    """Equal rows are found, and a different last row is noticed."""
     monkeypatch.setattr(datasets, "BLOCK", 64)
     values = np.full((n, 3), 1.5)
     assert all_points_equal(values)
@@ -204,13 +204,13 @@ def test_all_points_equal(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not all_points_equal(values)
 
 
-def test_what_killed_writers_left_is_removed(store: DatasetStore, tmp_path: Path) -> None:
-    """Files without a record, and temporaries that nobody holds; never one that is being written, or a data set."""
+def test_files_of_killed_writers_are_removed(store: DatasetStore, tmp_path: Path) -> None:
+    """Files without a record and unlocked temporaries are removed; files in use and data sets stay."""
     dataset, _ = store.add(table(X, labels=np.zeros(50)))
     folder = tmp_path / "datasets"
     before = {path.name for path in folder.iterdir()}
-    (folder / "ds_0123.npy").write_bytes(b"published, and its record not")
-    (folder / f"{PREFIX}dead").write_bytes(b"begun")
+    (folder / "ds_0123.npy").write_bytes(b"published without its record")
+    (folder / f"{PREFIX}dead").write_bytes(b"incomplete")
     with temporary(folder) as file:
         file.write(b"being written")
         assert store.remove_abandoned() == 2
@@ -222,29 +222,29 @@ def test_what_killed_writers_left_is_removed(store: DatasetStore, tmp_path: Path
 
 
 def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> None:
-    """Of a data set that is being deleted nothing is published: the deletion would take a part of it."""
+    """An upload publishes nothing during a deletion of the same data set, which would remove a part of it."""
     with ThreadPoolExecutor() as pool:
         with store._exclusive():
-            begun = pool.submit(store.add, table(X))
+            upload = pool.submit(store.add, table(X))
             with pytest.raises(TimeoutError):
-                begun.result(0.3)
+                upload.result(0.3)
             assert not list((tmp_path / "datasets").glob("ds_*"))
-        dataset, new = begun.result(10)
+        dataset, new = upload.result(10)
     assert new
     assert len(store.values(dataset.id)) == 50
 
 
 def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python 3.11 may fail at two at once, seldom: so what is tested is that there is one."""
+    """Concurrent parsing may fail in Python 3.11, so that a lock serializes it."""
     dataset, _ = store.add(table(X))
-    store.values(dataset.id)  # verified, which parses headers, too
-    load, held = np.load, []
+    store.values(dataset.id)  # the first read verifies the data set, which parses headers too
+    load, is_locked = np.load, []
 
-    def seen(*arguments: Any, **options: Any) -> Any:
-        held.append(NPY_HEADER_LOCK.locked())
+    def recording_load(*arguments: Any, **options: Any) -> Any:
+        is_locked.append(NPY_HEADER_LOCK.locked())
         return load(*arguments, **options)
 
-    monkeypatch.setattr(np, "load", seen)
+    monkeypatch.setattr(np, "load", recording_load)
     assert store.values(dataset.id).shape == X.shape
-    assert held == [True]
+    assert is_locked == [True]
     assert not NPY_HEADER_LOCK.locked()

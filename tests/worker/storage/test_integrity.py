@@ -1,4 +1,4 @@
-"""Stored data sets are verified before they are read: a flipped bit is a problem, never a wrong answer."""
+"""Verification of stored data sets: a flipped bit is a problem, never a wrong result."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 X = np.random.default_rng(0).normal(size=(50, 3))
 LABELS = np.array(["a", "b"] * 25)
 TABLE = Table(values=X, source={"kind": "test"}, labels=LABELS, color=X[:, 0], coordinates=np.asfortranarray(X[:, :2]))
-HEADER_BYTES = 128  # of an npy file of version 1.0 with a short shape
+HEADER_BYTES = 128  # header of an npy file, version 1.0, with a short shape
 FILES = (".npy", ".labels.npy", ".color.npy", ".coordinates.npy")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the data sets are."""
+    """Return the folder of the data sets."""
     return tmp_path / "datasets"
 
 
 def flip(path: Path, bit: int) -> None:
-    """Flip a bit of a file as a disk does: its times stay."""
+    """Flip a bit of a file and keep its times, as a disk error does."""
     before = path.stat()
     raw = bytearray(path.read_bytes())
     raw[bit // 8] ^= 1 << bit % 8
@@ -45,13 +45,13 @@ def flip(path: Path, bit: int) -> None:
 
 
 def read(store: DatasetStore, dataset: Dataset) -> tuple[list[object], dict[str, list[object]]]:
-    """Return everything that is read of a data set."""
+    """Read all values and extras of a data set."""
     values = store.values(dataset.id).tolist()
     return values, {name: array.tolist() for name, array in store.load_extras(dataset).items()}
 
 
 def outcome(store: DatasetStore, dataset: Dataset) -> object:
-    """Return everything that is read of a data set, or the code of the problem."""
+    """Read a data set; return its content or the code of the problem."""
     try:
         return read(store, dataset)
     except ProblemError as error:
@@ -61,18 +61,18 @@ def outcome(store: DatasetStore, dataset: Dataset) -> object:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_flipped_bit_is_never_served(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Whichever bit of whichever file: what is read is what was stored, or a problem."""
+    """For any bit of any file, a read returns the stored content or a problem."""
     folder = tmp_path_factory.mktemp("bits") / "datasets"
     dataset, _ = DatasetStore(folder).add(TABLE)
     good = read(DatasetStore(folder), dataset)
     path = folder / (dataset.id + data.draw(st.sampled_from(FILES)))
     flip(path, data.draw(st.integers(0, 8 * path.stat().st_size - 1)))
-    assert outcome(DatasetStore(folder), dataset) in (good, "dataset-damaged")  # padding of a header may change
+    assert outcome(DatasetStore(folder), dataset) in (good, "dataset-damaged")  # a bit of header padding has no effect
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_bit_of_a_header_changes_what_is_read(folder: Path, file: str) -> None:
-    """Not the byte order of text either, which is no part of the digest: each of them, one after the other."""
+def test_no_bit_of_a_header_changes_the_content(folder: Path, file: str) -> None:
+    """Every header bit is tested, including the byte order of text, which the digest does not cover."""
     dataset, _ = DatasetStore(folder).add(TABLE)
     good = read(DatasetStore(folder), dataset)
     for bit in range(8 * HEADER_BYTES):
@@ -83,7 +83,7 @@ def test_no_bit_of_a_header_changes_what_is_read(folder: Path, file: str) -> Non
 
 
 def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
-    """By every process that reads, and by a scrub; the record is listed all the same."""
+    """Every reading process and a scrub report it; the record is still listed."""
     dataset, _ = DatasetStore(folder).add(TABLE)
     path = folder / f"{dataset.id}.npy"
     flip(path, 8 * path.stat().st_size - 1)
@@ -109,8 +109,8 @@ def test_a_record_of_other_data_is_noticed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_an_upload_repairs_what_was_damaged(folder: Path, damage: str) -> None:
-    """Under the same id, with the name it had; posteriors that were fitted on it stay right."""
+def test_an_upload_repairs_a_damaged_data_set(folder: Path, damage: str) -> None:
+    """Id and name stay, so that posteriors of the data set stay valid."""
     store = DatasetStore(folder)
     dataset, _ = store.add(TABLE)
     named = store.rename(dataset.id, {"name": "sheet", "tags": ["a"]})
@@ -128,7 +128,7 @@ def test_an_upload_repairs_what_was_damaged(folder: Path, damage: str) -> None:
 
 
 def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that looks the same is read again after an hour; one that changed, at once."""
+    """An unchanged file is hashed again after an hour, a changed one at once."""
     store = DatasetStore(folder)
     dataset, _ = store.add(TABLE)
     store.values(dataset.id)
@@ -155,7 +155,7 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_data_set_deleted_meanwhile_is_not_found(folder: Path) -> None:
-    """And not called damaged."""
+    """A concurrent deletion is not reported as damage."""
     store = DatasetStore(folder)
     dataset, _ = store.add(TABLE)
     (folder / f"{dataset.id}.npy").unlink()

@@ -1,4 +1,4 @@
-"""The layout of an object, and arrays that are read in slices."""
+"""Layout of a stored object, and arrays that are read in slices."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=3), ARRAYS, max_si
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 64 bytes, so that small arrays have several."""
+    """Set blocks of 64 bytes, so that small arrays have several."""
     monkeypatch.setattr(object_format, "BLOCK", 64)
     monkeypatch.setattr(lazy_array, "BLOCK", 64)
 
 
 def raw_of(entry: Entry) -> bytes:
-    """Return an entry as an object."""
+    """Encode an entry as an object."""
     packed = PackedObject.of("result:post_a:x", entry)
     raw = b"".join(packed.parts())
     assert len(raw) == packed.size
@@ -43,7 +43,7 @@ def raw_of(entry: Entry) -> bytes:
 
 
 def read(raw: bytes) -> Entry:
-    """Return the entry of an object, checked."""
+    """Decode and verify an object."""
     head = ObjectHead.read(raw)
     payload = np.frombuffer(raw, np.uint8)[head.start :]
     head.check(0, payload.data)
@@ -52,20 +52,20 @@ def read(raw: bytes) -> Entry:
 
 @settings(max_examples=40, deadline=None)
 @given(ENTRIES)
-def test_what_is_put_is_what_is_got(arrays: dict[str, Array]) -> None:
-    """Every bit, of every shape and dtype, in the order of the arrays."""
+def test_encoding_and_decoding_restore_an_entry(arrays: dict[str, Array]) -> None:
+    """Every bit of every shape and dtype is restored, in the order of the arrays."""
     entry = read(raw_of(Entry({"a": [1, "b"]}, arrays)))
     assert entry.meta == {"a": [1, "b"]}
     assert list(entry.arrays) == list(arrays)
     for name, array in arrays.items():
-        found = entry.arrays[name]
-        assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+        decoded = entry.arrays[name]
+        assert (decoded.dtype, decoded.shape, decoded.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
 @settings(max_examples=40, deadline=None)
 @given(ENTRIES, st.data())
 def test_a_torn_object_is_never_read(arrays: dict[str, Array], data: st.DataObject) -> None:
-    """Cut anywhere, or with one bit changed anywhere, it is seen."""
+    """A cut or a flipped bit at any position is detected."""
     raw = raw_of(Entry({"a": 1}, arrays))
     place = data.draw(st.integers(0, len(raw) - 1))
     changed = bytearray(raw)
@@ -76,45 +76,45 @@ def test_a_torn_object_is_never_read(arrays: dict[str, Array], data: st.DataObje
 
 
 def test_an_object_of_another_layout_is_not_read() -> None:
-    """Its name says so."""
+    """The magic bytes name the layout."""
     with pytest.raises(CorruptObjectError):
         ObjectHead.read(raw_of(Entry({}, {})).replace(b"GLLEOBJ1", b"GLLEOBJ2"))
 
 
-class Counting:
-    """An object whose reads are counted."""
+class CountingObject:
+    """An object that counts its reads."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
         self.bytes = 0
 
     def fetch(self, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
-        """Read bytes, and count them."""
+        """Read bytes and count them."""
         self.bytes += stop - start
         keep(self.raw[start:stop])
 
     def array(self, name: str) -> Array:
-        """Return an array of it, to be sliced."""
+        """Return a lazy array of the object."""
         payload = Payload(ObjectHead.read(self.raw), self.fetch)
         return cast("Array", LazyArray(payload, payload.head.arrays[name]))
 
 
 @st.composite
 def slices(draw: st.DrawFn, size: int) -> slice:
-    """Return a slice of an axis that has something in it."""
+    """Return a non-empty slice of an axis."""
     start = draw(st.integers(0, size - 1))
     return slice(start, draw(st.integers(start + 1, size)))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3)), st.data())
-def test_slices_are_numpys(shape: tuple[int, int, int], data: st.DataObject) -> None:
-    """Slices, lists of positions and single positions, one after the other, small rows and large ones."""
+def test_slices_equal_those_of_numpy(shape: tuple[int, int, int], data: st.DataObject) -> None:
+    """Slices, index lists and single indices equal numpy's, for small and large rows."""
     array = np.random.default_rng(0).normal(size=shape)
-    lazy = Counting(raw_of(Entry({}, {"x": array}))).array("x")
+    lazy = CountingObject(raw_of(Entry({}, {"x": array}))).array("x")
     first, second = data.draw(slices(shape[0])), data.draw(slices(shape[1]))
     places = data.draw(st.lists(st.integers(0, shape[1] - 1), min_size=1, max_size=4))
-    for found, expected in (
+    for sliced, expected in (
         (lazy, array),
         (lazy[first], array[first]),
         (lazy[:, second][first], array[:, second][first]),
@@ -123,15 +123,15 @@ def test_slices_are_numpys(shape: tuple[int, int, int], data: st.DataObject) -> 
         (lazy[first][:, :, -1], array[first][:, :, -1]),
         (next(iter(lazy))[second], array[0][second]),
     ):
-        assert found.shape == expected.shape
-        np.testing.assert_array_equal(np.asarray(found), expected)
-        assert np.asarray(found, np.float32).dtype == np.float32
+        assert sliced.shape == expected.shape
+        np.testing.assert_array_equal(np.asarray(sliced), expected)
+        assert np.asarray(sliced, np.float32).dtype == np.float32
 
 
-def test_a_slice_reads_its_blocks_alone() -> None:
-    """Of rows, and of a part of large rows; what is at hand is not read again."""
+def test_a_slice_reads_only_its_blocks() -> None:
+    """Row slices and parts of large rows; blocks in memory are not read again."""
     array = np.arange(4000.0).reshape(10, 200, 2)
-    counting = Counting(raw_of(Entry({}, {"x": array, "y": np.arange(4000.0)})))
+    counting = CountingObject(raw_of(Entry({}, {"x": array, "y": np.arange(4000.0)})))
     np.testing.assert_array_equal(np.asarray(counting.array("y")[100:110]), np.arange(100.0, 110.0))
     assert counting.bytes <= 3 * 64
     counting.bytes = 0
@@ -143,11 +143,11 @@ def test_a_slice_reads_its_blocks_alone() -> None:
     assert counting.bytes == 0
 
 
-def test_a_torn_block_is_seen_when_it_is_read() -> None:
-    """And the others are read."""
+def test_a_torn_block_is_detected_by_its_read() -> None:
+    """Other blocks stay readable."""
     raw = bytearray(raw_of(Entry({}, {"x": np.arange(100.0)})))
     raw[-1] ^= 1
-    lazy = Counting(bytes(raw)).array("x")
+    lazy = CountingObject(bytes(raw)).array("x")
     assert np.asarray(lazy[:8]).tolist() == list(range(8))
     with pytest.raises(CorruptObjectError):
         np.asarray(lazy)

@@ -1,4 +1,4 @@
-"""The object store: entries behind the cache, on a local folder and on a store without files."""
+"""The object store behind the cache, on a local folder and in memory."""
 
 from __future__ import annotations
 
@@ -30,203 +30,205 @@ KEY = "result:post_a:summary:1"
 
 
 @pytest.fixture(params=["file", "memory"])
-def here(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, stores: Stores) -> Iterator[Stores]:
-    """Stores with an object store and a cache of which half is 2 MB; the cache is empty."""
+def tiered(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, stores: Stores) -> Iterator[Stores]:
+    """Return stores with an object store and an empty cache whose half is 2 MB."""
     url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
-    made = Stores.connect(replace(settings, store_url=url, cache_bytes=4 * 2**20))
-    yield made
-    made.close()
+    connected = Stores.connect(replace(settings, store_url=url, cache_bytes=4 * 2**20))
+    yield connected
+    connected.close()
 
 
 @pytest.fixture
-def objects(here: Stores) -> ObjectStore:
-    """The object store of `here`."""
-    assert here.cache.objects is not None
-    return here.cache.objects
+def objects(tiered: Stores) -> ObjectStore:
+    """Return the object store of `tiered`."""
+    assert tiered.cache.objects is not None
+    return tiered.cache.objects
 
 
 def same(entry: Entry | None, arrays: dict[str, Any]) -> bool:
-    """Say whether an entry has these arrays, to the bit."""
-    return entry is not None and {name: np.asarray(one).tobytes() for name, one in entry.arrays.items()} == {
-        name: one.tobytes() for name, one in arrays.items()
+    """Return whether an entry has these arrays, to the bit."""
+    return entry is not None and {name: np.asarray(array).tobytes() for name, array in entry.arrays.items()} == {
+        name: array.tobytes() for name, array in arrays.items()
     }
 
 
-def rewritten(objects: ObjectStore, path: str, change: Callable[[bytes], bytes]) -> None:
-    """Change what is stored at a path."""
+def rewrite(objects: ObjectStore, path: str, change: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of a stored object."""
     raw = objects.bucket.read(path, 0, 2**30)
     assert raw is not None
     objects.bucket.remove(path)
     objects.bucket.write(path, [change(raw)], len(raw))
 
 
-def test_what_is_too_large_for_the_cache_is_stored(here: Stores, objects: ObjectStore) -> None:
-    """It is put, got, looked at in parts, described and deleted as any other; nothing of it is left."""
-    here.cache.put(KEY, {"a": 1}, LARGE)
-    assert here.cache.client.exists(KEY) == 0
-    entry, view = here.cache.get(KEY), here.cache.view(KEY)
+def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: ObjectStore) -> None:
+    """It is written, read in whole and in parts, described and deleted like a cached value."""
+    tiered.cache.put(KEY, {"a": 1}, LARGE)
+    assert tiered.cache.client.exists(KEY) == 0
+    entry, view = tiered.cache.get(KEY), tiered.cache.view(KEY)
     assert same(entry, LARGE)
     assert same(view, LARGE)
     assert view is not None
     np.testing.assert_array_equal(np.asarray(view.arrays["x"][7:9]), LARGE["x"][7:9])
-    assert here.cache.head(KEY) == {"a": 1}
-    assert here.cache.contains([KEY, "result:post_a:none"]) == [True, False]
+    assert tiered.cache.head(KEY) == {"a": 1}
+    assert tiered.cache.contains([KEY, "result:post_a:none"]) == [True, False]
     assert objects.index.sums()[0] == 1
-    here.cache.delete(KEY)
-    assert here.cache.get(KEY) is None
-    assert here.cache.heads([KEY]) == [None]
+    tiered.cache.delete(KEY)
+    assert tiered.cache.get(KEY) is None
+    assert tiered.cache.heads([KEY]) == [None]
     assert objects.index.sums() == (0, 0, 0)
     assert objects.bucket.paths() == []
-    assert list(here.cache.client.scan_iter("*")) == []
+    assert list(tiered.cache.client.scan_iter("*")) == []
 
 
-def test_without_a_store_the_refusal_names_it(stores: Stores) -> None:
-    """As a remedy."""
+def test_without_a_store_the_remedy_names_it(stores: Stores) -> None:
+    """A value too large for the cache is refused with GLLE_STORE_URL as the remedy."""
     with pytest.raises(ProblemError) as caught:
         stores.cache.check_size(2**40, "It")
     assert caught.value.problem.code == "cache-too-small"
     assert "GLLE_STORE_URL" in caught.value.problem.remedy
 
 
-def test_small_entries_of_a_large_job_go_past_the_cache(here: Stores, objects: ObjectStore) -> None:
-    """Their heads alone are in the cache; when those are evicted the store has them."""
+def test_small_entries_of_a_large_job_bypass_the_cache(tiered: Stores, objects: ObjectStore) -> None:
+    """The cache has only their heads; after an eviction the store has them."""
     entries = {f"draw:post_a:{i}": Entry({"i": i}, {"x": np.full(50_000, float(i))}) for i in range(30)}
-    here.cache.put_many(entries, here.cache.tier_by_size(12_000_000))
+    tiered.cache.put_many(entries, tiered.cache.tier_by_size(12_000_000))
     keys = list(entries)
-    assert here.cache.client.exists(*keys) == 0
-    assert [head and head["i"] for head in here.cache.heads(keys)] == list(range(30))
-    here.cache.client.flushall()
-    assert [head and head["i"] for head in here.cache.heads([*keys, "draw:post_a:99"])] == [*range(30), None]
-    for found in (here.cache.get_many(keys), here.cache.views(keys)):
-        assert all(same(one, entry.arrays) for one, entry in zip(found, entries.values(), strict=True))
-    here.cache.forget("post_a")
+    assert tiered.cache.client.exists(*keys) == 0
+    assert [head and head["i"] for head in tiered.cache.heads(keys)] == list(range(30))
+    tiered.cache.client.flushall()
+    assert [head and head["i"] for head in tiered.cache.heads([*keys, "draw:post_a:99"])] == [*range(30), None]
+    for entry_list in (tiered.cache.get_many(keys), tiered.cache.views(keys)):
+        assert all(same(loaded, entry.arrays) for loaded, entry in zip(entry_list, entries.values(), strict=True))
+    tiered.cache.forget("post_a")
     assert objects.bucket.paths() == []
-    assert here.cache.tier_by_size(100) == "cache"
+    assert tiered.cache.tier_by_size(100) == "cache"
 
 
 @pytest.mark.parametrize("is_evicted", [True, False])
-def test_what_is_forgotten_of_a_subject_is_gone_from_both(
-    here: Stores, objects: ObjectStore, *, is_evicted: bool
+def test_forgetting_a_subject_deletes_from_cache_and_store(
+    tiered: Stores, objects: ObjectStore, *, is_evicted: bool
 ) -> None:
-    """Whether or not the cache knows its names; another subject's entries stay."""
+    """It works with and without the cache's index; entries of another subject stay."""
     for subject in ("post_a", "post_b"):
-        here.cache.create_index(subject)
-        here.cache.put(f"draw:{subject}:1", {"a": 1}, LARGE)
-        here.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
-        assert here.cache.head(f"draw:{subject}:1") == {"a": 1}
+        tiered.cache.create_index(subject)
+        tiered.cache.put(f"draw:{subject}:1", {"a": 1}, LARGE)
+        tiered.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
+        assert tiered.cache.head(f"draw:{subject}:1") == {"a": 1}
     if is_evicted:
-        here.cache.client.flushall()
-    here.cache.forget("post_a")
+        tiered.cache.client.flushall()
+    tiered.cache.forget("post_a")
     assert [path.partition("/")[0] for path in objects.bucket.paths()] == ["post_b"]
-    assert not [key for key in here.cache.client.scan_iter("*") if b"post_a" in key]
-    assert same(here.cache.get("draw:post_b:1"), LARGE)
+    assert not [key for key in tiered.cache.client.scan_iter("*") if b"post_a" in key]
+    assert same(tiered.cache.get("draw:post_b:1"), LARGE)
 
 
-def test_what_is_kept_in_both_comes_back_into_the_cache(here: Stores) -> None:
-    """After it was evicted, one read puts it there again."""
+def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered: Stores) -> None:
+    """One read after an eviction caches the entry again."""
     arrays = {"x": np.arange(5.0)}
-    here.cache.put("posterior:post_a", {"head": 1}, arrays, "both")
-    here.cache.client.flushall()
-    assert same(here.cache.get("posterior:post_a"), arrays)
-    assert here.cache.client.exists("posterior:post_a") == 1
+    tiered.cache.put("posterior:post_a", {"head": 1}, arrays, "both")
+    tiered.cache.client.flushall()
+    assert same(tiered.cache.get("posterior:post_a"), arrays)
+    assert tiered.cache.client.exists("posterior:post_a") == 1
 
 
 @pytest.mark.parametrize("change", [lambda raw: raw[:-9], lambda raw: raw[:500_000] + b"\0" + raw[500_001:]])
-def test_a_torn_object_counts_as_evicted(here: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]) -> None:
-    """Cut off or changed, it is not there, is forgotten, and can be put again."""
-    here.cache.put(KEY, {}, LARGE)
+def test_a_torn_object_counts_as_evicted(
+    tiered: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]
+) -> None:
+    """A cut or changed object is removed from the index, and can be written again."""
+    tiered.cache.put(KEY, {}, LARGE)
     (stored,) = objects.find([KEY])
     assert stored is not None
-    rewritten(objects, stored.path, change)
-    assert here.cache.get(KEY) is None
-    assert here.cache.contains([KEY]) == [False]
+    rewrite(objects, stored.path, change)
+    assert tiered.cache.get(KEY) is None
+    assert tiered.cache.contains([KEY]) == [False]
     assert objects.bucket.paths() == []
-    here.cache.put(KEY, {}, LARGE)
-    assert same(here.cache.get(KEY), LARGE)
+    tiered.cache.put(KEY, {}, LARGE)
+    assert same(tiered.cache.get(KEY), LARGE)
 
 
 @pytest.mark.parametrize("change", [lambda raw: raw[:-300_000], lambda raw: raw[:-9] + b"123456789"])
-def test_an_object_that_is_torn_later_on_breaks_a_view_off(
-    here: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]
+def test_a_view_of_a_torn_object_fails_at_the_torn_rows(
+    tiered: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]
 ) -> None:
-    """Its first rows are read; the others are a problem, and from then on it is not there."""
-    here.cache.put(KEY, {}, LARGE)
+    """Its first rows are read; later rows are a problem, and then the object counts as evicted."""
+    tiered.cache.put(KEY, {}, LARGE)
     (stored,) = objects.find([KEY])
     assert stored is not None
-    rewritten(objects, stored.path, change)
-    view = here.cache.view(KEY)
+    rewrite(objects, stored.path, change)
+    view = tiered.cache.view(KEY)
     assert view is not None
     np.testing.assert_array_equal(np.asarray(view.arrays["x"][:9]), LARGE["x"][:9])
     with pytest.raises(ProblemError, match="during its read"):
         np.asarray(view.arrays["x"][-9:])
-    assert here.cache.contains([KEY]) == [False]
+    assert tiered.cache.contains([KEY]) == [False]
 
 
-def test_an_object_that_vanished_counts_as_evicted(here: Stores, objects: ObjectStore) -> None:
-    """Whoever asks: for all, for a part, for the head."""
-    for ask in (here.cache.get, here.cache.view, here.cache.head):
-        here.cache.put(KEY, {}, LARGE)
+def test_a_missing_object_counts_as_evicted(tiered: Stores, objects: ObjectStore) -> None:
+    """`get`, `view` and `head` return None."""
+    for ask in (tiered.cache.get, tiered.cache.view, tiered.cache.head):
+        tiered.cache.put(KEY, {}, LARGE)
         (stored,) = objects.find([KEY])
         assert stored is not None
         objects.bucket.remove(stored.path)
-        here.cache.client.flushall()
+        tiered.cache.client.flushall()
         assert ask(KEY) is None
-        assert here.cache.contains([KEY]) == [False]
+        assert tiered.cache.contains([KEY]) == [False]
 
 
-def test_put_again_leaves_one_object(here: Stores, objects: ObjectStore) -> None:
-    """The one before is removed, and what is read is the last."""
+def test_a_second_write_leaves_one_object(tiered: Stores, objects: ObjectStore) -> None:
+    """The former object is removed, and a read returns the new one."""
     for value in (1.0, 2.0):
-        here.cache.put(KEY, {"value": value}, {"x": np.full(300_000, value)})
+        tiered.cache.put(KEY, {"value": value}, {"x": np.full(300_000, value)})
     assert len(objects.bucket.paths()) == 1
-    entry = here.cache.get(KEY)
+    entry = tiered.cache.get(KEY)
     assert entry is not None
     assert entry.meta["value"] == entry.arrays["x"][-1] == 2.0
 
 
-def test_what_has_expired_is_not_there_and_is_swept(
-    here: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+def test_expired_objects_are_unreadable_and_swept(
+    tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the time that the cache keeps things, too."""
-    here.cache.put(KEY, {}, LARGE)
-    later = SimpleNamespace(time=lambda: time.time() + here.settings.cache_ttl + 1)
+    """Objects expire after the cache's time to live."""
+    tiered.cache.put(KEY, {}, LARGE)
+    later = SimpleNamespace(time=lambda: time.time() + tiered.settings.cache_ttl + 1)
     for module in ("storage.object_store.index", "operations.store_sweep"):
         monkeypatch.setattr(f"worker.{module}.time", later)
-    here.cache.client.flushall()
-    assert here.cache.get(KEY) is None
+    tiered.cache.client.flushall()
+    assert tiered.cache.get(KEY) is None
     assert objects.index.overdue() == 1
     monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
-    result = sweep(here, objects, orphans=False)
+    result = sweep(tiered, objects, orphans=False)
     assert (result.expired, result.condemned) == (1, 1)
     assert objects.bucket.paths() == []
     assert objects.index.overdue() == 0
 
 
-def test_a_sweep_removes_what_is_nobodys(here: Stores, objects: ObjectStore) -> None:
-    """Of a posterior that is no more; objects that nobody names only if that is wanted, and neither while young."""
-    here.cache.put(KEY, {}, LARGE)
+def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ObjectStore) -> None:
+    """Objects of a deleted posterior are removed, unindexed ones on request; young objects stay."""
+    tiered.cache.put(KEY, {}, LARGE)
     (stored,) = objects.find([KEY])
     assert stored is not None
     orphan = f"post_b/0-{int(time.time()) - 100:x}-0"
     objects.bucket.write(orphan, [b"x"], 1)
     objects.bucket.write("post_b/else", [b"x"], 1)
     assert created_at("post_b/else") is None
-    young = sweep(here, objects, orphans=True)
+    young = sweep(tiered, objects, orphans=True)
     assert (young.deserted, young.orphans) == (0, 0)
-    result = sweep(here, objects, orphans=False, age=-1)
+    result = sweep(tiered, objects, orphans=False, age=-1)
     assert (result.deserted, result.condemned, result.orphans) == (1, 1, 1)
     assert sorted(objects.bucket.paths()) == [orphan, "post_b/else"]
-    assert sweep(here, objects, orphans=True, age=-1).orphans == 1
-    assert objects.bucket.paths() == ["post_b/else"], "what is not ours is left alone"
+    assert sweep(tiered, objects, orphans=True, age=-1).orphans == 1
+    assert objects.bucket.paths() == ["post_b/else"], "foreign objects stay"
 
 
-def test_a_store_that_fails_is_told_and_loses_nothing(
-    here: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+def test_an_unavailable_store_is_reported_and_loses_nothing(
+    tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reads are 503, a deletion is kept in mind, what the cache has goes on; then it is as before."""
-    here.cache.put(KEY, {}, LARGE)
-    here.cache.put("posterior:post_a", {}, {"x": np.arange(5.0)}, "both")
-    there = objects.bucket._connect
+    """Reads are 503, deletions are queued, cached entries are served; later the store recovers."""
+    tiered.cache.put(KEY, {}, LARGE)
+    tiered.cache.put("posterior:post_a", {}, {"x": np.arange(5.0)}, "both")
+    connect = objects.bucket._connect
 
     def away() -> Any:
         raise PermissionError("secret")
@@ -234,55 +236,55 @@ def test_a_store_that_fails_is_told_and_loses_nothing(
     monkeypatch.setattr(objects.bucket, "_connect", away)
     monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     monkeypatch.setattr(store, "WAITS", (0.0,))
-    for ask in (here.cache.get, lambda key: here.cache.put(key, {}, LARGE)):
+    for ask in (tiered.cache.get, lambda key: tiered.cache.put(key, {}, LARGE)):
         with pytest.raises(ProblemError) as caught:
             ask(KEY)
         assert (caught.value.problem.code, caught.value.problem.status) == ("store-unavailable", 503)
         assert "secret" not in caught.value.problem.detail
-    assert here.cache.get("posterior:post_a") is not None
-    here.cache.put("posterior:post_b", {}, {"x": np.arange(5.0)}, "both")
-    here.cache.delete("posterior:post_a")
-    assert here.cache.get("posterior:post_a") is None
+    assert tiered.cache.get("posterior:post_a") is not None
+    tiered.cache.put("posterior:post_b", {}, {"x": np.arange(5.0)}, "both")
+    tiered.cache.delete("posterior:post_a")
+    assert tiered.cache.get("posterior:post_a") is None
     assert objects.index.sums()[2] == 1
-    monkeypatch.setattr(objects.bucket, "_connect", there)
-    assert same(here.cache.get(KEY), LARGE)
-    sweep(here, objects, orphans=False)
+    monkeypatch.setattr(objects.bucket, "_connect", connect)
+    assert same(tiered.cache.get(KEY), LARGE)
+    sweep(tiered, objects, orphans=False)
     assert objects.index.sums()[2] == 0
     assert len(objects.bucket.paths()) == 1
 
 
-def test_a_write_is_tried_again(here: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that was away for a moment costs the moment, not the job."""
-    there = objects.bucket._connect
+def test_a_write_is_retried(tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short outage of the store does not fail the job."""
+    connect = objects.bucket._connect
     failing = iter([True, True])
 
     def sometimes() -> Any:
         if next(failing, False):
             raise OSError
-        return there()
+        return connect()
 
     monkeypatch.setattr(objects.bucket, "_connect", sometimes)
     monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
-    here.cache.put(KEY, {}, LARGE)
-    assert same(here.cache.get(KEY), LARGE)
+    tiered.cache.put(KEY, {}, LARGE)
+    assert same(tiered.cache.get(KEY), LARGE)
 
 
-def test_what_another_version_indexed_is_not_there_and_not_swept(here: Stores, objects: ObjectStore) -> None:
-    """Its objects are read by it alone, and are nobody's orphans."""
-    here.cache.put(KEY, {}, LARGE)
+def test_objects_of_another_layout_are_neither_read_nor_swept(tiered: Stores, objects: ObjectStore) -> None:
+    """Only their version reads them, and they are not orphans."""
+    tiered.cache.put(KEY, {}, LARGE)
     (stored,) = objects.find([KEY])
     assert stored is not None
     other = stored.to_json().replace('"layout": 1', '"layout": 2')
-    here.client.hset("glle:stored:post_a", KEY, other)
-    here.cache.client.flushall()
-    assert here.cache.get(KEY) is None
-    assert sweep(here, objects, orphans=True, age=-1).orphans == 0
+    tiered.client.hset("glle:stored:post_a", KEY, other)
+    tiered.cache.client.flushall()
+    assert tiered.cache.get(KEY) is None
+    assert sweep(tiered, objects, orphans=True, age=-1).orphans == 0
     assert objects.bucket.paths() == [stored.path]
 
 
-def test_a_store_that_hangs_is_waited_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then not asked again for a while."""
+def test_a_hanging_store_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the timeout, requests fail at once for a while."""
     hanging = Bucket("memory://hanging", seconds=0.05)
     monkeypatch.setattr(hanging, "_call", lambda *_, **__: time.sleep(1.0))
     for why in ("TimeoutError", "a moment ago"):
@@ -292,16 +294,18 @@ def test_a_store_that_hangs_is_waited_for_so_long(monkeypatch: pytest.MonkeyPatc
         assert time.monotonic() - started < 0.9
 
 
-def test_the_store_has_an_end(settings: Settings, tmp_path: Path, stores: Stores) -> None:
-    """What would not fit is refused with the remedy, before and while it is written."""
-    made = Stores.connect(replace(settings, store_url=f"file://{tmp_path}/o", cache_bytes=4 * 2**20, store_bytes=2**22))
+def test_the_size_of_the_store_is_limited(settings: Settings, tmp_path: Path, stores: Stores) -> None:
+    """A value beyond the limit is refused with the remedy, before and during the write."""
+    connected = Stores.connect(
+        replace(settings, store_url=f"file://{tmp_path}/o", cache_bytes=4 * 2**20, store_bytes=2**22)
+    )
     with pytest.raises(ProblemError, match="of 4,194,304 allowed") as caught:
-        made.cache.check_size(2**23, "It")
+        connected.cache.check_size(2**23, "It")
     assert "GLLE_STORE_BYTES" in caught.value.problem.remedy
     with pytest.raises(ProblemError, match="of 4,194,304 allowed"):
-        made.cache.put(KEY, {}, {"x": np.zeros(2**20)})
-    made.cache.check_size(2**22, "It")
-    made.close()
+        connected.cache.put(KEY, {}, {"x": np.zeros(2**20)})
+    connected.cache.check_size(2**22, "It")
+    connected.close()
 
 
 @pytest.mark.parametrize(
@@ -312,24 +316,24 @@ def test_the_store_has_an_end(settings: Settings, tmp_path: Path, stores: Stores
         ("smb://host/x", "docs/how-to/storage.md"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_at_the_start(url: str, result: str) -> None:
-    """With what to do, and without the password."""
+def test_an_unusable_url_is_refused_at_start(url: str, result: str) -> None:
+    """The message has the remedy and no password."""
     with pytest.raises(SettingsError, match=result) as caught:
         Bucket(url, seconds=1.0)
     assert "pass@" not in str(caught.value)
 
 
 def test_the_url_is_shown_without_secrets() -> None:
-    """A folder as it is; of anything else no password, key or query."""
+    """A folder is shown unchanged; of other URLs, password, key and query are hidden."""
     (row,) = [row for row in rows() if row.name == "store_url"]
     assert row.shown("file:///srv/objects") == "file:///srv/objects"
     assert row.shown("s3://bucket/prefix") == "s3://bucket/prefix"
     assert "geheim" not in row.shown("ftp://me:geheim@host/x?token=geheim")
 
 
-def test_posteriors_are_kept_when_reading_costs_less_than_fitting(objects: ObjectStore) -> None:
-    """By the rule, or as the setting says."""
+def test_posteriors_are_stored_if_a_read_costs_less_than_a_fit(objects: ObjectStore) -> None:
+    """The setting overrides the rule."""
     assert [objects.worth_keeping(seconds, 50_000_000) for seconds in (0.5, 2.0)] == [False, True]
     for rule, expected in (("always", True), ("never", False)):
-        objects._rule = rule  # type: ignore[assignment] # of the two
+        objects._rule = rule  # type: ignore[assignment] # one of two literals
         assert objects.worth_keeping(0.0, 1) is expected

@@ -1,4 +1,4 @@
-"""The commands on a running service: from a file to an npy of draws, as a script would."""
+"""The commands on a running service, from a file to an npy of draws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N = 310
 
 
 def test_file_to_draws_by_commands(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Fit a file, draw into a file, look at the job: words for people, JSON for scripts."""
+    """Fit a file, draw into a file and list the job, as text and as JSON."""
     sheet, out = tmp_path / "sheet.npy", tmp_path / "draws.npy"
     np.save(sheet, manifolds.make("s_curve", N, seed=21).X)
     assert main.main(["fit", str(sheet), "-k", "9", "-p", "2", "--method", "direct", "--url", up.url]) == 0

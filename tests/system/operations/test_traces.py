@@ -1,4 +1,4 @@
-"""One trace, from the request to the solver, seen by a collector; one request id in everybody's log."""
+"""One trace from the request to the solver; one request id in all log lines."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 @contextmanager
 def collecting(spans: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Collect OTLP spans as (service, name, trace) on a free port; yield the address."""
+    """Collect OTLP spans as (service, name, trace) on a free port; yield its URL."""
 
     class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the server's name for it
-            asked = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
-            for resource in asked.resource_spans:
-                named = {item.key: item.value.string_value for item in resource.resource.attributes}
+        def do_POST(self) -> None:  # name of BaseHTTPRequestHandler
+            export = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
+            for resource in export.resource_spans:
+                attributes = {item.key: item.value.string_value for item in resource.resource.attributes}
                 spans.extend(
-                    (named["service.name"], span.name, span.trace_id.hex())
+                    (attributes["service.name"], span.name, span.trace_id.hex())
                     for scope in resource.scope_spans
                     for span in scope.spans
                 )
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the server's name for it
-            """Say nothing."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # name of BaseHTTPRequestHandler
+            """Suppress access logs."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     thread = threading.Thread(target=server.serve_forever)
@@ -53,7 +53,7 @@ def collecting(spans: list[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def test_trace_and_request_id_reach_the_worker(tmp_path: Path) -> None:
-    """The trace has spans of the API, of the task, its stages and its draws; the log lines of both name the request."""
+    """The trace has spans of the API, the task, its stages and draws; all log lines name the request."""
     spans: list[tuple[str, str, str]] = []
     with (
         collecting(spans) as collector,

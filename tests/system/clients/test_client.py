@@ -1,4 +1,4 @@
-"""The Python client on a running service: the main job, blocking and awaited."""
+"""The Python client on a running service, blocking and asynchronous."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ N = 320
 
 @pytest.fixture(scope="module")
 def glle(up: Up) -> Iterator[Client]:
-    """A client of the service."""
+    """Return a client of the service."""
     with Client(up.url) as client:
         yield client
 
 
 def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
-    """Array in, posterior, draws out: one is a row of many, the same bits, in memory and through a file."""
+    """Fit an array and draw; single draws, batches and files have the same bits."""
     X = manifolds.make("swiss_roll", N, seed=12).X
     roll = glle.dataset(X)
     posterior = glle.fit(roll, n_neighbors=9)
     assert (posterior.n, posterior.spec["n_neighbors"], roll.d) == (N, 9, 3)
     np.testing.assert_array_equal(roll.data(), X)
-    one = posterior.draw(7, seed=3)
+    draw = posterior.draw(7, seed=3)
     many = posterior.draws(4, first=5, seed=3)
-    assert (one.shape, many.shape) == ((N, 2), (4, N, 2))
-    assert one.tobytes() == many[2].tobytes()
+    assert (draw.shape, many.shape) == ((N, 2), (4, N, 2))
+    assert draw.tobytes() == many[2].tobytes()
     filed = posterior.draws(4, first=5, seed=3, scales=[0.5, 1.0], out=tmp_path / "draws.npy")
     assert filed[1].tobytes() == many.tobytes()
     assert glle.fit(X, n_neighbors=9) == posterior
 
 
-def test_all_that_a_posterior_can_be_asked(glle: Client) -> None:
-    """Summary, new points, generated data, calibration, arrays, advice: shapes and names as documented."""
+def test_every_analysis_of_a_posterior(glle: Client) -> None:
+    """Summary, transform, reconstructions, calibration, arrays and advice have the documented shapes and names."""
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
     summary = posterior.summary(8)
@@ -78,18 +78,18 @@ def test_frames_in_and_out(glle: Client, tmp_path: Path) -> None:
     labelled.to_csv(tmp_path / "table.csv", index=False)
     assert glle.dataset(str(tmp_path / "table.csv"), label="kind").metadata["sha256"] == dataset.metadata["sha256"]
     posterior = glle.fit(dataset)
-    drawn = posterior.frame(posterior.draw(2))
-    assert list(drawn.index) == list(frame.index)
-    np.testing.assert_array_equal(drawn.to_numpy(), posterior.draw(2))
+    frame_of_draw = posterior.frame(posterior.draw(2))
+    assert list(frame_of_draw.index) == list(frame.index)
+    np.testing.assert_array_equal(frame_of_draw.to_numpy(), posterior.draw(2))
 
 
 def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
-    """A job is an object: its result, its state, its end."""
+    """A job object gives its result and state, and can be cancelled."""
     posterior = glle.fit(glle.synthetic("s_curve", N, seed=3))
     job = posterior.start_draws(3, seed=41)
     assert job.result(timeout=60).shape == (3, N, 2)
     assert glle.job(job.id).wait().status == "succeeded"
-    assert job.id in {found.id for found in glle.jobs(kind="draws", status="succeeded")}
+    assert job.id in {listed.id for listed in glle.jobs(kind="draws", status="succeeded")}
     assert job.cancel().status == "succeeded"
     fit = glle.job(posterior.metadata["job"])
     assert fit.result() == posterior
@@ -97,8 +97,8 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
     assert long.cancel().status in {"cancelling", "cancelled"}
 
 
-def test_deleting_what_is_in_use_needs_force(glle: Client) -> None:
-    """The service's refusals are exceptions with the remedy."""
+def test_deleting_a_data_set_in_use_needs_force(glle: Client) -> None:
+    """Refusals of the service are exceptions with a remedy."""
     dataset = glle.synthetic("s_curve", 50, seed=99)
     posterior = glle.fit(dataset)
     with pytest.raises(InvalidRequestError, match="allowed") as caught:
@@ -107,32 +107,32 @@ def test_deleting_what_is_in_use_needs_force(glle: Client) -> None:
     dataset.delete(force=True)
     with pytest.raises(NotFoundError):
         glle.posterior(posterior.id)
-    assert dataset.id not in {found.id for found in glle.datasets()}
+    assert dataset.id not in {listed.id for listed in glle.datasets()}
 
 
 def test_client_outlives_a_restart_of_the_api(glle: Client, up: Up) -> None:
-    """The API is killed under a client that waits for a job: it asks again, and has its draws."""
+    """A client that waits for a job retries after the API was killed, and gets its draws."""
     posterior = glle.fit(glle.synthetic("swiss_roll", 2000, seed=14))
     with ThreadPoolExecutor(1) as pool:
-        drawn = pool.submit(posterior.draws, 300, seed=5)
+        draws = pool.submit(posterior.draws, 300, seed=5)
         until(lambda: any(job.status == "running" for job in glle.jobs(kind="draws")))
         (api,) = up.children("--fd")
         os.kill(api, signal.SIGKILL)
-        assert drawn.result(timeout=60).shape == (300, 2000, 2)
+        assert draws.result(timeout=60).shape == (300, 2000, 2)
     assert up.children("--fd") != [api]
 
 
 def test_awaited_fits_run_side_by_side(up: Up) -> None:
-    """Three fits and their draws at once, each the same as by the blocking client."""
+    """Three concurrent fits with draws give the bits of the blocking client."""
 
     async def main() -> list[bytes]:
         async with AsyncClient(up.url) as glle:
             roll = await glle.dataset(manifolds.make("swiss_roll", N, seed=15).X)
             fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10, 12)]
             posteriors = await asyncio.gather(*fits)
-            assert {posterior.id for posterior in posteriors} <= {known.id async for known in glle.posteriors()}
-            drawn = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
-            return [draws.tobytes() for draws in drawn]
+            assert {posterior.id for posterior in posteriors} <= {listed.id async for listed in glle.posteriors()}
+            batches = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
+            return [draws.tobytes() for draws in batches]
 
     awaited = asyncio.run(main())
     with Client(up.url) as glle:
@@ -141,8 +141,8 @@ def test_awaited_fits_run_side_by_side(up: Up) -> None:
 
 
 def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:
-    """An upload from a mapped file and a download to one hold a few megabytes, not the whole."""
-    import tracemalloc  # noqa: PLC0415 # it slows what it watches
+    """An upload from a mapped file and a download to a file hold a few megabytes."""
+    import tracemalloc  # noqa: PLC0415 # tracing slows the process
 
     path = tmp_path / "large.npy"
     X = np.random.default_rng(0).normal(size=(200_000, 16))

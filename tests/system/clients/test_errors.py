@@ -1,4 +1,4 @@
-"""What users get wrong: each a 4xx of the one shape, with its remedy, and the service lives on."""
+"""User errors: each is a 4xx problem with its remedy, and the service continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def upload(client: httpx.Client, body: bytes, kind: str = "application/x-npy") -
 
 
 def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check an answer to be this problem, and return it."""
+    """Assert that a response is this problem, and return it."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
@@ -46,7 +46,7 @@ def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
-    """In npy and in CSV alike."""
+    """A NaN in npy, CSV or JSON is reported with its row and column."""
     values = SHEET.copy()
     values[16, 2] = np.nan
     for body, kind in (
@@ -70,24 +70,24 @@ def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
     ],
 )
 def test_bad_bodies(client: httpx.Client, body: bytes, kind: str, status: int, code: str) -> None:
-    """Each with its remedy."""
+    """An invalid body is refused with a remedy."""
     check(upload(client, body, kind), status, code)
 
 
-def test_too_many_neighbours(client: httpx.Client) -> None:
-    """With k >= n it is refused at once."""
+def test_too_many_neighbors(client: httpx.Client) -> None:
+    """A fit with k >= n is refused at once."""
     answer = client.post("/v1/posteriors", json={"dataset": synthetic(client, 10)})
     assert "at most 9" in check(answer, 422, "too-few-points")["remedy"]
 
 
 def test_all_points_equal(client: httpx.Client) -> None:
-    """Refused at once."""
+    """A data set of equal points is refused at once."""
     dataset = upload(client, npy(np.ones((50, 3)))).json()["id"]
     check(client.post("/v1/posteriors", json={"dataset": dataset}), 422, "degenerate-data")
 
 
 def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> None:
-    """Found by the worker, told by every route; the k it names does connect."""
+    """Every route reports the worker's problem, and the k in its remedy connects the graph."""
     two = np.vstack([SHEET[:60], SHEET[:60] + 50.0])
     dataset = upload(client, npy(two)).json()["id"]
     problem = check(
@@ -104,7 +104,7 @@ def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> N
 
 
 def test_constant_feature_is_accepted_and_named(client: httpx.Client) -> None:
-    """The diagnostics say which it is."""
+    """The diagnostics name the constant feature."""
     dataset = upload(client, npy(np.hstack([SHEET, np.full((150, 1), 3.0)]))).json()["id"]
     posterior = fitted(client, dataset)
     diagnostics = client.get(posterior).json()["diagnostics"]
@@ -112,8 +112,8 @@ def test_constant_feature_is_accepted_and_named(client: httpx.Client) -> None:
     assert diagnostics["notes"]
 
 
-def test_ten_gigabytes_announced(up: Up, client: httpx.Client) -> None:
-    """413 without reading, memory flat, and the service goes on."""
+def test_a_body_of_ten_gigabytes_is_refused_unread(up: Up, client: httpx.Client) -> None:
+    """The response is 413 without reading the body; memory stays flat, and the service continues."""
     (api,) = up.children(" serve ")
     before = resident(api)
     for path in ("/v1/datasets", "/v1/posteriors"):
@@ -134,7 +134,7 @@ def test_ten_gigabytes_announced(up: Up, client: httpx.Client) -> None:
 
 
 def test_huge_header_allocates_nothing(up: Up, client: httpx.Client) -> None:
-    """An npy header of a terabyte with no data behind it is refused by its limits, memory flat."""
+    """An npy header of a terabyte without data is refused by its limits; memory stays flat."""
     (api,) = up.children(" serve ")
     before = resident(api)
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 10000)}\n"
@@ -145,7 +145,7 @@ def test_huge_header_allocates_nothing(up: Up, client: httpx.Client) -> None:
 
 
 def test_result_larger_than_the_cache(client: httpx.Client) -> None:
-    """More draws than the cache could hold are refused before anything is drawn."""
+    """More draws than the cache could hold are refused before any draw."""
     posterior = fitted(client, synthetic(client, 5000))
     answer = client.post(posterior + "/draws", json={"count": 8000})
     problem = check(answer, 422, "cache-too-small")
@@ -154,8 +154,8 @@ def test_result_larger_than_the_cache(client: httpx.Client) -> None:
     check(client.post(posterior + "/draws", json={"count": 1, "scale": 1, "scales": [1]}), 422, "invalid-request")
 
 
-def test_client_that_hangs_up_does_no_harm(up: Up, client: httpx.Client) -> None:
-    """A body that ends before its announced length stores nothing and leaves no file."""
+def test_an_incomplete_body_stores_nothing(up: Up, client: httpx.Client) -> None:
+    """A body shorter than its announced length stores nothing and leaves no file."""
     count = len(client.get("/v1/datasets?limit=100").json()["items"])
     host, port = urlsplit(up.url).netloc.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as raw:
@@ -168,5 +168,5 @@ def test_client_that_hangs_up_does_no_harm(up: Up, client: httpx.Client) -> None
 
 
 def resident(pid: int) -> int:
-    """Return a process's resident bytes."""
+    """Return the resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096

@@ -1,4 +1,4 @@
-"""Life and death of the tree."""
+"""Kills, stops and restarts of the process tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
 def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of a worker in the middle of a fit: the job succeeds, and there are two workers again."""
+    """After kill -9 of a worker during a fit, the job succeeds and two workers run again."""
     job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 30_000, seed=9)}).json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
     (busy,) = [pid for pid in up.children("worker") if horses(pid)]
@@ -37,32 +37,32 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 
 
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of the worker in the middle of it, another makes it; a draw that was made stays at hand."""
+    """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
     posterior = fitted(client, synthetic(client, 5000, seed=7))
     job = client.get(posterior + "/summary?count=100&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
     (busy,) = [pid for pid in up.children("worker") if horses(pid)]
     os.kill(busy, signal.SIGKILL)
     assert client.get(posterior + "/draws/0?wait=0").status_code == 200
-    over = ended(client, job["id"])
-    assert (over["status"], over["progress"]["done"]) == ("succeeded", 100)
+    final = ended(client, job["id"])
+    assert (final["status"], final["progress"]["done"]) == ("succeeded", 100)
     until(lambda: len(up.children("worker")) == 2)
 
 
 def horses(pid: int) -> list[str]:
-    """Return the children of a worker."""
+    """Return the child processes of a worker."""
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of the API, then of the queue server, the same address answers with what was there."""
+    """After kill -9 of the API and of the queue server, the same address serves the same records."""
     posterior = fitted(client, synthetic(client, 200, seed=3))
     (api,) = up.children(" serve ")
     os.kill(api, signal.SIGKILL)
     until(lambda: up.children(" serve ") not in ([], [api]))
     with httpx.Client(base_url=up.url, timeout=60) as fresh:
         assert fresh.get(posterior).status_code == 200
-        time.sleep(1.1)  # the AOF is written every second: what is older than that is safe
+        time.sleep(1.1)  # appendfsync everysec: writes older than one second are on disk
         server = up.children("valkey-server")[0]
         os.kill(server, signal.SIGKILL)
         until(lambda: len(up.children("valkey-server")) == 2 and server not in up.children("valkey-server"))
@@ -72,7 +72,7 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
 
 
 def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
-    """After kill -9 of `glle up`, in the middle of a fit: every process of the tree is gone."""
+    """After kill -9 of `glle up` during a fit, every process of the tree ends."""
     with running(tmp_path, GLLE_WORKERS="1") as started:
         with httpx.Client(base_url=started.url, timeout=30) as client:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
@@ -83,23 +83,23 @@ def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
         until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
 
 
-def test_stop_is_warm_and_a_restart_goes_on(tmp_path: Path) -> None:
-    """SIGTERM ends the tree within seconds, nothing left; what was queued is done after the next start."""
+def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
+    """SIGTERM ends the tree within seconds; queued work runs after the next start."""
     with running(tmp_path, GLLE_WORKERS="1", GLLE_STOP_GRACE="1") as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fitted(client, synthetic(client, 1000))
             job = client.post(posterior + "/draws", json={"count": 400}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
         tree = first.tree()
-        asked = time.monotonic()
+        stopped_at = time.monotonic()
         first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(20) == 0
-        assert time.monotonic() - asked < 10
+        assert time.monotonic() - stopped_at < 10
         assert not any(command_line(pid) for pid in tree)
     with running(tmp_path, GLLE_WORKERS="1") as second, httpx.Client(base_url=second.url, timeout=60) as client:
         assert client.get(posterior).status_code == 200
-        over = ended(client, job["id"])
-        assert (over["status"], over["progress"]["done"]) == ("succeeded", 400)
+        final = ended(client, job["id"])
+        assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
         busy = subprocess.run(
             [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -112,8 +112,8 @@ def test_stop_is_warm_and_a_restart_goes_on(tmp_path: Path) -> None:
         assert "Another `glle up`, backup or restore uses" in busy.stderr
 
 
-def test_ready_counts_workers_and_metrics_tell_jobs(client: httpx.Client) -> None:
-    """Readiness and metrics show what runs."""
+def test_ready_counts_workers_and_metrics_count_jobs(client: httpx.Client) -> None:
+    """Readiness reports live workers, and metrics report jobs."""
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
     fitted(client, synthetic(client, 100, seed=8))
     text = client.get("/metrics").text

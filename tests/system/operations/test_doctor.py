@@ -1,4 +1,4 @@
-"""`glle doctor` at a real deployment."""
+"""`glle doctor` on a real deployment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
 
 
-def test_doctor_finds_a_running_tree_well(up: Up, client: httpx.Client, tmp_path: Path) -> None:
-    """From the inside and the outside: workers of one version, a small job whose draw is the engine's, nothing left."""
+def test_doctor_reports_no_problem_of_a_running_deployment(up: Up, client: httpx.Client, tmp_path: Path) -> None:
+    """Every check is ok, the end-to-end job draws the engine's bits, and no data set is left."""
     until(lambda: client.get("/readyz").status_code == 200)
     before = {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]}
     environment = {
@@ -32,10 +32,10 @@ def test_doctor_finds_a_running_tree_well(up: Up, client: httpx.Client, tmp_path
         "GLLE_HEARTBEAT": "1",
     }
     command = [sys.executable, "-m", "service.cli", "doctor", "--json", "--url", up.url]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    report = {check["name"]: check for check in json.loads(ran.stdout)["checks"]}
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    report = {check["name"]: check for check in json.loads(process.stdout)["checks"]}
     assert {name: check["detail"] for name, check in report.items() if check["state"] == "problem"} == {}
-    assert ran.returncode == 0
+    assert process.returncode == 0
     for name in ("engine versions", "worker threads", "ready", "version", "end to end"):
         assert report[name]["state"] == "ok", report[name]
     assert {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]} == before

@@ -1,4 +1,4 @@
-"""`glle up` on a disk that fills: uploads are refused before anything else is, and records can always be read."""
+"""`glle up` on a disk that fills: uploads are refused first, and records stay readable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NPY = {"Content-Type": "application/x-npy"}
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a small disk below it, named `data`; it needs root."""
+    """Mount a small disk at the folder `data`; it needs root."""
     folder = tmp_path / "data"
     folder.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
@@ -55,8 +55,8 @@ def fill(path: Path) -> None:
             pass
 
 
-def test_a_disk_that_fills_stops_uploads_then_new_work_and_no_reader(small: Path) -> None:
-    """Uploads leave the reserve; when another program takes it, the queue server goes on with what was held back."""
+def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> None:
+    """Uploads leave the reserve; after another program takes it, the queue server uses the released reserve."""
     settings = {"GLLE_DISK_RESERVE": str(RESERVE), "GLLE_WORKERS": "1"}
     with running(small, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
         data = client.post("/v1/datasets", content=npy(0, 200), headers=NPY).json()["id"]
@@ -76,7 +76,7 @@ def test_a_disk_that_fills_stops_uploads_then_new_work_and_no_reader(small: Path
 
         fill(small / "data" / "filler")
         with up.redis("GLLE_REDIS_URL") as queue, pytest.raises(redis.RedisError):
-            queue.set("beyond the last page of its log", b"0" * 2**20)  # it ends
+            queue.set("larger than the last page of the AOF", b"0" * 2**20)  # the server exits
 
         def reads() -> bool:
             return client.get("/v1/jobs").status_code == client.get(f"/v1/posteriors/{done}").status_code == 200

@@ -1,4 +1,4 @@
-"""Keys and tenants with workers: what a worker makes is its tenant's."""
+"""API keys and tenants with workers: results belong to the tenant of the request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def keys(data: Path, *arguments: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_a_tenant_has_what_the_workers_make_for_it(tmp_path: Path) -> None:
-    """A key made while the service runs lets in; what is made with it is not there for another; revoked it does not."""
+def test_results_of_workers_belong_to_the_tenant(tmp_path: Path) -> None:
+    """A new key authenticates a running service, results stay invisible to another tenant, and a revoked key fails."""
     with running(tmp_path, GLLE_AUTH="required") as up:
         assert "`glle keys create`" in up.log.read_text()
         assert httpx.get(up.url + "/v1/info").status_code == 401

@@ -1,4 +1,4 @@
-"""Workers of several numerics kinds beside each other: no id and no ETag ever stands for two contents."""
+"""Workers of several numerics kinds side by side: an id or ETag never has two contents."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ pytestmark = [
 
 N = 400
 BATCH = 24
-RECEIVED = 2**14  # bytes that the socket of a slow client takes in advance
+RECEIVED = 2**14  # receive buffer of a slow client, bytes
 REQUESTS = 200
 ALIGN = ("none", "procrustes")
 NPY = {"Accept": "application/x-npy"}
-_NEEDS = {"Haswell": {"avx2", "fma"}, "Sandybridge": {"avx"}}  # processor flags without which a kernel is no test
+_NEEDS = {"Haswell": {"avx2", "fma"}, "Sandybridge": {"avx"}}  # processor flags that each kernel requires
 
 
 class Fleet:
-    """A deployment with two API processes, and a worker of each numerics kind that this machine can have."""
+    """Deployment with two API processes and one worker of each numerics kind of this machine."""
 
     def __init__(self, deployment: Deployment, folder: Path) -> None:
         self.deployment = deployment
@@ -55,29 +55,31 @@ class Fleet:
         self.workers: list[Process] = []
 
     def start(self, *versions: Version) -> list[Process]:
-        """Start workers, and wait until they are registered."""
-        wanted = self.live() + len(versions)
+        """Start workers and wait for their registration."""
+        expected = self.live() + len(versions)
         started = [self.deployment.worker(version) for version in versions]
 
         def is_done() -> bool:
-            assert all(one.process.poll() is None for one in started), [one.log.read_text() for one in started]
-            return self.live() == wanted
+            assert all(worker.process.poll() is None for worker in started), [
+                worker.log.read_text() for worker in started
+            ]
+            return self.live() == expected
 
         until(is_done, START_SECONDS)
         self.workers += started
         return started
 
     def stop(self, process: Process) -> None:
-        """Stop a worker, and wait until it is gone from the registry."""
-        known = self.live()
+        """Stop a worker and wait until it leaves the registry."""
+        count = self.live()
         process.stop()
-        until(lambda: self.live() < known)
+        until(lambda: self.live() < count)
 
     def kinds(self) -> dict[str, int]:
         """Return the number of live workers by their numbers."""
         body = self.apis[0].get("/v1/info").raise_for_status().json()["numerics"]
-        assert all(one["pinned"] == (not kind_of(one["numbers"])) for one in body)
-        return {one["numbers"]: one["workers"] for one in body}
+        assert all(kind["pinned"] == (not kind_of(kind["numbers"])) for kind in body)
+        return {kind["numbers"]: kind["workers"] for kind in body}
 
     def live(self) -> int:
         """Return the number of live workers."""
@@ -85,7 +87,7 @@ class Fleet:
 
 
 def kernels() -> list[Version]:
-    """Return workers with the BLAS kernels of several processors, those that this one can run."""
+    """Return workers with the BLAS kernels of several processors that this processor can run."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
     chosen = [name for name, needed in _NEEDS.items() if needed <= flags]
@@ -93,7 +95,7 @@ def kernels() -> list[Version]:
 
 
 def without_numba(folder: Path) -> Version:
-    """Return a worker in whose process numba cannot be imported."""
+    """Return a worker whose process cannot import numba."""
     folder.mkdir()
     lines = ["import sys", "sys.modules['numba'] = None", f"sys.path.append({str(ROOT)!r})"]
     (folder / "sitecustomize.py").write_text("\n".join(lines), encoding="utf-8")
@@ -102,40 +104,40 @@ def without_numba(folder: Path) -> Version:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """A fleet whose workers are still to be started."""
+    """Return a fleet without started workers."""
     folder = tmp_path_factory.mktemp("fleet")
     with deployed(folder / "deployment") as deployment:
-        made = Fleet(deployment, folder / "without")
-        yield made
-        for api in made.apis:
+        fleet_ = Fleet(deployment, folder / "without")
+        yield fleet_
+        for api in fleet_.apis:
             api.close()
-        made.stores.close()
+        fleet_.stores.close()
 
 
 @pytest.fixture(scope="module")
 def posteriors(fleet: Fleet) -> list[str]:
-    """The paths of one fit by each kind, while all workers live."""
+    """Fit once with each kind while all workers are live; return the paths."""
     fleet.start(*fleet.versions)
     dataset, spec = synthetic(fleet.apis[0], N), FitSpec().to_dict()
-    made: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for numbers in fleet.kinds():
         id_ = posterior_id(dataset, spec, numbers)
-        asked = {"dataset": dataset, "spec": spec}
-        job, _ = fleet.stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)
+        request = {"dataset": dataset, "spec": spec}
+        job, _ = fleet.stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1, numbers=numbers)
         fleet.stores.queue.enqueue(job)
         assert ended(fleet.apis[0], job.id)["status"] == "succeeded"
-        made[numbers] = f"/v1/posteriors/{id_}"
-        assert fleet.apis[1].get(made[numbers]).json()["provenance"]["numbers"] == numbers
-    assert len(set(made.values())) == len(made), "another kind, another id"
-    pinned = [numbers for numbers in made if not kind_of(numbers)]
-    assert fitted(fleet.apis[0], dataset) == made[min(pinned or made)], "new work is pinned where it can be"
-    return list(made.values())
+        paths[numbers] = f"/v1/posteriors/{id_}"
+        assert fleet.apis[1].get(paths[numbers]).json()["provenance"]["numbers"] == numbers
+    assert len(set(paths.values())) == len(paths), "another kind, another id"
+    pinned = [numbers for numbers in paths if not kind_of(numbers)]
+    assert fitted(fleet.apis[0], dataset) == paths[min(pinned or paths)], "new work has the pinned kind if possible"
+    return list(paths.values())
 
 
 def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str]) -> None:
-    """Any posterior, any API process, any worker, with the cache flushed again and again between the requests."""
+    """Requests to random API processes, with cache flushes between them, return the same bytes."""
     rng = random.Random(0)  # noqa: S311 # no secret
-    seen: dict[tuple[str, str], tuple[str, bytes]] = {}
+    responses: dict[tuple[str, str], tuple[str, bytes]] = {}
     of_tag: dict[str, bytes] = {}
     jobs = [batch(fleet.apis[0], path) for path in posteriors]
     singles = ["/arrays", "/arrays?name=embedding", *(f"/draws/{i}?wait=60&align={a}" for i in range(3) for a in ALIGN)]
@@ -146,56 +148,56 @@ def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str])
         path, accept = rng.choice(paths), rng.choice(["application/json", "application/x-npy"])
         if path.endswith("arrays"):
             accept = "application/zip"
-        answer = made(rng.choice(fleet.apis), path, accept)
+        answer = recomputed(rng.choice(fleet.apis), path, accept)
         tag, body = answer.headers["ETag"], answer.content
-        assert seen.setdefault((path, accept), (tag, body)) == (tag, body), f"{path} as {accept}"
+        assert responses.setdefault((path, accept), (tag, body)) == (tag, body), f"{path} as {accept}"
         assert of_tag.setdefault(tag, body) == body
-    assert len(seen) > len(paths)
+    assert len(responses) > len(paths)
 
 
 def batch(client: httpx.Client, path: str) -> str:
-    """Draw many embeddings; return the id of the job."""
+    """Run a draws job and return its id."""
     job = client.post(f"{path}/draws", json={"count": BATCH, "align": "none"}).raise_for_status().json()
     assert ended(client, job["id"])["status"] == "succeeded"
     return str(job["id"])
 
 
-def made(client: httpx.Client, path: str, accept: str) -> httpx.Response:
-    """Return an answer, made again where it was evicted."""
-    found: list[httpx.Response] = []
+def recomputed(client: httpx.Client, path: str, accept: str) -> httpx.Response:
+    """Return a response; after an eviction, wait until it is recomputed."""
+    responses: list[httpx.Response] = []
 
     def is_there() -> bool:
-        found[:] = [client.get(path, headers={"Accept": accept})]
-        assert found[0].status_code in {200, 202}, found[0].text
-        return found[0].status_code == 200
+        responses[:] = [client.get(path, headers={"Accept": accept})]
+        assert responses[0].status_code in {200, 202}, responses[0].text
+        return responses[0].status_code == 200
 
     until(is_there)
-    return found[0]
+    return responses[0]
 
 
 def test_a_batch_has_the_bits_of_its_draws(fleet: Fleet, posteriors: list[str]) -> None:
-    """A batch that is made while all kinds are live, with evictions, is the single draws of its posterior."""
+    """A batch computed while all kinds are live equals the single draws of its posterior."""
     client = fleet.apis[1]
     for path in posteriors:
         job = batch(client, path)
-        whole = np.load(io.BytesIO(made(client, f"/v1/jobs/{job}/result", NPY["Accept"]).content))
+        whole = np.load(io.BytesIO(recomputed(client, f"/v1/jobs/{job}/result", NPY["Accept"]).content))
         fleet.cache.flushall()
         for index in (0, BATCH // 2, BATCH - 1):
-            one = made(client, f"{path}/draws/{index}?wait=60&align=none", NPY["Accept"])
-            np.testing.assert_array_equal(np.load(io.BytesIO(one.content)), whole[index])
+            draw = recomputed(client, f"{path}/draws/{index}?wait=60&align=none", NPY["Accept"])
+            np.testing.assert_array_equal(np.load(io.BytesIO(draw.content)), whole[index])
 
 
-def test_an_eviction_in_the_middle_of_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
-    """What is made again for the rest is of the posterior's kind; a part by If-Range belongs to the whole."""
+def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
+    """The recomputed rest has the posterior's kind; a range by If-Range belongs to the whole."""
     client, count = fleet.apis[0], draws_beyond_the_sockets()
     for path in posteriors:
         job = client.post(f"{path}/draws", json={"count": count}).raise_for_status().json()["id"]
         assert ended(client, job)["status"] == "succeeded"
         url = f"/v1/jobs/{job}/result"
-        whole = made(client, url, NPY["Accept"])
+        whole = recomputed(client, url, NPY["Accept"])
         tag, body = slow_download(client.base_url.join(url), fleet.cache.flushall)
         assert (tag, body) == (whole.headers["ETag"], whole.content)
-        assert fleet.stores.jobs.fetch(job).round > 0, "what was evicted was needed"
+        assert fleet.stores.jobs.fetch(job).round > 0, "the download needed the evicted entries"
         half = len(whole.content) // 2
         headers = {**NPY, "Range": f"bytes={half}-", "If-Range": whole.headers["ETag"]}
         part = fleet.apis[1].get(url, headers=headers)
@@ -203,15 +205,15 @@ def test_an_eviction_in_the_middle_of_a_download_changes_no_byte(fleet: Fleet, p
 
 
 def draws_beyond_the_sockets() -> int:
-    """Return a number of draws of more bytes than an API process reads, and its sockets take, in advance."""
+    """Return a number of draws with more bytes than the API and its sockets buffer."""
     sent = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text(encoding="utf-8").split()[2])  # 4 MB by default
     return (sent + RECEIVED + _READ_BYTES + 2**18) // (8 * 2 * N)
 
 
-def slow_download(url: httpx.URL, meanwhile: Callable[[], object]) -> tuple[str | None, bytes]:
-    """Return the ETag and the body of an npy answer; `meanwhile` runs once its first bytes have come."""
+def slow_download(url: httpx.URL, interrupt: Callable[[], object]) -> tuple[str | None, bytes]:
+    """Return the ETag and body of an npy response; call `interrupt` after its first byte."""
     with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # before it connects, or it has no effect
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # has an effect only before the connection
         slow.settimeout(60)
         slow.connect((url.host, url.port))
         connection = HTTPConnection(url.host, url.port)
@@ -219,16 +221,16 @@ def slow_download(url: httpx.URL, meanwhile: Callable[[], object]) -> tuple[str 
         connection.request("GET", url.path, headers=NPY)
         answer = connection.getresponse()
         first = answer.read(1)
-        meanwhile()
+        interrupt()
         return answer.headers["ETag"], first + answer.read()
 
 
-def test_results_of_every_sort_stay_with_their_kind(fleet: Fleet, posteriors: list[str]) -> None:
-    """Summary, new points, generated data and calibration are made by a worker of the posterior's kind."""
+def test_all_analyses_run_on_the_posteriors_kind(fleet: Fleet, posteriors: list[str]) -> None:
+    """A worker of the posterior's kind computes summary, transform, reconstructions and calibration."""
     client = fleet.apis[0]
     dataset = client.get(posteriors[0]).json()["dataset"]
     for path in posteriors:
-        found: dict[str, Any] = {}
+        responses: dict[str, Any] = {}
         for _ in range(2):
             jobs = [
                 client.post(f"{path}/transform", json={"dataset": dataset, "draws": 2}),
@@ -239,14 +241,14 @@ def test_results_of_every_sort_stay_with_their_kind(fleet: Fleet, posteriors: li
             for answer in jobs:
                 assert ended(client, answer.json()["id"])["status"] == "succeeded"
             for url in (*urls, f"{path}/summary?count=5&wait=60"):
-                answer = made(client, url, "application/json")
+                answer = recomputed(client, url, "application/json")
                 headers = (answer.headers["ETag"], answer.content)
-                assert found.setdefault(url, headers) == headers
+                assert responses.setdefault(url, headers) == headers
             fleet.cache.flushall()
 
 
-def test_operators_see_the_kinds(fleet: Fleet, posteriors: list[str]) -> None:
-    """Info and metrics count the workers of each kind, and every worker logs its own."""
+def test_info_metrics_and_logs_report_the_kinds(fleet: Fleet, posteriors: list[str]) -> None:
+    """Info and metrics count the workers of each kind, and every worker logs its kind."""
     assert posteriors
     kinds = fleet.kinds()
     assert sum(kinds.values()) == len(fleet.versions)
@@ -259,14 +261,16 @@ def test_operators_see_the_kinds(fleet: Fleet, posteriors: list[str]) -> None:
 
 
 def test_work_waits_for_a_worker_of_its_kind(fleet: Fleet, posteriors: list[str]) -> None:
-    """No other worker takes it; health names the kind and the remedy; a worker of the kind does it when it is back."""
+    """No other worker takes it; health names the kind; a returning worker of the kind runs it."""
     client, before = fleet.apis[0], set(fleet.kinds())
     fleet.stop(fleet.workers[-1])
-    gone = before - set(fleet.kinds())
-    if not gone:
+    missing = before - set(fleet.kinds())
+    if not missing:
         pytest.skip("Without numba the bits are the same here.")
-    (numbers,) = gone
-    (path,) = [one for one in posteriors if client.get(one).json()["provenance"]["numbers"] == numbers]
+    (numbers,) = missing
+    (path,) = [
+        candidate for candidate in posteriors if client.get(candidate).json()["provenance"]["numbers"] == numbers
+    ]
     answer = client.get(f"{path}/draws/77?wait=2", headers=NPY)
     assert (answer.status_code, answer.json()["status"]) == (202, "queued")
     ready = client.get("/readyz").raise_for_status().json()["checks"]

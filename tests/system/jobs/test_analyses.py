@@ -1,4 +1,4 @@
-"""Summaries, new points, generated data and advice, made by real workers: the numbers are the engine's."""
+"""Results of analyses on real workers equal those of the engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.selection import advise
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
-from tests.system.test_main_job import npy
+from tests.system.jobs.test_main_job import npy
 
 if TYPE_CHECKING:
     import httpx
@@ -30,18 +30,18 @@ NPZ = {"accept": "application/zip"}
 
 @pytest.fixture(scope="module")
 def posterior(client: httpx.Client) -> str:
-    """The path of a fitted posterior."""
+    """Return the path of a fitted posterior."""
     return fitted(client, synthetic(client, N, seed=6))
 
 
 @pytest.fixture(scope="module")
 def direct() -> Posterior:
-    """The engine's own."""
+    """Fit the same data with the engine."""
     return glle_engine.fit(SHEET)
 
 
 def arrays(client: httpx.Client, path: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of an npz."""
+    """Return the arrays of an npz response."""
     answer = client.get(path, headers=NPZ)
     assert answer.status_code == 200, answer.text
     with np.load(io.BytesIO(answer.content)) as loaded:
@@ -49,7 +49,7 @@ def arrays(client: httpx.Client, path: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def result(client: httpx.Client, path: str, **body: Any) -> str:
-    """Ask for an analysis, wait for it, and return the path of its result."""
+    """Request an analysis, wait for its end and return the path of its result."""
     answer = client.post(path + "?wait=60", json=body)
     assert answer.status_code == 200, answer.text
     assert answer.json()["status"] == "succeeded"
@@ -57,21 +57,21 @@ def result(client: httpx.Client, path: str, **body: Any) -> str:
 
 
 def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> None:
-    """One request, made on a worker within its wait; the draws are those that can be fetched one by one."""
+    """A summary within the wait equals the engine's, and its draws equal single draws."""
     path = posterior + "/summary?count=12&seed=4&wait=60"
     summary = direct.summary(12, seed=4)
-    found = arrays(client, path)
-    np.testing.assert_allclose(found["consensus"], summary.consensus, atol=1e-6)
-    np.testing.assert_allclose(found["spread"], summary.spread, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found["eigenvalues"], summary.eigenvalues, rtol=1e-6)
+    result_arrays = arrays(client, path)
+    np.testing.assert_allclose(result_arrays["consensus"], summary.consensus, atol=1e-6)
+    np.testing.assert_allclose(result_arrays["spread"], summary.spread, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result_arrays["eigenvalues"], summary.eigenvalues, rtol=1e-6)
     body = client.get(path).json()
-    assert body["spectrum"]["agreement"] == found["agreement"].tolist()
-    one = client.get(posterior + "/draws/7?seed=4").json()
-    assert one["eigenvalues"] == body["spectrum"]["eigenvalues"][7]
+    assert body["spectrum"]["agreement"] == result_arrays["agreement"].tolist()
+    draw = client.get(posterior + "/draws/7?seed=4").json()
+    assert draw["eigenvalues"] == body["spectrum"]["eigenvalues"][7]
 
 
-def test_summary_takes_the_time_it_takes(client: httpx.Client) -> None:
-    """202 when it is not done within the wait, then 200 at the same address, and known by its ETag."""
+def test_a_long_summary_is_a_job_then_a_result(client: httpx.Client) -> None:
+    """The first response is 202; after the end of the job the same address returns 200, then 304 by ETag."""
     big = fitted(client, synthetic(client, 3000, seed=6))
     path = big + "/summary?count=40"
     first = client.get(path + "&wait=0")
@@ -85,28 +85,30 @@ def test_summary_takes_the_time_it_takes(client: httpx.Client) -> None:
 
 
 def test_training_data_transformed_are_the_embedding(client: httpx.Client, posterior: str) -> None:
-    """Every training point gets exactly its own place, bit for bit."""
+    """Every training point maps to its reference coordinates, bit for bit."""
     dataset = client.get(posterior).json()["dataset"]
     placed = npy(client, result(client, posterior + "/transform", dataset=dataset))
     assert placed.tobytes() == npy(client, posterior + "/arrays", name="embedding").tobytes()
 
 
 def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> None:
-    """Inline points get the engine's places, with mean and covariance over the draws; alone or together."""
+    """Inline points get the engine's coordinates, mean and covariance, alone or in a batch."""
     new = SHEET[:4] + 0.05
     extension = direct.extend(SHEET, new)
     mean, covariance = extension.spread(direct.draws(6, first=1, seed=2), direct.embedding)
-    found = arrays(client, result(client, posterior + "/transform", data=new.tolist(), draws=6, first=1, seed=2))
-    np.testing.assert_allclose(found["embedding"], extension.embed(direct.embedding), atol=1e-6)
-    np.testing.assert_allclose(found["distances"], extension.distances)
-    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)
-    np.testing.assert_allclose(found["covariance"], covariance, rtol=1e-3, atol=1e-6)
+    result_arrays = arrays(
+        client, result(client, posterior + "/transform", data=new.tolist(), draws=6, first=1, seed=2)
+    )
+    np.testing.assert_allclose(result_arrays["embedding"], extension.embed(direct.embedding), atol=1e-6)
+    np.testing.assert_allclose(result_arrays["distances"], extension.distances)
+    np.testing.assert_allclose(result_arrays["mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(result_arrays["covariance"], covariance, rtol=1e-3, atol=1e-6)
     alone = npy(client, result(client, posterior + "/transform", data=new[2:3].tolist()))
-    assert alone.tobytes() == found["embedding"][2:3].tobytes()
+    assert alone.tobytes() == result_arrays["embedding"][2:3].tobytes()
 
 
 def test_draws_at_the_calibrated_scale(client: httpx.Client, posterior: str, direct: Posterior) -> None:
-    """Calibrated on a worker within the wait: the engine's number, and the bits of the draw at that number."""
+    """`scale=auto` calibrates on a worker and returns the draw at the engine's scale."""
     scale = calibrate(direct, SHEET).scale
     answer = client.get(posterior + "/draws/3?seed=2&scale=auto&wait=60")
     assert answer.status_code == 200, answer.text
@@ -119,25 +121,25 @@ def test_draws_at_the_calibrated_scale(client: httpx.Client, posterior: str, dir
 
 
 def test_generated_data(client: httpx.Client, posterior: str, direct: Posterior) -> None:
-    """Those of the engine."""
+    """Reconstructions equal those of the engine."""
     data = npy(client, result(client, posterior + "/reconstructions", count=3, seed=8, first=10))
-    for found, index in zip(data, (10, 11, 12), strict=True):
+    for reconstruction, index in zip(data, (10, 11, 12), strict=True):
         expected = direct.reconstruct(SHEET, direct.weights(index, seed=8))
-        np.testing.assert_allclose(found, expected, atol=1e-9)
+        np.testing.assert_allclose(reconstruction, expected, atol=1e-9)
 
 
 def test_advice(client: httpx.Client, posterior: str) -> None:
-    """The engine's curves and suggestions."""
+    """Curves and suggestions equal those of the engine."""
     dataset = client.get(posterior).json()["dataset"]
     body = client.get(result(client, "/v1/advice", dataset=dataset, n_neighbors=[6, 8, 10])).json()
     advice = advise(SHEET, n_neighbors=[6, 8, 10]).to_dict()
     assert (body["n_neighbors"], body["n_components"]) == (advice["n_neighbors"], advice["n_components"])
-    for found, expected in zip(body["neighbors_curve"], advice["neighbors_curve"], strict=True):
-        assert found == pytest.approx(expected, rel=1e-4)
+    for point, expected in zip(body["neighbors_curve"], advice["neighbors_curve"], strict=True):
+        assert point == pytest.approx(expected, rel=1e-4)
 
 
 def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
-    """After the cache lost everything, results are made again from the data: the same bits, the same ETag."""
+    """After a cache flush, recomputed results have the same bits and ETag."""
     path = posterior + "/summary?count=6&wait=60"
     summary = client.get(path)
     generated = result(client, posterior + "/reconstructions", count=2)
@@ -152,8 +154,8 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     assert npy(client, generated).tobytes() == data.tobytes()
 
 
-def test_cancel_a_running_summary_and_go_on(client: httpx.Client) -> None:
-    """It stops between two draws; those that were made are kept, and asked for again it is another job."""
+def test_a_cancelled_summary_keeps_its_draws(client: httpx.Client) -> None:
+    """The summary stops between two draws; finished draws stay cached, and a new request creates another job."""
     big = fitted(client, synthetic(client, 5000, seed=6))
     path = big + "/summary?count=400&wait=0"
     job = client.get(path).json()
@@ -164,8 +166,8 @@ def test_cancel_a_running_summary_and_go_on(client: httpx.Client) -> None:
     assert ended(client, job["id"])["status"] == "cancelled"
     assert time.monotonic() - started < 10
     assert client.get(link + "/result").status_code == 409
-    kept = client.get(big + "/draws/0?wait=0")
-    assert kept.status_code == 200, "no job is needed"
+    draw = client.get(big + "/draws/0?wait=0")
+    assert draw.status_code == 200, "no job is needed"
     again = client.get(path).json()
     assert again["id"] != job["id"]
     assert client.delete(again["links"]["self"]).status_code in {200, 202}

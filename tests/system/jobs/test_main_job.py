@@ -1,4 +1,4 @@
-"""The main job: upload, fit, draw, fetch; what is known is not computed again."""
+"""The main job: upload, fit, draw and fetch; known results are not computed again."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ N = 300
 
 @pytest.fixture(scope="module")
 def posterior(client: httpx.Client) -> str:
-    """The path of a fitted posterior."""
+    """Return the path of a fitted posterior."""
     return fitted(client, synthetic(client, N))
 
 
 def npy(client: httpx.Client, path: str, **query: Any) -> np.ndarray[Any, Any]:
-    """Return an array as npy."""
+    """Return an array from an npy response."""
     answer = client.get(path, headers=NPY, params=query or None)
     assert answer.status_code == 200, answer.text
     array: np.ndarray[Any, Any] = np.load(io.BytesIO(answer.content))
     return array
 
 
-def drawn(client: httpx.Client, posterior: str, **body: Any) -> dict[str, Any]:
-    """Run a draws job and return it."""
+def draws_job(client: httpx.Client, posterior: str, **body: Any) -> dict[str, Any]:
+    """Run a draws job and return its record."""
     answer = client.post(posterior + "/draws?wait=60", json=body)
     assert answer.status_code == 200, answer.text
     job: dict[str, Any] = answer.json()
@@ -47,7 +47,7 @@ def drawn(client: httpx.Client, posterior: str, **body: Any) -> dict[str, Any]:
 
 
 def test_main_job_step_by_step(client: httpx.Client) -> None:
-    """Upload as npy, fit by a job, draw by a job, fetch: the numbers are those of the engine."""
+    """Upload as npy, fit by a job, draw by a job, fetch; the numbers equal the engine's."""
     X = manifolds.make("swiss_roll", N, seed=7).X
     buffer = io.BytesIO()
     np.save(buffer, X)
@@ -64,7 +64,7 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
     assert body["provenance"]["engine"] == glle_engine.__version__
     np.testing.assert_allclose(body["eigenvalues"], direct.eigenvalues, rtol=1e-6)
     assert client.get(job["links"]["result"]).json() == body
-    draws = drawn(client, job["links"]["posterior"], count=3, first=5, seed=2)
+    draws = draws_job(client, job["links"]["posterior"], count=3, first=5, seed=2)
     result = npy(client, draws["links"]["result"])
     assert result.shape == (3, N, 2)
     for row, index in zip(result, range(5, 8), strict=True):
@@ -72,17 +72,17 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
 
 
 def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior: str) -> None:
-    """Whoever draws it, in whatever shard: the same bits."""
+    """A single draw and a shard of any worker give the same bits."""
     alone = npy(client, posterior + "/draws/731", seed=11)
-    batch = drawn(client, posterior, count=70, first=700, seed=11)
+    batch = draws_job(client, posterior, count=70, first=700, seed=11)
     result = npy(client, batch["links"]["result"])
     assert result.shape == (70, N, 2)
     assert alone.tobytes() == result[31].tobytes()
 
 
 def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
-    """After the cache lost everything, draws, batches and arrays are made again, the same bits, and JSON."""
-    job = drawn(client, posterior, count=5, first=40, scales=[0.1, 1.0])
+    """After a cache flush, recomputed draws, batches and arrays have the same bits and JSON."""
+    job = draws_job(client, posterior, count=5, first=40, scales=[0.1, 1.0])
     result = job["links"]["result"]
     alone, batch = npy(client, posterior + "/draws/42"), npy(client, result)
     outcome = client.get(posterior + "/draws/42")
@@ -90,8 +90,8 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     assert npy(client, posterior + "/draws/42").tobytes() == alone.tobytes()
-    made = client.get(posterior + "/draws/42")
-    assert (made.headers["etag"], made.content) == (outcome.headers["etag"], outcome.content)
+    recomputed = client.get(posterior + "/draws/42")
+    assert (recomputed.headers["etag"], recomputed.content) == (outcome.headers["etag"], outcome.content)
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     again = client.get(result, headers=NPY)
@@ -106,18 +106,18 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     assert npy(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
 
 
-def test_known_is_answered_at_once(client: httpx.Client, posterior: str) -> None:
-    """A second fit is the first's posterior, a second batch the first's job."""
+def test_repeated_requests_return_the_existing_result(client: httpx.Client, posterior: str) -> None:
+    """A repeated fit returns the first posterior, a repeated batch the first job."""
     body = client.get(posterior).json()
     again = client.post("/v1/posteriors", json={"dataset": body["dataset"]})
     assert (again.status_code, again.json()) == (200, body)
-    first = drawn(client, posterior, count=4, seed=77)
+    first = draws_job(client, posterior, count=4, seed=77)
     second = client.post(posterior + "/draws", json={"count": 4, "seed": 77})
     assert (second.status_code, second.json()) == (200, first)
 
 
 def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> None:
-    """Eight at once get one job."""
+    """Eight simultaneous requests get one job."""
     body = {"dataset": synthetic(client, 2000, seed=5), "n_neighbors": 9}
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: client.post("/v1/posteriors", json=body), range(8)))
@@ -128,7 +128,7 @@ def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> 
 
 
 def test_single_draw_in_every_representation(client: httpx.Client, posterior: str) -> None:
-    """npy, npz, JSON and float32 agree; an ETag each, 304 for the client's copy."""
+    """npy, npz, JSON and float32 agree; each has an ETag, and a current copy gets 304."""
     path = posterior + "/draws/3?scale=0.5"
     values = npy(client, path)
     as_json = client.get(path)
@@ -144,13 +144,13 @@ def test_single_draw_in_every_representation(client: httpx.Client, posterior: st
     full = client.get(path, headers=NPY)
     assert len({as_json.headers["etag"], full.headers["etag"], half.headers["etag"]}) == 3
     assert "immutable" in full.headers["cache-control"]
-    known = client.get(path, headers={**NPY, "if-none-match": f'"x", {full.headers["etag"]}'})
-    assert (known.status_code, known.content) == (304, b"")
+    cached = client.get(path, headers={**NPY, "if-none-match": f'"x", {full.headers["etag"]}'})
+    assert (cached.status_code, cached.content) == (304, b"")
 
 
 def test_grid_of_scales_has_an_axis(client: httpx.Client, posterior: str) -> None:
-    """(scales, count, n, p), each the draw of its own; scale 0 is the reference; eigenvalues beside."""
-    job = drawn(client, posterior, count=2, scales=[0, 0.1, 5])
+    """The shape is (scales, count, n, p); scale 0 is the reference; eigenvalues are included."""
+    job = draws_job(client, posterior, count=2, scales=[0, 0.1, 5])
     path = job["links"]["result"]
     result = npy(client, path)
     assert result.shape == (3, 2, N, 2)
@@ -169,7 +169,7 @@ def test_grid_of_scales_has_an_axis(client: httpx.Client, posterior: str) -> Non
 
 
 def test_arrays_of_a_posterior(client: httpx.Client, posterior: str) -> None:
-    """The npz has every array that the record lists; one by name as npy or JSON."""
+    """The npz has every array of the record; a single array is npy or JSON."""
     listed = client.get(posterior).json()["arrays"]
     with np.load(io.BytesIO(client.get(posterior + "/arrays").content)) as npz:
         assert {name: list(npz[name].shape) for name in npz.files} == {
@@ -184,7 +184,7 @@ def test_arrays_of_a_posterior(client: httpx.Client, posterior: str) -> None:
 
 
 def test_short_request_overtakes_a_long_job(client: httpx.Client, posterior: str) -> None:
-    """While a job of many shards runs, a single draw is answered in a moment, and cancel stops the job."""
+    """A single draw overtakes a job of many shards, and a cancellation stops the job."""
     big = fitted(client, synthetic(client, 5000, seed=1))
     job = client.post(big + "/draws", json={"count": 1000, "seed": 3}).json()
     started = time.monotonic()
@@ -192,14 +192,14 @@ def test_short_request_overtakes_a_long_job(client: httpx.Client, posterior: str
     assert time.monotonic() - started < 20
     result = client.delete(job["links"]["self"])
     assert result.json()["status"] in {"cancelling", "cancelled"}
-    over = ended(client, job["id"])
-    assert over["status"] == "cancelled"
-    assert over["progress"]["done"] < 1000
+    final = ended(client, job["id"])
+    assert final["status"] == "cancelled"
+    assert final["progress"]["done"] < 1000
     assert client.get(job["links"]["self"] + "/result").status_code == 409
 
 
 def test_cancel_a_running_fit(client: httpx.Client) -> None:
-    """A fit that runs stops when it is told, and leaves no posterior."""
+    """A cancelled fit stops and leaves no posterior."""
     job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
     path = job["links"]["self"]
     while client.get(path).json()["progress"]["stage"] == "queued":
@@ -210,12 +210,12 @@ def test_cancel_a_running_fit(client: httpx.Client) -> None:
 
 
 def test_deletes(client: httpx.Client) -> None:
-    """A data set in use stays unless forced; a deleted posterior takes its draws along."""
+    """Deleting a data set in use needs force; a deleted posterior loses its draws."""
     dataset = synthetic(client, 200, seed=42)
     posterior = fitted(client, dataset)
     npy(client, posterior + "/draws/0")
-    kept = client.delete(f"/v1/datasets/{dataset}")
-    assert (kept.status_code, kept.json()["details"]["posteriors"]) == (409, [posterior.rpartition("/")[2]])
+    refused = client.delete(f"/v1/datasets/{dataset}")
+    assert (refused.status_code, refused.json()["details"]["posteriors"]) == (409, [posterior.rpartition("/")[2]])
     assert client.delete(posterior).status_code == 204
     assert client.get(posterior).status_code == 404
     assert client.get(posterior + "/draws/0").status_code == 404
@@ -226,22 +226,22 @@ def test_deletes(client: httpx.Client) -> None:
 
 
 def test_lists_of_posteriors_and_jobs(client: httpx.Client, posterior: str) -> None:
-    """What was made is listed, page by page, each once."""
-    for kind, wanted in (("posteriors", posterior.rpartition("/")[2]), ("jobs", "")):
-        seen: list[str] = []
+    """Paged lists contain each posterior and job once."""
+    for kind, expected in (("posteriors", posterior.rpartition("/")[2]), ("jobs", "")):
+        ids: list[str] = []
         cursor = None
-        while cursor is not None or not seen:
+        while cursor is not None or not ids:
             query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
             page = client.get(f"/v1/{kind}", params=query).json()
-            seen += [item["id"] for item in page["items"]]
+            ids += [item["id"] for item in page["items"]]
             if (cursor := page["next"]) is None:
                 break
-        assert len(seen) == len(set(seen)) > 1
-        assert wanted in {*seen, ""}
+        assert len(ids) == len(set(ids)) > 1
+        assert expected in {*ids, ""}
 
 
-def test_approximate_neighbours(client: httpx.Client) -> None:
-    """The parameter reaches the worker, whose diagnostics tell the recall; it is a posterior of its own."""
+def test_approximate_neighbors(client: httpx.Client) -> None:
+    """Approximate search gives a separate posterior whose diagnostics report the recall."""
     pytest.importorskip("faiss")
     dataset = synthetic(client, 1000)
     exact, approximate = (

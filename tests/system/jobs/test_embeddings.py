@@ -1,4 +1,4 @@
-"""Embeddings and comparisons made by real workers: the coordinates are the engine's."""
+"""Embeddings and comparisons on real workers equal those of the engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glle_engine import manifolds
 from glle_engine.methods import METHODS
 from tests.conftest import until
 from tests.system.conftest import synthetic
-from tests.system.test_main_job import npy
+from tests.system.jobs.test_main_job import npy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,31 +26,31 @@ N = 250
 SHEET = manifolds.make("s_curve", N, seed=31)
 
 
-def test_embedding_and_comparison_with_a_row_that_cannot_be(client: httpx.Client) -> None:
-    """The engine's own bits, scored against the truth; in the comparison the same embedding beside a refusal."""
+def test_an_embedding_and_a_comparison_with_a_refused_row(client: httpx.Client) -> None:
+    """The scored embedding equals the engine's; the comparison has it beside the problem of a refused row."""
     dataset = synthetic(client, N, seed=31)
     body = {"dataset": dataset, "method": "lle", "parameters": {"n_neighbors": 12}, "truth": dataset}
-    made = client.post("/v1/embeddings?wait=60", json=body)
-    assert made.status_code == 200, made.text
-    one = METHODS["lle"]
-    direct = one.embed(SHEET.X, one.spec(n_neighbors=12)).Y
-    np.testing.assert_allclose(npy(client, made.json()["links"]["embedding"] + "/coordinates"), direct, atol=1e-8)
-    scores = client.get(made.json()["links"]["result"]).json()["scores"]
+    embedding = client.post("/v1/embeddings?wait=60", json=body)
+    assert embedding.status_code == 200, embedding.text
+    method = METHODS["lle"]
+    direct = method.embed(SHEET.X, method.spec(n_neighbors=12)).Y
+    np.testing.assert_allclose(npy(client, embedding.json()["links"]["embedding"] + "/coordinates"), direct, atol=1e-8)
+    scores = client.get(embedding.json()["links"]["result"]).json()["scores"]
     neighbors = [{"n_neighbors": k} for k in (N, 12)]
-    methods = [{"method": "pca"}, *({"method": "lle", "parameters": given} for given in neighbors)]
-    asked = {"dataset": dataset, "methods": methods, "truth": dataset, "scores": ["trustworthiness", "procrustes"]}
-    compared = client.post("/v1/comparisons?wait=60", json=asked)
+    methods = [{"method": "pca"}, *({"method": "lle", "parameters": parameters} for parameters in neighbors)]
+    request = {"dataset": dataset, "methods": methods, "truth": dataset, "scores": ["trustworthiness", "procrustes"]}
+    compared = client.post("/v1/comparisons?wait=60", json=request)
     assert compared.status_code == 200, compared.text
     result = client.get(compared.json()["links"]["result"]).json()["rows"]
     assert [row["label"] for row in result] == ["pca", "lle", "lle-2"]
     assert result[1]["problem"]["type"] == "urn:glle:problem:too-few-points"
-    assert result[2]["links"]["self"] == made.json()["links"]["embedding"]
-    assert result[2]["scores"] == {name: scores[name] for name in asked["scores"]}
+    assert result[2]["links"]["self"] == embedding.json()["links"]["embedding"]
+    assert result[2]["scores"] == {name: scores[name] for name in request["scores"]}
     assert result[0]["scores"]["procrustes"] > 0
 
 
-def test_what_would_not_finish_is_refused_at_once(client: httpx.Client) -> None:
-    """A deadline that the method is expected to miss: no job, and the size that would do."""
+def test_work_beyond_its_deadline_is_refused_at_once(client: httpx.Client) -> None:
+    """A deadline below the estimated time creates no job; the response states the feasible size."""
     dataset = synthetic(client, 3000, seed=31)
     answer = client.post("/v1/embeddings?deadline=0.1", json={"dataset": dataset, "method": "lle"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-long")
@@ -58,8 +58,8 @@ def test_what_would_not_finish_is_refused_at_once(client: httpx.Client) -> None:
     assert "pca" in answer.json()["details"]["quicker"]
 
 
-def test_cancel_is_heard_within_a_method(client: httpx.Client) -> None:
-    """A comparison at work on a long descent is cancelled within two seconds; it told which method was at work."""
+def test_a_comparison_is_cancelled_within_a_method(client: httpx.Client) -> None:
+    """A comparison reports the running method and is cancelled within two seconds."""
     dataset = synthetic(client, 1500, seed=31)
     methods = [{"method": "pca"}, {"method": "sne"}]
     job = client.post("/v1/comparisons", json={"dataset": dataset, "methods": methods, "scores": []}).json()
@@ -73,21 +73,21 @@ def test_cancel_is_heard_within_a_method(client: httpx.Client) -> None:
 
 
 def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
-    """Arrays in, arrays and tables out; words for classes; what would be refused is told before."""
+    """The client takes arrays and class names, returns arrays and tables, and estimates before a request."""
     with Client(up.url, progress=False) as glle:
-        found = glle.embed(SHEET.X, "lle", truth=SHEET.coordinates, scores=["procrustes"], n_neighbors=12)
-        one = METHODS["lle"]
-        np.testing.assert_allclose(found.embedding, one.embed(SHEET.X, one.spec(n_neighbors=12)).Y, atol=1e-8)
+        embedding = glle.embed(SHEET.X, "lle", truth=SHEET.coordinates, scores=["procrustes"], n_neighbors=12)
+        method = METHODS["lle"]
+        np.testing.assert_allclose(embedding.embedding, method.embed(SHEET.X, method.spec(n_neighbors=12)).Y, atol=1e-8)
         kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
         options = {"labels": kinds, "scores": ["neighborhood_hit"]}
         methods = ["pca", {"method": "lle", "parameters": {"n_neighbors": 12}, "label": "twelve"}]
         table = glle.compare(SHEET.X, methods, align="first", **options)  # type: ignore[arg-type] # of mixed types
         assert [row["label"] for row in table.rows] == ["pca", "twelve"]
-        assert table.rows[1]["embedding"] == found.id
+        assert table.rows[1]["embedding"] == embedding.id
         assert table.twelve.shape == (N, 2)
-        seen = glle.picture(f"/v1/jobs/{table.job}/result.png", width=400, out=tmp_path / "seen.png")
-        assert seen.startswith(b"\x89PNG")
-        assert (tmp_path / "seen.png").read_bytes() == seen
+        picture = glle.picture(f"/v1/jobs/{table.job}/result.png", width=400, out=tmp_path / "seen.png")
+        assert picture.startswith(b"\x89PNG")
+        assert (tmp_path / "seen.png").read_bytes() == picture
         posterior = glle.fit(SHEET.X)
         assert b"<svg" in posterior.picture(3, format="svg")
         assert posterior.picture("draws", count=2, scales=[0.1, 1]).startswith(b"\x89PNG")

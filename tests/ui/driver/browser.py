@@ -1,4 +1,4 @@
-"""The browser of the machine, driven by playwright: none is downloaded."""
+"""The installed browser of this machine, driven by playwright."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def installed() -> str | None:
-    """Return the path of a browser that is installed, None where there is none."""
+    """Return the path of an installed browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """Run the browser without a window; close it."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- of the dependency group `ui`, which few install
+    """Run the browser without a window and close it at the end."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- an optional dependency (group `ui`)
 
     path = installed()
     assert path, f"No browser: install one of {', '.join(NAMES)}."

@@ -1,4 +1,4 @@
-"""The explorer as a person uses it, for the tests: what is clicked, and what is seen."""
+"""Page object of the explorer: user actions and visible state."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.conftest import until
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Locator, Page, Request
 
-OUT = Path(__file__).resolve().parents[2] / "out" / "ui"
+OUT = Path(__file__).resolve().parents[3] / "out" / "ui"
 
-# The page's own modules are asked, so that what is told is what they hold.
+# The state comes from the modules of the page.
 _STATE = "async (name) => (await import('/explorer/js/store.js')).state[name]"
 _PLACES = """async () => {
     const { onStage } = await import('/explorer/js/views/stage.js');
@@ -39,18 +39,18 @@ _FRAMES = """(seconds) => new Promise((resolve) => {
 
 @dataclass
 class Explorer:
-    """A tab with the page in it.
+    """A browser tab with the explorer.
 
     Parameters
     ----------
     page
         The tab.
     url
-        Of the service.
+        URL of the service.
     complaints
-        Errors that the page left in the console, exceptions, and requests to other hosts.
+        Console errors, exceptions, and requests to other hosts.
     expected
-        Parts of complaints that a test provokes.
+        Substrings of complaints that a test provokes.
 
     """
 
@@ -60,51 +60,51 @@ class Explorer:
     expected: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Listen to what the tab complains of."""
-        self.page.on("console", self._heard)
+        """Record the errors and requests of the tab."""
+        self.page.on("console", self._record_message)
         self.page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
-        self.page.on("request", self._asked)
+        self.page.on("request", self._record_request)
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _record_message(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.complaints.append(f"console: {message.text}")
 
-    def _asked(self, request: Request) -> None:
+    def _record_request(self, request: Request) -> None:
         parts = urlsplit(request.url)
         if parts.scheme in {"http", "https", "ws", "wss"} and parts.netloc != urlsplit(self.url).netloc:
             self.complaints.append(f"another host: {request.url}")
 
     def unexpected(self) -> list[str]:
-        """Return the complaints that no test provoked."""
+        """Return the complaints that are not expected."""
         return [result for result in self.complaints if not any(part in result for part in self.expected)]
 
     def open(self, link: str = "/") -> None:
-        """Open the page, and wait until it knows the service's methods."""
+        """Open the page and wait until it has loaded the methods."""
         self.page.goto(self.url + link)
         expect(self.at("method-panel")).to_be_visible()
 
     def at(self, name: str) -> Locator:
-        """Return the part of the page that is called so."""
+        """Return the element with this test id."""
         return self.page.get_by_test_id(name)
 
     def state(self, name: str) -> Any:
         """Return a member of the page's state."""
         return self.page.evaluate(_STATE, name)
 
-    def choose(self, name: str, content: bytes) -> None:
-        """Choose a file in the field for one."""
+    def choose_file(self, name: str, content: bytes) -> None:
+        """Choose a file in the file field."""
         self.at("file").set_input_files({"name": name, "mimeType": "", "buffer": content})
 
-    def drop(self, name: str, content: str) -> None:
-        """Let a file fall onto the page."""
+    def drop_file(self, name: str, content: str) -> None:
+        """Drop a file onto the page."""
         make = "([name, text]) => { const t = new DataTransfer(); t.items.add(new File([text], name)); return t; }"
         transfer = self.page.evaluate_handle(make, [name, content])
         self.page.dispatch_event("main", "dragenter", {"dataTransfer": transfer})
         expect(self.page.get_by_text("Drop the table here")).to_be_visible()
         self.page.dispatch_event("main", "drop", {"dataTransfer": transfer})
 
-    def make(self, sheet: str, n: int) -> None:
-        """Have a sheet made."""
+    def make_sheet(self, sheet: str, n: int) -> None:
+        """Create a synthetic data set by its form."""
         self.at("synthetic").locator("summary").click()
         self.at(f"synthetic-{sheet}").click()
         self.at("synthetic-form-n").fill(str(n))
@@ -112,47 +112,47 @@ class Explorer:
         expect(self.at("chosen")).to_be_visible()
 
     def fit(self, *, count: int = 6) -> None:
-        """Fit, draw, and wait until the spread is known."""
+        """Fit, draw, and wait for the spread."""
         self.at("draws-count").fill(str(count))
         self.at("fit").click()
         self.wait_drawn()
 
     def wait_drawn(self) -> None:
-        """Wait until draws and their spread are there, and nothing is being done."""
+        """Wait until draws and spread are available and no work is pending."""
         expect(self.at("shape-halo")).to_be_enabled(timeout=60_000)
         expect(self.at("cancel")).to_have_count(0)
 
     def places(self) -> list[list[float]]:
-        """Return where each point is on the screen, in pixels of the tab."""
-        found = self.page.evaluate(_PLACES)
-        assert isinstance(found, list)
-        return found
+        """Return the position of each point on the screen, in pixels of the tab."""
+        positions = self.page.evaluate(_PLACES)
+        assert isinstance(positions, list)
+        return positions
 
-    def seen(self, name: str = "stage") -> bytes:
-        """Return the pixels of a part, as they are now."""
+    def screenshot(self, name: str = "stage") -> bytes:
+        """Return a screenshot of an element, as PNG."""
         return bytes(self.at(name).first.screenshot())
 
     def wait_still(self, name: str = "stage") -> bytes:
-        """Wait until a part stops moving; return its pixels."""
+        """Wait until an element stops moving; return its screenshot."""
         last = [b""]
 
         def is_still() -> bool:
-            now = self.seen(name)
+            now = self.screenshot(name)
             last[0], before = now, last[0]
             return now == before
 
         until(is_still, 20)
         return last[0]
 
-    def frames_a_second(self, seconds: float) -> float:
-        """Return how often a second the browser gave the page a chance to draw."""
+    def frame_rate(self, seconds: float) -> float:
+        """Return the animation frames per second of the browser."""
         return float(self.page.evaluate(_FRAMES, seconds))
 
-    def sideways(self) -> int:
-        """Return by how many pixels the page is wider than its window."""
+    def horizontal_overflow(self) -> int:
+        """Return how many pixels the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
-    def keep(self, name: str, *, whole: bool = False) -> None:
-        """Save a picture of the tab among the artefacts."""
+    def save_picture(self, name: str, *, whole: bool = False) -> None:
+        """Save a screenshot of the tab to the output folder."""
         OUT.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=OUT / f"{name}.png", full_page=whole)

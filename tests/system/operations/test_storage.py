@@ -1,4 +1,4 @@
-"""`glle up` with a cache that is too small, and an object store behind it: the same bits, and nothing left."""
+"""`glle up` with a small cache and an object store: the same bits, and complete deletion."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ NPY = {"accept": "application/x-npy"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the objects are."""
+    """Return the folder of the object store."""
     return tmp_path_factory.mktemp("objects")
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[httpx.Client]:
-    """A client of a service with a cache of 5 MB and a store."""
+    """Return a client of a service with a cache of 5 MB and an object store."""
     settings = {"GLLE_CACHE_BYTES": SMALL, "GLLE_STORE_URL": f"file://{folder}"}
     with (
         running(tmp_path_factory.mktemp("small"), **settings) as up,
-        httpx.Client(base_url=up.url, timeout=60) as made,
+        httpx.Client(base_url=up.url, timeout=60) as http_client,
     ):
-        yield made
+        yield http_client
 
 
 def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
-    """Do a job, and return the path of its result."""
+    """Run a job and return the path of its result."""
     answer = client.post(path, json=body)
     assert answer.status_code in {200, 202}, answer.text
     result = ended(client, answer.json()["id"])
@@ -48,11 +48,11 @@ def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
 
 
 def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
-    """Return what a posterior and what is made of it are, whole and in parts."""
+    """Return the bodies of a posterior and its results, whole and in parts."""
     posterior = fitted(client, dataset)
     draws = job(client, posterior + "/draws", {"count": 60})
     generated = job(client, posterior + "/reconstructions", {"count": 40})
-    found = {}
+    bodies = {}
     for name, path, headers in (
         ("posterior", posterior + "/arrays?name=covariance_factor", NPY),
         (
@@ -74,20 +74,22 @@ def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
         answer = client.get(path, headers=headers)
         assert answer.status_code in {200, 206}, (name, answer.text)
         assert answer.status_code == 206 or "range" not in headers
-        found[name] = answer.content
-    return found
+        bodies[name] = answer.content
+    return bodies
 
 
-def test_the_same_bits_and_nothing_left(small: httpx.Client, client: httpx.Client, folder: Path) -> None:
-    """What is larger than the cache is as with a large cache, whole and in parts; deleted, no object is left."""
+def test_large_results_have_the_same_bits_and_are_deleted_completely(
+    small: httpx.Client, client: httpx.Client, folder: Path
+) -> None:
+    """Results larger than the cache equal those of a large cache; a deletion leaves no object."""
     dataset = synthetic(small, N)
-    found = everything(small, dataset)
+    bodies = everything(small, dataset)
     assert synthetic(client, N) == dataset
     expected = everything(client, dataset)
-    assert {name: body == expected[name] for name, body in found.items()} == dict.fromkeys(expected, True)
+    assert {name: body == expected[name] for name, body in bodies.items()} == dict.fromkeys(expected, True)
     objects = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in objects) > int(SMALL)
-    assert all(path.stat().st_mode & 0o077 == 0 for path in objects), "for their owner alone"
+    assert all(path.stat().st_mode & 0o077 == 0 for path in objects), "readable only by the owner"
     assert "glle_stored_object_bytes" in small.get("/metrics").text
     assert "object store" in [check["name"] for check in small.get("/readyz").json()["checks"]]
     assert small.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204

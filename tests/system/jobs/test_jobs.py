@@ -1,4 +1,4 @@
-"""Jobs as a client follows and stops them, with real workers."""
+"""Progress, priority and cancellation of jobs on real workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def horses(up: Up) -> list[int]:
-    """Return the pids of the work-horses, which are children of the workers."""
+    """Return the pids of the work-horses, the child processes of the workers."""
     return [
         int(text)
         for worker in up.children("worker")
@@ -34,12 +34,12 @@ def horses(up: Up) -> list[int]:
 
 @pytest.fixture(scope="module")
 def posterior(client: httpx.Client) -> str:
-    """The path of a posterior whose draws take milliseconds each."""
+    """Return the path of a posterior whose draws take milliseconds each."""
     return fitted(client, synthetic(client, 2000, seed=20))
 
 
-def test_events_of_draws_lead_to_their_end(client: httpx.Client, posterior: str) -> None:
-    """Progress only grows, the time that is left is known before the end, and the end is that of the job."""
+def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) -> None:
+    """Progress never decreases, an eta precedes the end, and the last event is the job record."""
     job = client.post(posterior + "/draws", json={"count": 600, "seed": 20}).json()
     with client.stream("GET", job["links"]["events"]) as answer:
         *progress, (number, name, last) = list(parsed(answer.iter_lines()))
@@ -48,13 +48,13 @@ def test_events_of_draws_lead_to_their_end(client: httpx.Client, posterior: str)
     numbers = [event[0] for event in progress]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] < number
-    drawn = [event[2]["done"] for event in progress]
-    assert drawn == sorted(drawn)
+    counts = [event[2]["done"] for event in progress]
+    assert counts == sorted(counts)
     assert any(event[2]["eta"] for event in progress)
 
 
-def test_draws_are_read_while_they_are_made(client: httpx.Client, posterior: str) -> None:
-    """The first arrive before the job has ended; all together are the result, bit for bit."""
+def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: str) -> None:
+    """The first draws arrive before the end of the job; the whole body equals the result, bit for bit."""
     job = client.post(posterior + "/draws", json={"count": 600, "seed": 21}).json()
     path = job["links"]["self"] + "/result"
     npy = {"accept": "application/x-npy"}
@@ -71,7 +71,7 @@ def test_draws_are_read_while_they_are_made(client: httpx.Client, posterior: str
 
 
 def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) -> None:
-    """While both workers draw batches, a single draw comes in less time than a shard may take."""
+    """While both workers draw batches, a single draw takes less time than a shard."""
     jobs = [client.post(posterior + "/draws", json={"count": 5000, "seed": seed}).json() for seed in (22, 23)]
     until(lambda: all(client.get(job["links"]["self"]).json()["progress"]["done"] for job in jobs))
     took = []
@@ -87,8 +87,8 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_cancel_ends_deaf_work_within_two_seconds(up: Up, client: httpx.Client) -> None:
-    """A fit whose process hears nothing is cancelled in time; it leaves no posterior, and the workers stay."""
+def test_cancel_ends_a_stopped_process_within_two_seconds(up: Up, client: httpx.Client) -> None:
+    """A fit in a stopped process is cancelled in time; it leaves no posterior, and the workers stay."""
     workers = up.children("worker")
     job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000, seed=21)}).json()
     path = job["links"]["self"]
@@ -107,7 +107,7 @@ def test_cancel_ends_deaf_work_within_two_seconds(up: Up, client: httpx.Client) 
 
 
 def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
-    """Noise of many dimensions is no sheet, and its factors fill up: a minute in one call, cancelled in two seconds."""
+    """A factorization of one minute, in one call, is cancelled within two seconds."""
     buffer = io.BytesIO()
     np.save(buffer, np.random.default_rng(0).normal(size=(5000, 100)))
     uploaded = client.post("/v1/datasets", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})

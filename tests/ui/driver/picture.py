@@ -1,4 +1,4 @@
-"""The README's picture of the explorer: `make ui-picture`."""
+"""The README's picture of the explorer: `python -m tests.ui.driver.picture`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.system.conftest import running
-from tests.ui.browser import launched
-from tests.ui.explorer import Explorer
+from tests.ui.driver.browser import launched
+from tests.ui.driver.explorer import Explorer
 
-PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "explorer.png"
+PICTURE = Path(__file__).resolve().parents[3] / "docs" / "images" / "explorer.png"
 MOST_BYTES = 250_000
-COLORS = 256  # of a palette: a third of the bytes, and hardly another picture
+COLORS = 256  # palette size; one third of the bytes, with hardly a visible difference
 
 
 def main() -> None:
-    """Fit an S-curve, show a draw of it with the spread of its points, and save what is seen."""
+    """Fit an S-curve, show a draw with the spread of its points, and save a screenshot."""
     with TemporaryDirectory() as folder, running(Path(folder)) as up, launched() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 880}, color_scheme="light")
         page.set_default_timeout(30_000)
         explorer = Explorer(page, up.url)
         explorer.open()
-        explorer.make("s_curve", 600)
+        explorer.make_sheet("s_curve", 600)
         explorer.fit(count=24)
         explorer.at("shape-ellipse").click()
         explorer.at("scrub").fill("3")
@@ -34,8 +34,8 @@ def main() -> None:
         page.mouse.move(640, 20)
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
         explorer.wait_still()
-        seen = Image.open(io.BytesIO(page.screenshot()))
-        seen.quantize(COLORS).save(PICTURE, optimize=True)
+        image = Image.open(io.BytesIO(page.screenshot()))
+        image.quantize(COLORS).save(PICTURE, optimize=True)
     size = PICTURE.stat().st_size
     if size > MOST_BYTES:
         sys.exit(f"{PICTURE} has {size} bytes; {MOST_BYTES} are the most.")

@@ -1,0 +1,1 @@
+"""System tests of the Python client, the commands and the HTTP contract."""

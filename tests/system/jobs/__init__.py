@@ -1,0 +1,1 @@
+"""System tests of jobs, draws and analyses."""

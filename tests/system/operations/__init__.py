@@ -1,0 +1,1 @@
+"""System tests of process lifetime, storage, keys and traces."""

@@ -1,0 +1,1 @@
+"""Browser, page object and tables for the explorer tests."""

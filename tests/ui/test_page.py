@@ -1,0 +1,240 @@
+"""The page: first load, color schemes, phone, keyboard and screen reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from tests.system.conftest import Up
+    from tests.ui.driver.explorer import Explorer
+
+    Tab = Callable[..., AbstractContextManager[Explorer]]
+
+FIRST_LOAD_BYTES = 400_000
+PHONE = {"width": 390, "height": 844}
+READABLE = 4.5  # least contrast of text, WCAG 2 level AA
+# Luminance of the page, and the least contrast of its texts with their background (WCAG 2).
+LIGHTNESS = """() => {
+    const pixel = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const numbers = (text) => {
+        pixel.clearRect(0, 0, 1, 1);
+        pixel.fillStyle = text;
+        pixel.fillRect(0, 0, 1, 1);
+        return [...pixel.getImageData(0, 0, 1, 1).data];
+    };
+    const luminance = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+        .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const rgb = numbers(getComputedStyle(at).backgroundColor);
+            if (rgb[3] > 127) return rgb;
+        }
+        return [255, 255, 255];
+    };
+    const texts = [...document.querySelectorAll('body *')].filter((element) =>
+        !element.closest('svg, :disabled, .unseen, .skip') && element.offsetParent &&
+        [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim()));
+    const contrasts = texts.map((element) => {
+        const [a, b] = [numbers(getComputedStyle(element).color), behind(element)].map(luminance);
+        return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.textContent.trim().slice(0, 40)];
+    });
+    return { page: luminance(behind(document.body)), least: contrasts.sort((a, b) => a[0] - b[0])[0] };
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colors_follow_the_system_and_have_contrast(tab: Tab, up: Up, link: str, scheme: str) -> None:
+    """The background follows the system's scheme, and every text has the contrast of WCAG level AA."""
+    with tab(up.url, color_scheme=scheme) as explorer:
+        explorer.open(link)
+        explorer.wait_drawn()
+        lightness = explorer.page.evaluate(LIGHTNESS)
+        assert (lightness["page"] > 0.5) == (scheme == "light")
+        assert lightness["least"][0] >= READABLE, lightness["least"]
+        explorer.at("scrub").fill("2")
+        explorer.save_picture(f"draw-{scheme}")
+
+
+def test_the_theme_button_overrides_the_system_persistently(tab: Tab, up: Up, link: str) -> None:
+    """The points are drawn again, and a reload keeps the theme."""
+    with tab(up.url, color_scheme="light") as explorer:
+        explorer.open(link)
+        explorer.wait_drawn()
+        light = explorer.wait_still()
+        explorer.at("theme").click()
+        assert explorer.page.evaluate(LIGHTNESS)["page"] < 0.1
+        assert explorer.wait_still() != light
+        explorer.page.reload()
+        explorer.wait_drawn()
+        assert explorer.page.evaluate(LIGHTNESS)["page"] < 0.1
+        explorer.page.keyboard.press("d")
+        assert explorer.page.evaluate(LIGHTNESS)["page"] > 0.5
+
+
+def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> None:
+    """No view is wider than 390 pixels, empty or with draws and snippets."""
+    with tab(up.url, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as explorer:
+        explorer.open()
+        assert explorer.horizontal_overflow() == 0
+        explorer.save_picture("phone-start")
+        explorer.page.goto("about:blank")
+        explorer.open(link)
+        explorer.wait_drawn()
+        explorer.save_picture("phone-draws")
+        for name in ("show-curl", "tab-grid", "tab-scales"):
+            explorer.at(name).click()
+            if name == "tab-scales":
+                expect(explorer.at("scale-grid")).to_be_visible(timeout=30_000)
+            assert explorer.horizontal_overflow() == 0, name
+            explorer.save_picture(f"phone-{name}")
+        explorer.at("tab-draws").tap()
+        explorer.at("play").tap()
+        expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
+
+
+def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> None:
+    """Tab visits all controls in order with a visible focus; Space and arrow keys control the animation."""
+    explorer.open(link)
+    explorer.wait_drawn()
+    keys = explorer.page.keyboard
+    reached: list[str] = []
+    for _ in range(60):
+        keys.press("Tab")
+        name, ring = explorer.page.evaluate(FOCUSED)
+        assert ring, f"{name} does not show that it has the focus"
+        reached.append(name)
+    expected = [
+        "change-data",
+        "method",
+        "form-em-n_neighbors",
+        "draws-count",
+        "fit",
+        "tab-draws",
+        "stage",
+        "play",
+        "scrub",
+    ]
+    expected += ["show-consensus", "export-png", "color"]
+    assert [name for name in dict.fromkeys(reached) if name in expected] == expected
+    explorer.at("stage").focus()
+    keys.press("Space")
+    expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
+    keys.press("Space")
+    expect(explorer.at("play")).to_have_attribute("aria-pressed", "false")
+    keys.press("Home")
+    expect(explorer.at("frame-name")).to_contain_text("Reference")
+    keys.press("ArrowRight")
+    expect(explorer.at("frame-name")).to_contain_text("Draw 0")
+    keys.press("2")
+    expect(explorer.at("grid")).to_be_visible()
+    keys.press("?")
+    expect(explorer.at("keys-dialog")).to_be_visible()
+    explorer.save_picture("keys")
+    keys.press("Escape")
+    expect(explorer.at("keys-dialog")).to_have_count(0)
+
+
+# The focused element, and whether it has a visible ring.
+FOCUSED = """() => {
+    const element = document.activeElement;
+    const { outlineStyle, boxShadow } = getComputedStyle(element);
+    const hidden = element.matches('input[type=file]');
+    return [element.dataset.testid ?? element.textContent.trim().slice(0, 20),
+        element === document.body || hidden || outlineStyle !== 'none' || boxShadow !== 'none'];
+}"""
+
+
+def test_a_screen_reader_has_names_and_announcements(explorer: Explorer) -> None:
+    """Every control has a name, and a live region announces events."""
+    explorer.open()
+    explorer.make_sheet("s_curve", 100)
+    explorer.fit(count=2)
+    nameless = explorer.page.evaluate(NAMELESS)
+    assert nameless == []
+    expect(explorer.page.locator("[role=status][aria-live=polite]").first).to_contain_text("The spread of every point")
+
+
+# Controls without label, text and ARIA name.
+NAMELESS = """() => [...document.querySelectorAll('button, input, select, a, summary, [role=img], [role=button]')]
+    .filter((element) => !element.labels?.length && !element.textContent.trim() &&
+        !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby') && !element.title)
+    .map((element) => element.outerHTML.slice(0, 120))"""
+
+
+def test_the_empty_page_offers_an_example_and_a_file(explorer: Explorer) -> None:
+    """Unavailable actions are disabled or hidden."""
+    explorer.open()
+    expect(explorer.at("try-example")).to_be_visible()
+    expect(explorer.at("drop")).to_contain_text("Choose a file")
+    expect(explorer.at("fit")).to_be_disabled()
+    expect(explorer.at("tab-grid")).to_be_disabled()
+    expect(explorer.at("inspector")).to_have_count(0)
+    explorer.save_picture("start")
+
+
+def test_the_first_load_is_small(explorer: Explorer) -> None:
+    """The encoded responses until the page is usable have less than 400 kB in total."""
+    session = explorer.page.context.new_cdp_session(explorer.page)
+    session.send("Network.enable")
+    sizes: list[float] = []
+    session.on("Network.loadingFinished", lambda result: sizes.append(result["encodedDataLength"]))
+    explorer.open()
+    explorer.page.wait_for_load_state("networkidle")
+    assert len(sizes) > 20
+    assert sum(sizes) < FIRST_LOAD_BYTES
+
+
+def test_an_example_is_one_click_away(explorer: Explorer) -> None:
+    """One click creates a data set, shows its first rows and enables the fit."""
+    explorer.open()
+    explorer.at("try-example").click()
+    expect(explorer.at("chosen")).to_contain_text("1,000 rows, 3 columns")
+    expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
+    expect(explorer.at("estimate")).to_contain_text("24 draws of 1,000 points")
+    expect(explorer.at("fit")).to_be_enabled()
+    explorer.save_picture("chosen")
+
+
+def test_methods_and_settings_are_those_of_the_service(explorer: Explorer) -> None:
+    """Every method of the API is offered with its defaults; unavailable ones are disabled."""
+    explorer.open()
+    methods = explorer.page.request.get(f"{explorer.url}/v1/methods").json()["items"]
+    options = explorer.at("method").locator("option")
+    assert [option.get_attribute("value") for option in options.all()] == [method["name"] for method in methods]
+    for method in methods:
+        if method.get("available") is False or method.get("needs_labels"):
+            expect(options.and_(explorer.page.locator(f"[value='{method['name']}']"))).to_be_disabled()
+            continue
+        explorer.at("method").select_option(method["name"])
+        expect(explorer.at(f"form-{method['name']}")).to_be_visible()
+        for name in {"n_components", "n_neighbors"} & (fields := method_parameters(method)).keys():
+            if isinstance(default := fields[name].get("default"), int):
+                assert explorer.at(f"form-{method['name']}-{name}").input_value() == str(default)
+
+
+def method_parameters(method: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas of a method's parameters by name."""
+    fields = method["parameters"]["properties"]
+    schemas = fields["parameters"]["properties"] if method["makes"] == "embedding" else fields
+    assert isinstance(schemas, dict)
+    return schemas
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_without_webgl_the_page_uses_a_canvas(tab: Tab, explorer: Explorer, link: str, scheme: str) -> None:
+    """The link shows its draws on a plain canvas."""
+    with tab(explorer.url, color_scheme=scheme) as flat:
+        flat.open(link.replace("/#", "/?plot=flat#"))
+        flat.wait_drawn()
+        expect(flat.at("plot")).to_have_attribute("data-kind", "canvas")
+        before = flat.wait_still()
+        flat.at("next").click()
+        assert flat.wait_still() != before
+        flat.save_picture(f"flat-{scheme}")
