@@ -48,8 +48,8 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
     assert f"{', '.join(shown)} in " in table
     assert "refused (1)" in table
     assert f"1. {refused.refused}" in table
-    rows.store([sheet, real, refused], tmp_path / "rows.jsonl")
-    assert rows.stored(tmp_path / "rows.jsonl") == [sheet, real, refused]
+    rows.keep([sheet, real, refused], tmp_path / "rows.jsonl")
+    assert rows.kept(tmp_path / "rows.jsonl") == [sheet, real, refused]
 
 
 def test_a_slow_method_has_fewer_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
