@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from qa.faults.hosts.deployment import Deployment, worker_names
 from qa.faults.hosts.faults import WORKERS, faults
-from qa.faults.hosts.joining import joined
 from qa.faults.hosts.network import quotas
 from qa.faults.hosts.network.namespaces import Network, run, wait_until
 from qa.faults.hosts.report import Row, table
 from qa.faults.hosts.rolling import APIS, rollings
+from qa.faults.hosts.throughput import joined, throughput
 from qa.faults.hosts.throughput import table as figures_table
-from qa.faults.hosts.throughput import throughput
 from qa.faults.hosts.work import Work
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from qa.faults.hosts.deployment import worker_names
+from qa.faults.hosts.network.namespaces import wait_until
 from qa.faults.hosts.report import aligned
 from worker.base.settings import Settings
 from worker.records.draws import DrawsSpec, shard_seconds
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from qa.faults.hosts.work import Work
 
 DRAWS, WARM_UPS = 256, 2
+LONG_DRAWS = 3072  # two minutes for the first hosts alone
+SECONDS = 600.0
 SERVERS = ("queue", "cache")
 
 
@@ -118,3 +121,53 @@ def table(figures: list[Figure], alone: float, n: int, share: float) -> str:
         )
     result = f"{DRAWS} draws of {n} points, {pieces} shards; {share:g} of a core for each worker host"
     return f"{result}; the engine alone: {alone:.2f} s of CPU\n{aligned(lines)}"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A job, and the worker hosts that joined during it.
+
+    Parameters
+    ----------
+    hosts, then
+        Number of worker hosts at the start and at the end.
+    before, after
+        Draws per second before and after the other hosts registered.
+    late
+        Number of draws done at that moment.
+    wrong
+        Draws that differ from the engine's in any bit.
+
+    """
+
+    hosts: int
+    then: int
+    before: float
+    after: float
+    late: int
+    draws: int
+    wrong: int
+
+    def report(self) -> str:
+        """Return the result as a sentence."""
+        return (
+            f"{self.draws} draws by {self.hosts} worker hosts: {self.before:.1f} draws/s; by {self.then}, from draw "
+            f"{self.late} on: {self.after:.1f} draws/s, {self.after / self.before:.2f} times; {self.wrong} wrong bits"
+        )
+
+
+def joined(deployment: Deployment, work: Work, hosts: int, then: int) -> Joined:
+    """Start a job, then more worker hosts, and measure the speed-up."""
+    deployment.set_workers(*worker_names(hosts))
+    for _ in range(WARM_UPS):
+        work.status(work.start(DRAWS), SECONDS)
+    job = work.start(LONG_DRAWS)
+    wait_until("the job is running", lambda: work.done(job) > 0, SECONDS)
+    started, first = time.monotonic(), work.done(job)
+    deployment.set_workers(*worker_names(then))
+    joined_at, late = time.monotonic(), work.done(job)
+    status = work.status(job, SECONDS)
+    ended = time.monotonic()
+    assert status == "succeeded", status
+    before, after = (late - first) / (joined_at - started), (LONG_DRAWS - late) / (ended - joined_at)
+    return Joined(hosts, then, before, after, late, LONG_DRAWS, work.wrong(job))
