@@ -1,4 +1,4 @@
-"""docs/reference/client.md names all methods, arguments, errors and commands of the client."""
+"""docs/reference/client.md lists all methods, arguments, errors and commands of the client."""
 
 from __future__ import annotations
 

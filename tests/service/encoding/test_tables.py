@@ -56,7 +56,7 @@ def npy_of(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def result(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The path of the result of a job with 4 draws at 2 scales."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     answer = client.post(f"{drawn}/draws", json={"count": 4, "scales": [1, 2]})
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
@@ -160,7 +160,7 @@ def test_summary_and_generated_data_as_tables(
     client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = client.get(f"{drawn}/summary?count=4&wait=0").json()
     tasks.analyse(job["id"], 0)
     path = f"{drawn}/summary?count=4&points=20:23"

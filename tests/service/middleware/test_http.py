@@ -38,7 +38,7 @@ PLAIN = {"accept": NPY}
 @pytest.fixture
 def paths(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = stores.jobs.fetch(client.post(f"{drawn}/draws", json={"count": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, job.round, shard)
@@ -54,7 +54,9 @@ ARRAYS = pytest.mark.parametrize("which", ["data set", "draw", "array", "result"
 
 
 @ARRAYS
-@pytest.mark.parametrize("given", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"])
+@pytest.mark.parametrize(
+    "requested_range", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"]
+)
 def test_a_range_is_that_part_of_the_whole(
     client: httpx.Client, paths: dict[str, str], which: str, requested_range: str
 ) -> None:
@@ -253,7 +255,7 @@ def test_evicted_draws_are_a_202_not_a_part(client: httpx.Client, stores: Stores
 
 def test_a_fit_has_an_etag(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result of a fit is sent again only after a change."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = client.post("/v1/posteriors", json={"dataset": upload(client, X[:60])}).json()
     tasks.fit(job["id"])
     first = client.get(f"/v1/jobs/{job['id']}/result")

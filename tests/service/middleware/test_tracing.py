@@ -73,7 +73,7 @@ def test_trace_goes_on_in_the_task(
     stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task is a child of the request; stages and draws are children of the task."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     handed: list[dict[str, str]] = []
     monkeypatch.setattr(
         "worker.execution.telemetry.get_current_job",
@@ -114,7 +114,7 @@ def test_failed_task_is_a_failed_span(
     stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The span of a failed job has its code and detail."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     with serving(create_app(stores)) as client:
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
         job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
