@@ -83,10 +83,13 @@ def main() -> None:
         for law, color in zip(LAWS, ("tab:orange", "tab:blue"), strict=True):
             draws = figures[law]["draws"]
             ax.plot(draws[:, 1], draws[:, 0], marker=".", color=color, label=law)
-            one = draws[SCALES.index(1.0)]
-            ax.plot(one[1], one[0], marker="o", color=color, markersize=8, fillstyle="none")
+            unscaled = draws[SCALES.index(1.0)]
+            ax.plot(unscaled[1], unscaled[0], marker="o", color=color, markersize=8, fillstyle="none")
             ax.axhline(figures[law]["reference"], color=color, linewidth=0.6, linestyle=":")
-            print(f"| {title} | {law} | {figures[law]['reference']:.4f} | {one[0]:.4f} | {one[1]:.3f} |", flush=True)
+            print(
+                f"| {title} | {law} | {figures[law]['reference']:.4f} | {unscaled[0]:.4f} | {unscaled[1]:.3f} |",
+                flush=True,
+            )
         ax.axhline(0.99, color="black", linewidth=0.5)
         ax.set_title(title, fontsize=9)
     axes[0, 0].legend(fontsize=8)

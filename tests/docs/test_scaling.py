@@ -72,7 +72,9 @@ def test_a_plan_grows_with_its_demand() -> None:
     single, ten = plan(model, DEMAND), plan(model, replace(DEMAND, fits=1, draws=2_000, singles=20, reads=500))
     assert ten.cost.worker_cpu == pytest.approx(10 * single.cost.worker_cpu)
     assert ten.workers >= ten.cost.worker_cpu / BUSY > ten.workers - 1
-    assert [station.busy for station in ten.stations] == sorted((single.busy for single in ten.stations), reverse=True)
+    assert [station.busy for station in ten.stations] == sorted(
+        (station.busy for station in ten.stations), reverse=True
+    )
     assert single.fits
     assert not plan(model, replace(DEMAND, singles=1e5)).fits
     kept = plan(model, replace(DEMAND, draws_kept=0)).cache_bytes

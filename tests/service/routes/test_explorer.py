@@ -159,7 +159,7 @@ def test_the_readme_names_existing_test_ids() -> None:
         ), name
 
 
-def test_git_tracks_every_file_of_the_page() -> None:
+def test_gitignore_has_no_file_of_the_page() -> None:
     """No entry of .gitignore drops a file of the page, and each file has a media type."""
     ignored = (ROOT / ".gitignore").read_text("utf-8").split()
     assert not {"vendor", "vendor/", "*.min.js", "js/", "*.js"} & set(ignored)
