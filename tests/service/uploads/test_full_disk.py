@@ -26,7 +26,7 @@ ALL = 2**60  # more than any disk has
 
 def status_and_code(answer: httpx.Response) -> tuple[int, str]:
     """Return the status and the problem of a response."""
-    return answer.status_status_and_code, answer.json()["type"].removeprefix("urn:glle:problem:")
+    return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
 def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) -> None:
@@ -42,11 +42,11 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
             assert status_and_code(answer) == (507, "storage-full")
             assert answer.json()["details"]["reserve"] == ALL
             assert "GLLE_DISK_RESERVE" in answer.json()["remedy"]
-        assert full.get(f"/v1/datasets/{dataset}/data").status_status_and_code == 200
-        assert full.post("/v1/posteriors", json={"dataset": dataset}).status_status_and_code == 202
+        assert full.get(f"/v1/datasets/{dataset}/data").status_code == 200
+        assert full.post("/v1/posteriors", json={"dataset": dataset}).status_code == 202
         ready = full.get("/readyz")
         (space,) = [check for check in ready.json()["checks"] if check["name"] == "disk space"]
-        assert (ready.status_status_and_code, space["state"]) == (200, "warning")
+        assert (ready.status_code, space["state"]) == (200, "warning")
     assert list((Path(stores.settings.data_dir) / "incoming").glob("*")) == []
     assert len(client.get("/v1/datasets").json()["items"]) == 1
 
@@ -63,9 +63,9 @@ def test_new_work_is_refused_on_the_disk_of_the_queue(client: httpx.Client, stor
         assert answer.headers["retry-after"] == "5"
         assert status_and_code(full.get("/readyz")) == (503, "redis-full")
         assert full.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"] == job
-        assert full.get(job).status_status_and_code == 200
+        assert full.get(job).status_code == 200
         assert full.delete(job).json()["status"] == "cancelled"
-        assert full.delete(f"/v1/datasets/{dataset}").status_status_and_code == 204
+        assert full.delete(f"/v1/datasets/{dataset}").status_code == 204
 
 
 def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
     assert status_and_code(answer) == (503, "storage-full")
     assert answer.json()["details"]["failed"] == ["data folder"]
     monkeypatch.undo()
-    assert client.get("/readyz").status_status_and_code == 200
+    assert client.get("/readyz").status_code == 200
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room")
