@@ -83,11 +83,12 @@ def main() -> None:
         for law, color in zip(LAWS, ("tab:orange", "tab:blue"), strict=True):
             draws = figures[law]["draws"]
             ax.plot(draws[:, 1], draws[:, 0], marker=".", color=color, label=law)
-            first = draws[SCALES.index(1.0)]
-            ax.plot(first[1], first[0], marker="o", color=color, markersize=8, fillstyle="none")
+            unscaled = draws[SCALES.index(1.0)]
+            ax.plot(unscaled[1], unscaled[0], marker="o", color=color, markersize=8, fillstyle="none")
             ax.axhline(figures[law]["reference"], color=color, linewidth=0.6, linestyle=":")
             print(
-                f"| {title} | {law} | {figures[law]['reference']:.4f} | {first[0]:.4f} | {first[1]:.3f} |", flush=True
+                f"| {title} | {law} | {figures[law]['reference']:.4f} | {unscaled[0]:.4f} | {unscaled[1]:.3f} |",
+                flush=True,
             )
         ax.axhline(0.99, color="black", linewidth=0.5)
         ax.set_title(title, fontsize=9)

@@ -1,4 +1,4 @@
-"""The app of the service's tests, for commands that ask it."""
+"""App of the service's tests, for the client's commands."""
 
 from tests.service.conftest import _served, client, stores
 

@@ -1,4 +1,4 @@
-"""docs/reference/client.md names all methods, arguments, errors and commands of the client."""
+"""docs/reference/client.md lists all methods, arguments, errors and commands of the client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_page_has_every_error_with_its_statuses() -> None:
     """The statuses are those of the classes."""
     kinds: list[Any] = [getattr(glle, name) for name in glle.__all__ if name.endswith("Error")]
     for kind in kinds:
-        (line,) = [line for line in PAGE.splitlines() if re.search(rf"^(\||Whatever).*`{kind.__name__}`", line)]
+        (line,) = [line for line in PAGE.splitlines() if re.search(rf"^\|.*`{kind.__name__}`", line)]
         if kind is not GlleServiceError:
             assert {int(status) for status in re.findall(r"\b\d{3}\b", line)} == kind.statuses - {0}
 

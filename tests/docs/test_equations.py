@@ -1,4 +1,4 @@
-"""docs/reference/equations.md names a file, a function and a test that exist, for every equation and every method."""
+"""docs/reference/equations.md names an existing file, function and test for every equation and method."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def defined(path: str) -> set[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row[0]} {row[-1]}" for row in ROWS])
 def test_file_function_and_test_exist(row: list[str]) -> None:
-    """Each is code, in its file."""
+    """The file defines the function, and the test file the test."""
     assert len(row) == 6
     path, function, test_path, test = (cell.strip("`") for cell in row[2:])
     assert function in defined(path)
@@ -44,7 +44,7 @@ def test_file_function_and_test_exist(row: list[str]) -> None:
 
 
 def test_every_equation_of_the_paper_has_a_row() -> None:
-    """From LLE's constraint on, none is left out and none is beyond the paper's."""
+    """The rows are all equations of the paper from LLE's constraint on."""
     numbers: set[int] = set()
     for row in ROWS:
         if match := re.match(r"Eq\. (\d+)(?:-(\d+))?", row[0]):
@@ -54,6 +54,6 @@ def test_every_equation_of_the_paper_has_a_row() -> None:
 
 
 def test_every_method_has_a_row_with_its_source() -> None:
-    """In the order of the registry, with the words that the service answers."""
+    """The rows have the order of the registry, and its sources."""
     rows = [(row[0].strip("`"), row[1]) for row in ROWS if row[0].startswith("`")]
     assert rows == [(name, method.source) for name, method in METHODS.items()]

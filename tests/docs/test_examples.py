@@ -1,4 +1,4 @@
-"""What the documentation shows, run as it stands on a running service."""
+"""Examples of the documentation, run on a running service."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ COMMANDS = {"sh": ["bash"], "py": [sys.executable], "mjs": ["node"]}
 mpl.use("Agg")
 
 
-def node_is_there() -> bool:
-    """Say whether there is a node that has fetch."""
+def has_node() -> bool:
+    """Return whether a node with fetch is installed."""
     node = shutil.which("node")
     if node is None:
         return False
@@ -49,27 +49,27 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def journeys(up: Up, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Path]]:
-    """The output and the folder of each journey that can be run here."""
+    """The output and the folder of each journey that this machine can run."""
     journeys_by_ending = {}
     for ending, command in COMMANDS.items():
         if shutil.which(command[0]) is None or (ending == "sh" and shutil.which("curl") is None):
             continue
-        if ending == "mjs" and not node_is_there():
+        if ending == "mjs" and not has_node():
             continue
         folder = tmp_path_factory.mktemp(ending)
         environment = {**os.environ, "GLLE_URL": up.url, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, str(EXAMPLES / f"journey.{ending}"), str(EXAMPLES / "sheet.csv")],
             cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        journeys_by_ending[ending] = done.stdout, folder
+        assert process.returncode == 0, process.stderr
+        journeys_by_ending[ending] = process.stdout, folder
     return journeys_by_ending
 
 
 @pytest.mark.parametrize("ending", COMMANDS)
 def test_journey_ends_with_draws(journeys: dict[str, tuple[str, Path]], ending: str) -> None:
-    """Each tells the ids and leaves two arrays, the single draw among the batch's."""
+    """Each prints the ids and writes two arrays; the single draw is one of the batch."""
     if ending not in journeys:
         pytest.skip("curl, or node 18 or newer, is not installed")
     result, folder = journeys[ending]
@@ -79,14 +79,14 @@ def test_journey_ends_with_draws(journeys: dict[str, tuple[str, Path]], ending: 
     assert draw.tobytes() == draws[1, 7].tobytes()
 
 
-def test_journeys_leave_the_same_bits(journeys: dict[str, tuple[str, Path]]) -> None:
-    """Whatever language asks: one data set, one posterior, one draw."""
+def test_journeys_have_equal_results(journeys: dict[str, tuple[str, Path]]) -> None:
+    """In every language: one data set, one posterior, one draw."""
     assert len({result for result, _ in journeys.values()}) == 1
     assert len({(folder / "draws.npy").read_bytes() for _, folder in journeys.values()}) == 1
 
 
 def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five lines, a plotted embedding; then all that the page shows of one's own data."""
+    """Five lines plot an embedding; then the examples with the reader's data run."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
 
     monkeypatch.setenv("GLLE_URL", up.url)
@@ -107,7 +107,7 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
 def test_quickstart_commands_work(
     up: Up, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the page has them, line by line, with the id that `glle fit` told."""
+    """Each line of the page runs with the id that `glle fit` printed."""
     monkeypatch.setenv("GLLE_URL", up.url)
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
@@ -122,7 +122,7 @@ def test_quickstart_commands_work(
 
 
 def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
-    """Each body that the contract shows is taken, with the ids that the ones before it told."""
+    """Each body of the contract is accepted with the ids of the responses before it."""
     sampled = client.post("/v1/datasets/synthetic", json=openapi.EXAMPLES["synthetic"])
     dataset = {"dataset": sampled.json()["id"]}
     fitted = client.post("/v1/posteriors?wait=30", json=openapi.EXAMPLES["fit"] | dataset)

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md
 
 
 def test_the_lists_are_those_of_the_registries() -> None:
-    """`make methods` writes the lists of the page from the registries."""
+    """The page has the generated lists."""
     assert tables.between(PAGE, "methods") == tables.listing()
     assert tables.between(PAGE, "scores") == tables.score_listing()
     assert len(tables.listing().splitlines()) == 2 + len(METHODS)
@@ -53,7 +53,7 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
 
 
 def test_a_slow_method_has_fewer_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size is the largest whose expected time is within the limit and that the method supports."""
+    """The size is the largest supported one whose expected time is within the limit."""
     monkeypatch.setattr(rows, "SIZES", (5000, 150, 60))
     assert rows.judge("s_curve", METHODS["meu"], tmp_path).n == 150
     monkeypatch.setattr(rows, "SECONDS", 0.0)

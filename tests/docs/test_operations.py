@@ -37,7 +37,7 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
     return answer.text
 
 
-def test_every_metric_is_documented_and_there(exposition: str) -> None:
+def test_every_metric_is_documented_and_exposed(exposition: str) -> None:
     """The table has exactly the names, types and labels of the exposition."""
     documented = {
         (name, kind): set(labels.replace(" ", "").split(",")) - {""}
@@ -51,7 +51,7 @@ def test_every_metric_is_documented_and_there(exposition: str) -> None:
         assert set(re.findall(r'(\w+)="', line[1] or "")) == labels, name
 
 
-def test_alerts_ask_for_metrics_that_exist(exposition: str) -> None:
+def test_alerts_use_exposed_metrics(exposition: str) -> None:
     """The example rules are YAML, and every name in an expression is exposed."""
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     rules = yaml.safe_load(block)["groups"][0]["rules"]

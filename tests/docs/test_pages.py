@@ -1,4 +1,4 @@
-"""Pages link to files, name tests that exist, and and cover every route."""
+"""Pages link to files, name tests that exist, and cover every route."""
 
 from __future__ import annotations
 

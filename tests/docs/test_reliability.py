@@ -1,4 +1,4 @@
-"""docs/explanation/reliability.md promises exactly what the reports of its commands show."""
+"""docs/explanation/reliability.md promises what the reports of its commands show."""
 
 from __future__ import annotations
 

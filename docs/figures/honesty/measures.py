@@ -68,15 +68,15 @@ def rank_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) ->
 
 def reliability(places: NDArray[np.float64]) -> float:
     """Return the reliability of the spread over aligned places, the mean over random splits."""
-    found = []
+    reliabilities = []
     for split in range(SPLITS):
         order = np.random.default_rng([split, 8]).permutation(len(places))
         half = len(places) // 2
         r = rank_correlation(
             spread(covariance(places[order[:half]])), spread(covariance(places[order[half : 2 * half]]))
         )
-        found.append(2 * r / (1 + r))
-    return float(np.mean(found))
+        reliabilities.append(2 * r / (1 + r))
+    return float(np.mean(reliabilities))
 
 
 def coverage(mean: NDArray[np.float64], base: NDArray[np.float64], matrices: NDArray[np.float64]) -> float:

@@ -50,9 +50,9 @@ def picture(rows: list[Row], path: Path) -> None:
             for ax in axes:
                 ax.axhline(place - 0.5, color="0.8", linewidth=0.6)
         for lane, (candidate, (color, marker)) in enumerate(LOOKS.items()):
-            here = candidates[candidate]
+            candidate_rows = candidates[candidate]
             y = place + 0.2 * (lane - (len(LOOKS) - 1) / 2)
-            for ax, values in zip(axes, _values(here), strict=True):
+            for ax, values in zip(axes, _values(candidate_rows), strict=True):
                 ax.scatter(values, np.full(len(values), y), color=color, marker=marker, s=16, linewidth=0, alpha=0.75)
                 middle = np.exp(np.mean(np.log(values))) if ax is axes[1] else np.mean(values)
                 if len(values) > 1:

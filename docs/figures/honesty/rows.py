@@ -116,13 +116,13 @@ def judge(setting: Setting, law: Noise, replicates: int, draws: int) -> Iterator
     """Yield the rows of one setting."""
     X = setting.data()
     posterior = fit(X, noise=law, disconnected="bridge")
-    comparison = calibrate(posterior, X)
+    calibration = calibrate(posterior, X)
     stacks = {
         SCALE_1: _drawn(posterior, draws, 1.0),
-        CALIBRATED: _drawn(posterior, draws, comparison.scale),
+        CALIBRATED: _drawn(posterior, draws, calibration.scale),
         HALVES: half_samples(X, posterior.spec, posterior.embedding, draws // 2),
     }
-    scales = {SCALE_1: 1.0, CALIBRATED: comparison.scale}
+    scales = {SCALE_1: 1.0, CALIBRATED: calibration.scale}
     around = np.concatenate([np.arange(len(X))[:, None], posterior.neighbors], axis=1)
     for truth in setting.truths(replicates):
         kept, samples = truth.kept, list(truth.samples)
@@ -152,7 +152,7 @@ def judge(setting: Setting, law: Noise, replicates: int, draws: int) -> Iterator
                 truth=truth.name,
                 candidate=name,
                 scale=scales.get(name),
-                saturated=name == CALIBRATED and comparison.saturated,
+                saturated=name == CALIBRATED and calibration.saturated,
                 rho=measures.rank_correlation(spread, true),
                 ratio=float(np.median(spread) / np.median(true)),
                 coverage=measures.coverage(mean, base, covariance),
@@ -200,7 +200,7 @@ def _other_samples(
             reliable[name].append(measures.reliability(places))
         spreads[MIXED].append(np.hypot(spreads[SCALE_1][-1], spreads[HALVES][-1]))
     between = {}
-    for name, one in reliable.items():
+    for name, values in reliable.items():
         pairs = [measures.rank_correlation(a, b) for i, a in enumerate(spreads[name]) for b in spreads[name][:i]]
-        between[name] = float(np.mean(pairs) / np.mean(one))
+        between[name] = float(np.mean(pairs) / np.mean(values))
     return between, {name: np.mean(every, axis=0) for name, every in spreads.items()}

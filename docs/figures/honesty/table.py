@@ -24,10 +24,10 @@ def met(row: Row) -> tuple[bool, bool, bool]:
 
 def grouped(rows: list[Row]) -> dict[tuple[str, str, str], dict[str, list[Row]]]:
     """Return the rows by (group, law, truth) and candidate, in their order."""
-    found: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+    grouped_rows: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
     for row in rows:
-        found.setdefault((row.group, row.law, row.truth), {}).setdefault(row.candidate, []).append(row)
-    return found
+        grouped_rows.setdefault((row.group, row.law, row.truth), {}).setdefault(row.candidate, []).append(row)
+    return grouped_rows
 
 
 def tables(rows: list[Row]) -> str:
@@ -39,14 +39,14 @@ def _candidates(rows: list[Row]) -> str:
     lines = ["| data, law | truth | candidate | rho | corrected | ratio | coverage |", "|---|---|---|---|---|---|---|"]
     for (group, law, truth), candidates in grouped(rows).items():
         for place, name in enumerate(SHOWN):
-            selected = candidates[name]
+            group_rows = candidates[name]
             cells = (
-                *((f"{group}, {law}", f"{truth} ({len(selected)})") if place == 0 else ("", "")),
+                *((f"{group}, {law}", f"{truth} ({len(group_rows)})") if place == 0 else ("", "")),
                 name,
-                _range(selected, lambda row: row.rho),
-                _mean(selected, lambda row: row.corrected),
-                _range(selected, lambda row: row.ratio, geometric=True),
-                _range(selected, lambda row: row.coverage),
+                _range(group_rows, lambda row: row.rho),
+                _mean(group_rows, lambda row: row.corrected),
+                _range(group_rows, lambda row: row.ratio, geometric=True),
+                _range(group_rows, lambda row: row.coverage),
             )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -58,18 +58,18 @@ def _attainable(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for (group, law, truth), candidates in grouped(rows).items():
-        selected = candidates[SCALE_1]
-        one = [_mean(candidates[name], lambda row: row.one_sample) for name in (SCALE_1, HALVES)]
+        group_rows = candidates[SCALE_1]
+        samples = [_mean(candidates[name], lambda row: row.one_sample) for name in (SCALE_1, HALVES)]
         six = [_mean(candidates[name], lambda row: row.rho_many) for name in (SCALE_1, HALVES, MIXED)]
-        own = f"{_mean(selected, lambda row: row.own_coverage)} ({_mean(selected, lambda row: row.own_within)})"
+        own = f"{_mean(group_rows, lambda row: row.own_coverage)} ({_mean(group_rows, lambda row: row.own_within)})"
         cells = (
             f"{group}, {law}",
             truth,
-            _mean(selected, lambda row: row.ceiling),
-            ", ".join(filter(None, one)),
+            _mean(group_rows, lambda row: row.ceiling),
+            ", ".join(filter(None, samples)),
             ", ".join(filter(None, six)),
             own,
-            _mean(selected, lambda row: np.nan if row.bias is None else row.bias),
+            _mean(group_rows, lambda row: np.nan if row.bias is None else row.bias),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -81,11 +81,11 @@ def _goals(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for candidate in dict.fromkeys(row.candidate for row in rows):
-        selected = [row for row in rows if row.candidate == candidate]
-        goals = np.array([met(row) for row in selected])
+        group_rows = [row for row in rows if row.candidate == candidate]
+        goals = np.array([met(row) for row in group_rows])
         counts = " | ".join(str(count) for count in (*goals.sum(axis=0), goals.all(axis=1).sum()))
-        means = f"{_mean(selected, lambda row: row.rho)} | {_mean(selected, lambda row: row.rho_local)}"
-        lines.append(f"| {candidate} | {len(selected)} | {means} | {counts} |")
+        means = f"{_mean(group_rows, lambda row: row.rho)} | {_mean(group_rows, lambda row: row.rho_local)}"
+        lines.append(f"| {candidate} | {len(group_rows)} | {means} | {counts} |")
     return "\n".join(lines)
 
 

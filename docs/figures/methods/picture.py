@@ -44,8 +44,8 @@ def save(figure: Figure, path: Path) -> None:
 
 def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
     """Plot every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
-    here = {row.method: row for row in rows if row.data == name and not row.refused}
-    panels = [(method, here[method]) for method in METHODS if method in here]
+    matching = {row.method: row for row in rows if row.data == name and not row.refused}
+    panels = [(method, matching[method]) for method in METHODS if method in matching]
     posterior = fit(make(name, SIZES[0], data).X, n_neighbors=10, disconnected="bridge")
     count = len(panels) + DRAWS
     down = -(-count // ACROSS)
@@ -77,10 +77,10 @@ def bars(rows: list[Likely], path: Path) -> None:
     """Plot figure 7, with a bar for each method and dots for draws of GLLE."""
     figure, axes = plt.subplots(1, len(PAPER_NEIGHBORS), figsize=(10, 3.8), layout="constrained")
     for ax, (data, k) in zip(axes, PAPER_NEIGHBORS.items(), strict=True):
-        here = [row for row in rows if (row.data, row.option) == (data, k) and row.value is not None]
+        matching = [row for row in rows if (row.data, row.option) == (data, k) and row.value is not None]
         values = {
-            name: [row.value for row in here if row.method == name and row.value is not None]
-            for name in dict.fromkeys(row.method for row in here)
+            name: [row.value for row in matching if row.method == name and row.value is not None]
+            for name in dict.fromkeys(row.method for row in matching)
             if name not in VARIANTS
         }
         order = sorted(values, key=lambda name: float(np.median(values[name])))

@@ -49,13 +49,21 @@ def put(path: Path, name: str, text: str) -> None:
 def listing() -> str:
     """Return the table of all methods."""
     rows = []
-    for one in METHODS.values():
-        defaults = one.spec().to_dict()
+    for method in METHODS.values():
+        defaults = method.spec().to_dict()
         options = ", ".join(f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components")
-        takes = [options or "none", *(["labels"] if one.labels else [])]
-        extra = f" (extra `{one.extra}`)" if one.extra else ""
+        takes = [options or "none", *(["labels"] if method.labels else [])]
+        extra = f" (extra `{method.extra}`)" if method.extra else ""
         rows.append(
-            [one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, _bits(one), "; ".join(takes)]
+            [
+                method.family,
+                f"`{method.name}`",
+                f"{method.title}{extra}",
+                method.source,
+                method.growth,
+                _bits(method),
+                "; ".join(takes),
+            ]
         )
     head = ["family", "name", "method", "source", "time grows with", "same bits on", "parameters and defaults"]
     return table(head, rows)
@@ -64,16 +72,24 @@ def listing() -> str:
 def score_listing() -> str:
     """Return the table of all scores."""
     rows = [
-        [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points), _bits(one)]
-        for one in SCORES.values()
+        [
+            f"`{score.name}`",
+            score.about,
+            score.needs,
+            score.better,
+            score.growth,
+            _most(score.most_points),
+            _bits(score),
+        ]
+        for score in SCORES.values()
     ]
     head = ["score", "what it measures", "needs", "better", "time grows with", "most points", "same bits on"]
     return table(head, rows)
 
 
-def _bits(one: Method[Any] | Score) -> str:
+def _bits(item: Method[Any] | Score) -> str:
     """Return the machines on which a request has the same bits."""
-    return "every processor" if one.reproducible else "one processor"
+    return "every processor" if item.reproducible else "one processor"
 
 
 def overview(rows: list[Row]) -> str:
@@ -96,15 +112,21 @@ def details(rows: list[Row]) -> str:
     """Return every score of every method, with a table for each data set."""
     parts = []
     for data, (title, _) in COLUMNS.items():
-        here = {row.method: row for row in rows if row.data == data and not row.refused}
-        if not here:
+        matching = {row.method: row for row in rows if row.data == data and not row.refused}
+        if not matching:
             continue
-        names = [name for name in SCORES if any(name in row.scores for row in here.values())]
+        names = [name for name in SCORES if any(name in row.scores for row in matching.values())]
         lines = [
-            [f"`{name}`", f"{row.n:,}", _time(row.seconds), *(_score(row.scores, one) for one in names), _remarks(row)]
-            for name, row in ((name, here[name]) for name in METHODS if name in here)
+            [
+                f"`{name}`",
+                f"{row.n:,}",
+                _time(row.seconds),
+                *(_score(row.scores, score) for score in names),
+                _remarks(row),
+            ]
+            for name, row in ((name, matching[name]) for name in METHODS if name in matching)
         ]
-        body = table(["method", "n", "seconds", *(f"`{one}`" for one in names), "notes"], lines)
+        body = table(["method", "n", "seconds", *(f"`{score}`" for score in names), "notes"], lines)
         parts.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
     return "\n\n".join(parts)
 
@@ -116,13 +138,13 @@ def likelihoods(rows: list[Likely]) -> str:
     for method in dict.fromkeys(row.method for row in rows):
         cells, rank = [_named(method)], -np.inf
         for data, k in keys:
-            here = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
-            values = [row.value for row in here if row.value is not None]
-            cells.append(_values(values) if values else ("refused" if here else ""))
+            matching = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
+            values = [row.value for row in matching if row.value is not None]
+            cells.append(_values(values) if values else ("refused" if matching else ""))
             if (data, k) == keys[0] and values:
                 rank = float(np.median(values))
         lines.append((rank, cells))
-    lines.sort(key=lambda one: -one[0])
+    lines.sort(key=lambda line: -line[0])
     head = ["method", "motion capture, k = 6", "k = 7", "robot, k = 6", "k = 7"]
     refused = dict.fromkeys(f"- {row.data}, k = {row.option}: {row.refused}" for row in rows if row.refused)
     reasons = "\n\nRefused:\n\n" + "\n".join(refused) if refused else ""
@@ -136,9 +158,9 @@ def penalties(rows: list[Likely]) -> str:
     for data, title in (("mocap_run1", "motion capture"), ("robot_wifi", "robot")):
         for candidates in dict.fromkeys(row.option.split()[0] for row in rows if row.data == data):
             head.append(f"{title}, {candidates} neighbours" if candidates != "all" else f"{title}, all points")
-            here = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
-            best = max((row.value for row in here if row.value is not None), default=None)
-            for row in here:
+            matching = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
+            best = max((row.value for row in matching if row.value is not None), default=None)
+            for row in matching:
                 cell = "refused" if row.value is None else f"{row.value:,.0f}"
                 is_best = row.value is not None and row.value == best
                 lines.setdefault(row.option.split()[1], []).append(f"**{cell}**" if is_best else cell)

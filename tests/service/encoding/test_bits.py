@@ -154,7 +154,7 @@ def recomputed(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: st
     return thread
 
 
-@pytest.mark.parametrize("asked", [{}, {"range": "bytes=1000-"}])
+@pytest.mark.parametrize("extra", [{}, {"range": "bytes=1000-"}])
 @pytest.mark.parametrize("media", ["application/x-npy", "application/json"])
 def test_a_download_whose_rest_has_other_bits_is_aborted(
     client: httpx.Client, stores: Stores, job: Job, media: str, extra: dict[str, str]

@@ -54,7 +54,9 @@ ARRAYS = pytest.mark.parametrize("which", ["data set", "draw", "array", "result"
 
 
 @ARRAYS
-@pytest.mark.parametrize("given", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"])
+@pytest.mark.parametrize(
+    "requested_range", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"]
+)
 def test_a_range_is_that_part_of_the_whole(
     client: httpx.Client, paths: dict[str, str], which: str, requested_range: str
 ) -> None:

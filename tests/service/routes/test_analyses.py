@@ -190,7 +190,7 @@ def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores,
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "detail"),
     [
         ({}, "invalid-request", "either dataset or data"),
         ({"dataset": "ds_x", "data": [[1, 2, 3]]}, "invalid-request", "either dataset or data"),

@@ -181,7 +181,7 @@ def test_get_waits_for_the_queued_job(client: httpx.Client, stores: Stores, shee
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "detail"),
     [
         ({"method": "umap"}, "invalid-parameter", "umap"),
         ({"parameters": {"n_components": 0}}, "invalid-parameter", "n_components=0"),

@@ -159,8 +159,8 @@ def test_the_readme_names_existing_test_ids() -> None:
         ), name
 
 
-def test_no_file_of_the_page_is_ignored() -> None:
-    """Git ignores no file of the page, so that the wheel contains it; tests/deploy checks the wheel."""
+def test_gitignore_has_no_file_of_the_page() -> None:
+    """No entry of .gitignore drops a file of the page, and each file has a media type."""
     ignored = (ROOT / ".gitignore").read_text("utf-8").split()
     assert not {"vendor", "vendor/", "*.min.js", "js/", "*.js"} & set(ignored)
     assert {Path(name).suffix for name in files()} <= set(MEDIA)

@@ -77,7 +77,7 @@ def test_synthetic_has_its_true_coordinates(client: httpx.Client) -> None:
 
 def test_lists_page_by_cursor(client: httpx.Client) -> None:
     """The pages of `next` have each item once, the newest first; the last page has no cursor."""
-    ids = {upload(client, X + shift) for shift in range(5)}
+    uploads = {upload(client, X + shift) for shift in range(5)}
     ids: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
@@ -86,7 +86,7 @@ def test_lists_page_by_cursor(client: httpx.Client) -> None:
         ids += [item["id"] for item in page["items"]]
         cursor = page["next"]
     assert len(ids) == 5
-    assert set(ids) == ids
+    assert set(ids) == uploads
     created = [client.get(f"/v1/datasets/{id_}").json()["created"] for id_ in ids]
     assert created == sorted(created, reverse=True)
 

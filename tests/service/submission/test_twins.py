@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 N, CACHE = 600, 2**20
 WHOLE = 2**64 - 1
 
-# How each route is asked for draws first, ..., first + count - 1 at a scale: method, path below the posterior, query
+# Request of each route for draws first, ..., first + count - 1 at a scale: method, path below the posterior, query
 # or body. All make the same draws.
 ROUTES: dict[str, tuple[str, str, dict[str, str]]] = {
     "draws": ("POST", "/draws", {}),
@@ -71,7 +71,7 @@ def request_draws(small: tuple[httpx.Client, str, str], route: str, **parameters
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(
-    ("asked", "type_"),
+    ("parameters", "type_"),
     [
         ({"count": 100}, "cache-too-small"),
         ({"count": 950}, "over-the-limit"),

@@ -1,4 +1,4 @@
-"""Uploaded bodies, good and bad."""
+"""Valid and invalid uploaded bodies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(body: bytes | str, kind: str, label: str | None = None, color: str | No
 
 
 def refused(body: bytes | str, kind: str, label: str | None = None, color: str | None = None) -> Problem:
-    """Return the problem that a body is refused with."""
+    """Return the problem of a refused body."""
     with pytest.raises(ProblemError) as caught:
         read(body, kind, label, color)
     problem = caught.value.problem
@@ -50,7 +50,7 @@ def npy(array: Any, *, allow_pickle: bool = False) -> bytes:
 
 
 def header(text: str, version: bytes = b"\x01\x00") -> bytes:
-    """Return an npy file of a hand-written header, no data."""
+    """Return an npy file with a written header and no data."""
     encoded = (text + "\n").encode()
     return b"\x93NUMPY" + version + len(encoded).to_bytes(2, "little") + encoded
 
@@ -58,13 +58,13 @@ def header(text: str, version: bytes = b"\x01\x00") -> bytes:
 @pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", "<f2", "<i4", ">i8", "u1"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_npy_of_every_real_dtype_and_order(dtype: str, order: Any) -> None:
-    """Values come back whatever the byte and memory order."""
+    """Values are equal for every byte order and memory order."""
     values = np.arange(12).reshape(4, 3).astype(dtype, order=order)
     np.testing.assert_array_equal(read(npy(values), "application/x-npy").values, values)
 
 
 def test_npy_version_2() -> None:
-    """The long-header version of the format is read too."""
+    """The format version with long headers is read, too."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, X, version=(2, 0))
     np.testing.assert_array_equal(read(buffer.getvalue(), "application/x-npy").values, X)
@@ -116,18 +116,18 @@ def test_bad_npy(body: bytes, code: str) -> None:
     assert refused(body, "application/x-npy").code == code
 
 
-def test_truncated_npy_says_what_was_announced_and_came() -> None:
-    """The bytes are counted in the details."""
+def test_truncated_npy_has_both_lengths() -> None:
+    """The details have the announced and the received bytes."""
     assert refused(npy(X)[:-10], "application/x-npy").details == {"announced": 144, "came": 134}
 
 
-def test_1d_npy_is_told_how_to_reshape() -> None:
+def test_1d_npy_has_the_reshape_as_remedy() -> None:
     """The remedy has the expression."""
     assert "reshape(-1, 1)" in refused(npy(np.zeros(5)), "application/x-npy").remedy
 
 
 def test_csv_with_and_without_header() -> None:
-    """A header gives the names; without one the first row is data; BOM, CRLF and blank lines do no harm."""
+    """A header has the names; without one the first row is data; BOM, CRLF and blank lines are accepted."""
     plain = read("1,2\n3,4\n", "text/csv")
     assert plain.names is None
     assert plain.values.tolist() == [[1, 2], [3, 4]]
@@ -137,7 +137,7 @@ def test_csv_with_and_without_header() -> None:
 
 
 def test_csv_round_trips_every_bit() -> None:
-    """What repr writes is read as the same float64, over several blocks."""
+    """The output of repr is read as the same float64, over several blocks."""
     values = np.random.default_rng(1).normal(size=(3000, 2)) * 10.0 ** np.arange(-150, 150, 150)
     body = "\n".join(",".join(repr(float(v)) for v in row) for row in values)
     np.testing.assert_array_equal(read(body, "text/csv").values, values)
@@ -145,7 +145,7 @@ def test_csv_round_trips_every_bit() -> None:
 
 @pytest.mark.parametrize(("label", "names"), [("kind", ["x", "y"]), ("2", ["x", "y"])])
 def test_csv_label_column(label: str, names: list[str]) -> None:
-    """The column that is named or counted becomes the labels, strings here."""
+    """The named or numbered column becomes the labels, as strings."""
     table = read("x,y,kind\n1,2,b\n3,4,a\n", "text/csv", label)
     assert table.names == names
     assert table.values.tolist() == [[1, 2], [3, 4]]
@@ -154,7 +154,7 @@ def test_csv_label_column(label: str, names: list[str]) -> None:
 
 
 def test_csv_numeric_labels() -> None:
-    """Labels that are all numbers are numbers, also without a header."""
+    """Labels are numbers if all of them are numeric, also without a header."""
     table = read("7,1,2\n8,3,4\n", "text/csv", "0")
     assert table.labels is not None
     assert (table.labels.dtype.kind, table.labels.tolist()) == ("f", [7, 8])
@@ -206,13 +206,13 @@ def test_bad_csv(body: str | bytes, code: str) -> None:
 
 
 def test_unknown_label_column_lists_the_columns() -> None:
-    """The remedy names the columns there are."""
+    """The remedy lists the columns."""
     assert "x, y" in refused("x,y\n1,2\n", "text/csv", "z").remedy
     assert "0 to 1" in refused("1,2\n", "text/csv", "2").remedy
 
 
 def test_json_forms() -> None:
-    """A bare matrix, and an object with names and labels, are read."""
+    """The body is a matrix, or an object with names and labels."""
     assert read("[[1, 2.5], [3, 4]]", "application/json").values.tolist() == [[1, 2.5], [3, 4]]
     body = {"data": [[1, 2], [3, 4]], "names": ["x", "y"], "labels": ["a", "b"]}
     table = read(json.dumps(body), "application/json")
@@ -234,7 +234,7 @@ def test_json_forms() -> None:
     ],
 )
 def test_bad_json_value_is_named(body: str, code: str) -> None:
-    """The problem names the row and the column, from 1."""
+    """The problem has the row and the column, from 1."""
     problem = refused(body, "application/json")
     assert problem.code == code
     assert (problem.details["row"], problem.details["column"]) == (2, 2)
@@ -272,13 +272,13 @@ def test_bad_json(body: str | bytes, code: str) -> None:
     [("", ""), ("text/plain", ""), ("multipart/form-data; boundary=x", ""), ("text/csv", "gzip")],
 )
 def test_other_types_and_encodings_are_415(kind: str, encoding: str) -> None:
-    """What is not read is refused with what is."""
+    """The problem lists the supported ones."""
     with pytest.raises(ProblemError) as caught:
         reader_of(kind, encoding, Settings())
     assert (caught.value.problem.status, caught.value.problem.code) == (415, "unsupported-media-type")
 
 
 def test_label_is_for_csv() -> None:
-    """?label= beside another format is refused, not ignored."""
+    """?label= with another format is refused, not ignored."""
     assert refused(npy(X), "application/x-npy", "x").code == "label-not-here"
     assert refused("[[1]]", "application/json", "x").code == "label-not-here"

@@ -1,4 +1,4 @@
-"""A disk that has less free than the reserve: what is refused, and what goes on."""
+"""A disk with less free space than the reserve: refused and served requests."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SHEET = {"name": "s_curve", "n": 50}
 ALL = 2**60  # more than any disk has
 
 
-def code(answer: httpx.Response) -> tuple[int, str]:
-    """Return the status and the problem of an answer."""
+def status_and_code(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status and the problem of a response."""
     return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
 def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) -> None:
-    """507 with the numbers and the remedy, and nothing left; the rest goes on where the queue's log is elsewhere."""
+    """507 with the numbers and the remedy, and no file; other requests succeed with the queue's log elsewhere."""
     register_worker(stores)
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     with served(stores, disk_reserve=ALL) as full:
@@ -39,7 +39,7 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
             full.post("/v1/datasets", content=iter([b"a,b\n1,2\n", b"3,4\n"]), headers=CSV),
             full.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}),
         ):
-            assert code(answer) == (507, "storage-full")
+            assert status_and_code(answer) == (507, "storage-full")
             assert answer.json()["details"]["reserve"] == ALL
             assert "GLLE_DISK_RESERVE" in answer.json()["remedy"]
         assert full.get(f"/v1/datasets/{dataset}/data").status_code == 200
@@ -51,17 +51,17 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
     assert len(client.get("/v1/datasets").json()["items"]) == 1
 
 
-def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
-    """Under `glle up` its server would end: records are shared, read, cancelled and deleted; nothing is begun."""
+def test_new_work_is_refused_on_the_disk_of_the_queue(client: httpx.Client, stores: Stores) -> None:
+    """Under `glle up` a full disk ends the queue server: records can be read, cancelled and deleted only."""
     register_worker(stores)
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"]
     (Path(stores.settings.data_dir) / ADDRESSES).write_text("{}")
     with served(stores, disk_reserve=ALL) as full:
         answer = full.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 7})
-        assert code(answer) == (503, "redis-full")
+        assert status_and_code(answer) == (503, "redis-full")
         assert answer.headers["retry-after"] == "5"
-        assert code(full.get("/readyz")) == (503, "redis-full")
+        assert status_and_code(full.get("/readyz")) == (503, "redis-full")
         assert full.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"] == job
         assert full.get(job).status_code == 200
         assert full.delete(job).json()["status"] == "cancelled"
@@ -69,7 +69,7 @@ def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores:
 
 
 def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full to the last byte has all its rights."""
+    """Permissions alone do not show that a disk is full."""
     register_worker(stores)
 
     def full(_: Path) -> None:
@@ -78,15 +78,15 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
     health._probed.cache_clear()
     monkeypatch.setattr(health, "probe", full)
     answer = client.get("/readyz")
-    assert code(answer) == (503, "storage-full")
+    assert status_and_code(answer) == (503, "storage-full")
     assert answer.json()["details"]["failed"] == ["data folder"]
     monkeypatch.undo()
     assert client.get("/readyz").status_code == 200
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room")
-def test_the_reserve_is_held_and_given_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes room of the disk; on a full disk it is given up, and held again when there is room."""
+def test_the_reserve_is_held_and_released_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk releases the reserve, and free space restores it."""
     reserve, path, nbytes = DiskReserve(tmp_path, 2**20), tmp_path / "reserve", 2**20
     reserve.hold()
     assert (path.stat().st_size, path.stat().st_mode & 0o777) == (nbytes, 0o600)

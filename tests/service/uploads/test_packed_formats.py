@@ -1,4 +1,4 @@
-"""npz, Arrow and Parquet bodies, good and bad, and the columns that are set apart in every format."""
+"""Valid and invalid npz, Arrow and Parquet bodies, and label and color columns in every format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = [chr(ord("a") + i % 2) for i in range(6)]
 
 
 def npz(**members: Any) -> bytes:
-    """Return the npz file of arrays, deflated."""
+    """Return the compressed npz file of arrays."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **members)
     return buffer.getvalue()
@@ -50,7 +50,7 @@ def zipped(**members: bytes) -> bytes:
 
 
 def stream(table: Any, *, rows: int = 4, **options: Any) -> bytes:
-    """Return the Arrow stream of a table, in batches of so many rows."""
+    """Return the Arrow stream of a table, in batches of this many rows."""
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table, max_chunksize=rows)
@@ -68,7 +68,7 @@ BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (packed, PAR
 
 
 def frame(**more: Any) -> Any:
-    """Return a table of the three features and more columns."""
+    """Return a table of the three features and additional columns."""
     return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **more})
 
 
@@ -76,7 +76,7 @@ def frame(**more: Any) -> Any:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("kind", [NPZ, "application/x-npz"])
 def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, kind: str) -> None:
-    """`data`, `X`, or what is the only matrix; labels, colour, coordinates and names beside it."""
+    """The member `data`, `X` or the only matrix; with labels, color, coordinates and names."""
     body = npz(
         **{name: np.asarray(X, order=order)},
         labels=np.array(KINDS), color=np.arange(6), names=np.array(["a", "b", "c"]), coordinates=X[:, :2],
@@ -90,7 +90,7 @@ def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, kind: str) -> 
 
 
 def test_npz_members_by_the_query() -> None:
-    """?label= and ?color= name members that are called otherwise."""
+    """?label= and ?color= name the members."""
     table = read(npz(X=X, y=np.arange(6), c=X[:, 0]), NPZ, "y", "c")
     assert table.labels is not None
     assert table.color is not None
@@ -98,8 +98,8 @@ def test_npz_members_by_the_query() -> None:
     np.testing.assert_array_equal(table.color, X[:, 0])
 
 
-def test_npz_that_glle_sent_is_the_same_data_set(client: httpx.Client) -> None:
-    """What is downloaded with its true coordinates is, uploaded, the data set it came from."""
+def test_a_downloaded_npz_is_the_same_data_set(client: httpx.Client) -> None:
+    """A download with true coordinates, uploaded again, has the same id."""
     uploaded = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()
     body = client.get(uploaded["links"]["data"], headers={"accept": NPZ}).content
     again = client.post("/v1/datasets", content=body, headers={"content-type": NPZ})
@@ -107,7 +107,7 @@ def test_npz_that_glle_sent_is_the_same_data_set(client: httpx.Client) -> None:
 
 
 def encrypted() -> bytes:
-    """Return a zip file that says its member is encrypted."""
+    """Return a zip file with the flag of an encrypted member."""
     body = bytearray(npz(data=X))
     for mark, offset in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         body[body.index(mark) + offset] |= 1
@@ -115,7 +115,7 @@ def encrypted() -> bytes:
 
 
 def damaged() -> bytes:
-    """Return a zip file whose member has other bytes than its checksum says."""
+    """Return a zip file whose member does not match its checksum."""
     body = bytearray(npz(data=np.zeros((999, 9))))
     body[body.index(b"PK\1\2") + 16] ^= 0xFF
     return bytes(body)
@@ -157,7 +157,7 @@ def test_bad_npz(body: bytes, code: str) -> None:
 
 
 def limited(body: bytes, kind: str, inflated: int) -> ProblemError:
-    """Return the problem of a body that may not be so large unpacked."""
+    """Return the problem of a body beyond the limit of its unpacked size."""
     with tempfile.TemporaryFile() as file:
         file.write(body)
         file.seek(0)
@@ -168,8 +168,8 @@ def limited(body: bytes, kind: str, inflated: int) -> ProblemError:
 
 
 @pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW])
-def test_bombs_are_refused_before_they_are_unpacked(kind: str) -> None:
-    """Zeros that compress a thousandfold are 413 by what is announced of them, with what is allowed."""
+def test_bombs_are_refused_before_unpacking(kind: str) -> None:
+    """Zeros that compress a thousandfold are 413 by their announced size; the problem has the limit."""
     zeros = np.zeros(10**6)
     table = pa.table({"x": zeros, "y": zeros})
     body = {
@@ -183,14 +183,14 @@ def test_bombs_are_refused_before_they_are_unpacked(kind: str) -> None:
         assert len(body) < 2**23 / 100
 
 
-def test_narrow_numbers_count_as_they_are_stored() -> None:
-    """A byte becomes a float64: what would take eight times the room is refused by that."""
+def test_narrow_numbers_count_as_float64() -> None:
+    """A stored byte becomes a float64, so the limit applies to eight times the size."""
     problem = limited(npz(data=np.zeros((1000, 100), np.uint8)), NPZ, 2**19).problem
     assert (problem.code, problem.details["bytes"]) == ("inflated-too-large", 800_000)
 
 
 def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labels take the room of the longest each."""
+    """Each label takes the space of the longest one."""
     monkeypatch.setattr(label_columns, "MOST_LABELS", 30)
     body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
     assert refused(body.replace("bbbbbb", "bbbbbbb"), "text/csv", "kind").details == {"allowed": 6}
@@ -198,7 +198,7 @@ def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_zip_of_very_many_members_is_refused() -> None:
-    """The list of members is not taken when it is longer than any data set's."""
+    """No data set has so many members, and the directory is not read."""
     body = zipped(**{f"m{i}": b"" for i in range(2000)})
     assert "more members" in refused(body, NPZ).detail
 
@@ -211,7 +211,7 @@ def test_very_many_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compressed_arrow_is_refused() -> None:
-    """The remedy says how to write it; a compressed dictionary is detected, too."""
+    """The remedy has the option of the writer; a compressed dictionary is detected, too."""
     assert refused(stream(frame(), compression="zstd"), ARROW).code == "compressed-arrow"
     labels = pa.array(KINDS * 50).dictionary_encode()
     table = pa.table({"x": np.zeros(300), "kind": labels})
@@ -223,7 +223,7 @@ def test_compressed_arrow_is_refused() -> None:
 def test_columns_are_features(
     write: Callable[[Any], bytes], kind: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Values, names, labels and colour come back, whatever the blocks."""
+    """Values, names, labels and color are equal for all sizes of blocks."""
     monkeypatch.setattr(arrow_columns, "BLOCK_VALUES", rows * 5)
     table = read(write(frame(kind=KINDS, c=np.arange(6))), kind, "kind", "c")
     np.testing.assert_array_equal(table.values, X)
@@ -235,7 +235,7 @@ def test_columns_are_features(
 
 @BOTH
 def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind: str) -> None:
-    """All numbers are taken; of float32 alone float32 stays."""
+    """All numeric types are accepted; float32 columns alone stay float32."""
     kinds = [pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
     mixed = write(pa.table([pa.array(range(6)).cast(k) for k in kinds], list("abcde")))
     np.testing.assert_array_equal(read(mixed, kind).values, [[i] * 5 for i in range(6)], strict=False)
@@ -247,7 +247,7 @@ def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind:
 @BOTH
 @pytest.mark.parametrize("labels", [pa.array(KINDS).dictionary_encode(), pa.array(KINDS, pa.large_string())])
 def test_labels_of_every_kind_of_text(write: Callable[[Any], bytes], kind: str, labels: Any) -> None:
-    """Categories and long strings are labels like others."""
+    """Categories and long strings become labels."""
     stored_labels = read(write(frame(kind=labels)), kind, "kind").labels
     assert stored_labels is not None
     assert stored_labels.tolist() == KINDS
@@ -258,7 +258,7 @@ def test_labels_of_every_kind_of_text(write: Callable[[Any], bytes], kind: str, 
 def test_missing_cells_are_refused_with_their_rows(
     write: Callable[[Any], bytes], kind: str, value: Any, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first by row, column and name; the rows that have one are counted over all blocks, the first 20 listed."""
+    """The problem has the first cell, and the count and the first 20 rows of all blocks."""
     monkeypatch.setattr(arrow_columns, "BLOCK_VALUES", 50)
     x, y = list(range(100)), [float(i) for i in range(100)]
     for row in range(9, 99, 3):
@@ -274,7 +274,7 @@ def test_missing_cells_are_refused_with_their_rows(
 
 @BOTH
 def test_a_missing_label_and_a_large_integer_are_refused(write: Callable[[Any], bytes], kind: str) -> None:
-    """Nothing is made up, nothing is rounded."""
+    """No value is invented or rounded."""
     assert refused(write(frame(kind=[*KINDS[:5], None])), kind, "kind").code == "missing-value"
     assert refused(write(pa.table({"x": [1, 2**53 + 1]})), kind).code == "inexact-integer"
 
@@ -297,12 +297,12 @@ def test_a_missing_label_and_a_large_integer_are_refused(write: Callable[[Any], 
 def test_bad_columns(
     write: Callable[[Any], bytes], kind: str, more: Any, label: str | None, color: str | None, code: str
 ) -> None:
-    """What is no feature is named, with the remedy; so is the index of a pandas frame."""
+    """A non-numeric column and the index of a pandas frame are named with the remedy."""
     assert refused(write(frame(**{n: pa.array(c) for n, c in more.items()})), kind, label, color).code == code
 
 
 @BOTH
-def test_what_pandas_writes(write: Callable[[Any], bytes], kind: str) -> None:
+def test_pandas_files(write: Callable[[Any], bytes], kind: str) -> None:
     """A frame with an ordinary index is read, its categories as labels."""
     data = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=pd.Categorical(KINDS))
     table = read(write(pa.Table.from_pandas(data)), kind, "kind")
@@ -313,8 +313,8 @@ def test_what_pandas_writes(write: Callable[[Any], bytes], kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "code"), [(ARROW, "malformed-arrow"), (PARQUET, "malformed-parquet")])
 @pytest.mark.parametrize("change", ["text", "cut", "npy"])
-def test_what_is_no_table(kind: str, code: str, change: str) -> None:
-    """Text, another format and a file that is cut are refused as such."""
+def test_invalid_tables(kind: str, code: str, change: str) -> None:
+    """Text, another format and a truncated file are refused as such."""
     body = stream(frame()) if kind == ARROW else packed(frame())
     assert (
         refused({"text": b"1,2\n3,4\n" * 40, "cut": body[: len(body) // 2], "npy": npy(X)}[change], kind).code == code
@@ -322,7 +322,7 @@ def test_what_is_no_table(kind: str, code: str, change: str) -> None:
 
 
 def outcome(body: bytes, kind: str) -> object:
-    """Return the shape that a body is read with, or the code that it is refused with."""
+    """Return the shape of an accepted body, or the code of its refusal."""
     try:
         return np.shape(read(body, kind).values)  # of a table of ours
     except ProblemError as error:
@@ -332,7 +332,7 @@ def outcome(body: bytes, kind: str) -> object:
 
 @pytest.mark.parametrize("kind", [ARROW, PARQUET, NPZ])
 def test_damaged_bodies_are_problems_never_crashes(kind: str) -> None:
-    """Any byte may be another: the body is read as some table, or refused."""
+    """With any changed byte the body is read as a table or refused."""
     whole = {ARROW: stream(frame()), PARQUET: packed(frame()), NPZ: npz(data=X)}[kind]
     rng = np.random.default_rng(1)
     outcomes = set()
@@ -345,7 +345,7 @@ def test_damaged_bodies_are_problems_never_crashes(kind: str) -> None:
 
 @BOTH
 def test_limits_of_tables(write: Callable[[Any], bytes], kind: str) -> None:
-    """Too many rows or columns, and none, are refused."""
+    """Too many rows or columns, and none of either, are refused."""
     assert refused(write(pa.table({"x": np.zeros(5001)})), kind).code == "too-many-points"
     assert refused(write(pa.table({f"x{i}": [0.0] for i in range(21)})), kind).code == "too-many-features"
     assert refused(write(pa.table({"x": pa.array([], pa.float64())})), kind).code == "empty-data"
@@ -353,7 +353,7 @@ def test_limits_of_tables(write: Callable[[Any], bytes], kind: str) -> None:
 
 
 def test_a_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that a message says are fewer than none do not lower the sum."""
+    """A batch with a negative number of rows does not lower the sum."""
     body = bytearray(stream(frame()))
     place = body.index((4).to_bytes(8, "little"))  # the length of the first batch
     body[place : place + 8] = (-4).to_bytes(8, "little", signed=True)
@@ -362,7 +362,7 @@ def test_a_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said what to install, and what will do instead."""
+    """The remedy names the extra and the other formats."""
     monkeypatch.setattr("service.uploads.registry.has_arrow", lambda: False)
     for kind in (ARROW, PARQUET):
         with pytest.raises(ProblemError) as caught:
@@ -372,7 +372,7 @@ def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_colour_in_csv_and_json(client: httpx.Client) -> None:
-    """A column of numbers is kept beside the values, and is part of the content."""
+    """A numeric column is stored as the color, and is part of the content."""
     body = "x,kind,c\n1,a,7\n2,b,8.5\n3,a,9\n"
     first = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
     assert (first["d"], first["names"], first["has_color"]) == (1, ["x"], True)
@@ -398,19 +398,19 @@ def test_colour_in_csv_and_json(client: httpx.Client) -> None:
     ],
 )
 def test_bad_colour_in_csv(body: str, label: str | None, color: str | None, code: str) -> None:
-    """A colour is a number in every row."""
+    """A color is a number in every row."""
     assert refused(body, "text/csv", label, color).code == code
 
 
 @pytest.mark.parametrize("color", ["[1]", '["a", "b"]', "[1, null]", "[1, NaN]", "3"])
 def test_bad_colour_in_json(color: str) -> None:
-    """Likewise."""
+    """A color is a list of numbers, one for each row."""
     assert refused(f'{{"data": [[1], [2]], "color": {color}}}', "application/json").code == "malformed-json"
 
 
 @pytest.mark.parametrize("kind", ["text/csv", "application/json"])
 def test_bad_rows_are_counted_in_text(kind: str) -> None:
-    """Also after the block of the first; the first 20 are listed."""
+    """The count covers all blocks; the first 20 rows are listed."""
     rows = [["1.5", "2"] for _ in range(4000)]
     for row in range(5, 4000, 5):
         rows[row][row % 2] = "null"
@@ -425,7 +425,7 @@ def test_column_numbers_are_those_of_the_file() -> None:
     assert refused("kind,x\na,1\nb,\n", "text/csv", "kind").details["column"] == 2
 
 
-def test_csv_header_as_the_media_type_says() -> None:
+def test_csv_header_by_the_media_type() -> None:
     """`header=present` makes names of numbers, `header=absent` makes data of the first row."""
     assert read("1,2\n3,4\n", "text/csv; header=present").names == ["1", "2"]
     np.testing.assert_array_equal(read("1,2\n3,4\n", "text/csv; header=absent").values, [[1, 2], [3, 4]])

@@ -1,4 +1,4 @@
-"""Bodies that are read by processes with limits, one a body."""
+"""Bodies parsed by processes with limits, one process for each body."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 @pytest.fixture(scope="module")
 def ends() -> list[ReaderExit]:
-    """The ends of the readers so far."""
+    """The outcomes of the readers."""
     return []
 
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[ReaderExit]) -> Iterator[ReaderProcesses]:
-    """Readers with little memory, for the module."""
+    """Readers with little memory."""
     readers = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
     yield readers
     readers.close()
 
 
 def stored(body: bytes) -> IO[bytes]:
-    """Return a body as it is received."""
+    """Return a body as a stored file."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 # the caller closes it
     file.write(body)
     file.seek(0)
@@ -144,8 +144,8 @@ BODIES: dict[str, tuple[str, bytes, LabelColumns]] = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_process_reads_what_the_reader_reads(processes: ReaderProcesses, name: str) -> None:
-    """Values, dtypes, memory order and all that is beside them come through as they are."""
+def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, name: str) -> None:
+    """Values, dtypes, memory order and all additional columns are equal."""
     kind, body, label_columns = BODIES[name]
     with stored(body) as file:
         expected = reader_of(kind, "", Settings()).read(file, LIMITS, label_columns)
@@ -159,8 +159,8 @@ def test_a_process_reads_what_the_reader_reads(processes: ReaderProcesses, name:
             np.testing.assert_array_equal(array, expected_array)
 
 
-def test_problems_come_through(processes: ReaderProcesses) -> None:
-    """The refusal of a process is that of the reader, to the last word."""
+def test_problems_pass_through(processes: ReaderProcesses) -> None:
+    """The refusal of the process equals that of the reader."""
     body = b"x,y\n1,2\n3,oops\n"
     with stored(body) as file, pytest.raises(ProblemError) as caught:
         reader_of(CSV, "", Settings()).read(file, LIMITS, LabelColumns())
@@ -168,7 +168,7 @@ def test_problems_come_through(processes: ReaderProcesses) -> None:
 
 
 def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[ReaderExit]) -> None:
-    """The process that read it is gone, and the fork server is the same; the next body is read."""
+    """The reader ends, the fork server continues, and the next body is read."""
     before = pid(processes)
     for _ in range(3):
         problem = refused(processes, PARQUET, ABORTING_PARQUET)
@@ -193,7 +193,7 @@ def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, e
     ids=["schema", "footer", "large footer", "labels"],
 )
 def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, kind: str, bomb: bytes) -> None:
-    """Whether the library says so, throws or ends the process; the next body is read."""
+    """The library reports it, raises, or ends the process; the next body is read."""
     assert len(bomb) < 2**23
     problem = refused(processes, kind, bomb)
     assert (problem.code, problem.status) == ("reader-memory", 413)
@@ -202,8 +202,8 @@ def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses
     read(processes, *BODIES["npz"])
 
 
-def test_what_a_schema_is_quoted_with_is_bounded(tmp_path: Path) -> None:
-    """One that would be some megabytes of text is refused in a few sentences."""
+def test_quotes_of_a_schema_are_bounded(tmp_path: Path) -> None:
+    """A schema with megabytes of text is refused in a few sentences."""
     readers = ReaderProcesses(settings(tmp_path))
     problem = refused(readers, ARROW, arrow_schema_bomb(10, 5, 2**18))
     assert problem.code == "unsupported-column"
@@ -226,7 +226,7 @@ def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
     [("while True: pass", -signal.SIGXCPU), ("bytearray(2**28)", child.NO_MEMORY), ("bytearray(2**20)", 0)],
 )
 def test_limits_hold(work: str, ended: int) -> None:
-    """A process beyond its processor time is killed, one beyond its memory gets a MemoryError."""
+    """A process beyond its processor time is killed; one beyond its memory gets a MemoryError."""
     program = f"import sys\nfrom service.uploads.sandbox.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
     program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
@@ -244,7 +244,7 @@ def test_limits_hold(work: str, ended: int) -> None:
     ],
 )
 def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
-    """Without memory or space nothing can be written; a bug goes to standard error."""
+    """Without memory or space the reader cannot write a problem; a bug goes to standard error."""
 
     def fail(*_: object) -> None:
         raise error
@@ -285,16 +285,16 @@ def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit,
 @pytest.mark.parametrize(
     ("code", "error"), [(child.NO_SPACE, OSError), (child.FAILED, RuntimeError)], ids=["full disk", "bug"]
 )
-def test_what_is_not_the_bodys_fault_is_no_problem_of_it(
+def test_errors_of_the_service_are_not_those_of_the_body(
     processes: ReaderProcesses, code: int, error: type[Exception]
 ) -> None:
-    """A full disk is one of the API, too (507), and a bug a bug (500)."""
+    """A full disk is 507, and a bug is 500."""
     with stored(b"") as file, stored(b"") as out, pytest.raises(error):
         processes._table(ReaderExit(code << 8, stderr="Traceback"), CSV, file, out)
 
 
-def test_an_outcome_that_is_no_table_is_a_crash(processes: ReaderProcesses) -> None:
-    """A reader in its right mind writes a table or a problem."""
+def test_an_invalid_outcome_is_a_crash(processes: ReaderProcesses) -> None:
+    """An intact reader writes a table or a problem."""
     with stored(b"") as file, stored(b"") as out:
         write_outcome(out, {"table": {}})
         with pytest.raises(ProblemError) as caught:
@@ -314,13 +314,13 @@ def test_an_outcome_that_is_no_table_is_a_crash(processes: ReaderProcesses) -> N
     ],
 )
 def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
-    """Whatever a reader that was taken over writes: nothing is unpickled, and nothing is mapped beyond the end."""
+    """A compromised reader's output is not unpickled, and not mapped beyond its end."""
     with stored(bytes(8)) as file, pytest.raises(ValueError, match="array"):
         table_of({"values": {"file": "body", "order": "C", **place}, "names": None, "source": {}}, file, file)
 
 
-def test_an_outcome_that_is_not_whole_is_none() -> None:
-    """A reader that ends in the midst of it leaves a length that is not there, or no JSON."""
+def test_an_incomplete_outcome_is_discarded() -> None:
+    """A reader that is interrupted leaves a missing length, or no JSON."""
     for raw in (b"", b"1234567", bytes(8), (2**40).to_bytes(8, "little"), b"{" + (1).to_bytes(8, "little")):
         with stored(raw) as file, pytest.raises(ValueError):  # noqa: PT011 # of JSON, too
             read_outcome(file)
@@ -334,8 +334,8 @@ def is_running(process: str) -> bool:
         return False
 
 
-def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) -> None:
-    """Before a body, and while it is read: the body is read by the next one."""
+def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
+    """Before a body and during one: the next fork server reads the body."""
     first = pid(processes)
     os.kill(first, signal.SIGKILL)
     read(processes, *BODIES["parquet"])
@@ -359,8 +359,8 @@ def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) ->
     assert pid(processes) not in {first, second}
 
 
-def test_a_fork_server_that_does_not_start_is_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the service's fault, and may go better later."""
+def test_a_failed_start_of_the_fork_server_is_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service is at fault, and a retry may succeed."""
     broken = ReaderProcesses(settings(tmp_path))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     problem = refused(broken, CSV, b"1,2\n")
@@ -370,10 +370,10 @@ def test_a_fork_server_that_does_not_start_is_a_503(tmp_path: Path, monkeypatch:
     broken.close()
 
 
-def test_readers_know_no_password_and_hold_nothing_of_the_api(
+def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
     processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment has no setting, and the descriptors are the fork server's; it has a single thread."""
+    """The environment has no setting, the descriptors are the fork server's, and there is one thread."""
     monkeypatch.setenv("GLLE_REDIS_URL", "redis://:secret@127.0.0.1")
     processes.close()
     server = Path(f"/proc/{pid(processes)}")
@@ -386,7 +386,7 @@ def test_readers_know_no_password_and_hold_nothing_of_the_api(
 
 
 def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
-    """However it ends: its end of the socket goes with it."""
+    """After any end of the API the socket closes, which ends the fork server."""
     (tmp_path / "incoming").mkdir()
     program = (
         "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\n"
@@ -402,8 +402,8 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     until(lambda: not server.exists())
 
 
-def test_closing_ends_it(tmp_path: Path) -> None:
-    """Nothing is left, and it can be used again."""
+def test_close_ends_the_fork_server(tmp_path: Path) -> None:
+    """No process remains, and a later body starts a new one."""
     readers = ReaderProcesses(settings(tmp_path))
     read(readers, *BODIES["npz"])
     server = Path(f"/proc/{pid(readers)}")
@@ -413,8 +413,8 @@ def test_closing_ends_it(tmp_path: Path) -> None:
     readers.close()
 
 
-def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
-    """As many as there are readers have one at once; a body that waits for too long is sent away with 503."""
+def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path) -> None:
+    """As many bodies as readers are parsed at once; a body that waits too long gets 503."""
     readers = ReaderProcesses(settings(tmp_path, readers=2))
     full = ReaderProcesses(settings(tmp_path, readers=1, reader_seconds=0.1))
     at_once: list[int] = [0]
