@@ -118,8 +118,8 @@ if not deadline or deadline == '' or tonumber(deadline) > tonumber(ARGV[4]) then
 # Numbers a change of progress and publishes it, unless one was published less than `PROGRESS_MS` ago.
 _PUBLISH = f"""
 redis.call('HINCRBY', KEYS[1], 'sequence', 1)
-if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {PROGRESS_MS} then
-  redis.call('HSET', KEYS[1], 'told', ARGV[1])
+if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'progress_at') or '0') >= {PROGRESS_MS} then
+  redis.call('HSET', KEYS[1], 'progress_at', ARGV[1])
   redis.call('PUBLISH', '{CHANGED}', string.match(KEYS[1], '[^:]*$'))
 end
 """

@@ -1,4 +1,4 @@
-"""Single draws, made with their lane group."""
+"""Single draws, computed with their lane group."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def posteriors() -> dict[str, Posterior]:
-    """A posterior."""
+    """Fit a posterior."""
     return {"post_0": fit(manifolds.make("s_curve", 120, seed=0).X)}
 
 
-def test_a_single_draw_brings_its_lane_group(
+def test_a_single_draw_caches_its_lane_group(
     stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Draw 6 caches draws 4 to 7, each as if requested; a cached one is not made again."""
+    """Draw 6 caches draws 4 to 7, each equal to a separate request; a cached draw is not computed again."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     posterior = posteriors["post_0"]
     size = draws.group_size(posterior)
@@ -36,18 +36,20 @@ def test_a_single_draw_brings_its_lane_group(
     assert draws.uncached_group(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
     assert draws.uncached_group(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
     draws.draw_and_cache(stores.cache, "post_0", posterior, [group[2], group[1], group[3]])
-    for one in group:
-        entry = stores.cache.get(one.cache_key("post_0"))
+    for key_of_draw in group:
+        entry = stores.cache.get(key_of_draw.cache_key("post_0"))
         assert entry is not None
-        assert entry.meta["index"] == one.index
-        assert entry.arrays["embedding"].tobytes() == posterior.draw(one.index, seed=1).embedding.tobytes()
-        assert draws.cached_draw(one, entry).diagnostics == posterior.draw(one.index, seed=1).diagnostics
+        assert entry.meta["index"] == key_of_draw.index
+        assert entry.arrays["embedding"].tobytes() == posterior.draw(key_of_draw.index, seed=1).embedding.tobytes()
+        assert (
+            draws.cached_draw(key_of_draw, entry).diagnostics == posterior.draw(key_of_draw.index, seed=1).diagnostics
+        )
 
 
-def test_a_draws_job_does_not_overdo_it(
+def test_a_draws_job_computes_only_its_draws(
     stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only single draws complete their lane group; a job of five makes five."""
+    """Only single draws complete their lane group; a job of five computes five."""
     stores.posteriors.cache("post_0", posteriors["post_0"])
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     monkeypatch.setattr(

@@ -53,9 +53,9 @@ def test_child_dies_with_a_killed_parent(program: str) -> None:
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_watcher_that_is_closed_kills_nobody() -> None:
+def test_a_closed_watcher_kills_no_process() -> None:
     """A closed guard ends, and the registered child stays."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:  # noqa: S607 # whichever is first on the path
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:  # noqa: S607 # the command on PATH
         guard = ProcessGuard()
         guard.add(child.pid)
         guard.close()

@@ -1,4 +1,4 @@
-"""Unwanted work, stopped in real worker processes."""
+"""Supervision of jobs in real worker processes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def running(stores: Stores) -> Job:
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settings) -> None:
+def test_cancel_kills_an_unresponsive_process(stores: Stores, settings: Settings) -> None:
     """A work-horse that handles no signal is killed in time; its worker lives and takes the next task."""
     job = fit_job(stores, 60_000)
     with worker(settings, "deaf") as process:
         until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         (horse,) = children(process.pid)
-        os.kill(horse, signal.SIGSTOP)  # as deaf as it can be
+        os.kill(horse, signal.SIGSTOP)  # a stopped process handles no signal but SIGKILL
         started = time.monotonic()
         assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
         until(lambda: stores.jobs.fetch(job.id).status == "cancelled", PATIENCE)
@@ -75,7 +75,7 @@ def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes
     assert "overseer" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
+def test_work_has_a_grace_period(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """A work-horse that ends within the grace period is not killed."""
     job = running(stores)
     with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
@@ -85,13 +85,13 @@ def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.P
     assert horse.poll() is None
 
 
-@pytest.mark.parametrize("gone", ["failed", "deleted"])
-def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[bytes], gone: str) -> None:
+@pytest.mark.parametrize("end", ["failed", "deleted"])
+def test_work_of_an_ended_job_is_killed(stores: Stores, horse: subprocess.Popen[bytes], end: str) -> None:
     """The work of a failed or removed job is killed."""
     job = running(stores)
     result: list[str] = []
     with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: result.append("before")) as overseer:
-        if gone == "failed":
+        if end == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
         else:
             stores.client.delete(f"glle:job:{job.id}")
@@ -111,27 +111,27 @@ def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess
     assert error.code == "job-timeout"
 
 
-def test_a_silent_server_kills_nobody(
+def test_a_silent_server_kills_no_process(
     stores: Stores, horse: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Work continues while the server does not answer."""
-    asked: list[str] = []
+    ids: list[str] = []
 
     def fail(id_: str) -> bool:
-        asked.append(id_)
+        ids.append(id_)
         raise redis.ConnectionError
 
     monkeypatch.setattr(stores.jobs, "is_wanted", fail)
     with JobSupervisor(stores.jobs, "job_1", horse.pid, 60, lambda: None) as overseer:
-        until(lambda: len(asked) > 1, 5)
+        until(lambda: len(ids) > 1, 5)
     assert not overseer.has_killed
     assert horse.poll() is None
 
 
-def test_cancel_takes_what_waits_off_the_queue(stores: Stores) -> None:
+def test_cancel_removes_waiting_tasks(stores: Stores) -> None:
     """A job between two tasks is cancelled at once, and none of its tasks waits."""
     job, other = fit_job(stores, 100), fit_job(stores, 101)
-    stores.jobs.start(job.id)  # and its worker was lost: the task waits again
+    stores.jobs.start(job.id)  # its worker is lost, and the task waits again
     assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelled"
     assert stores.queue._queue.get_job_ids() == [other.id]
     queued = stores.jobs.cancel(other.id)

@@ -1,4 +1,4 @@
-"""The tasks, run in this process."""
+"""Tasks, run in this process."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ SHEET = manifolds.make("s_curve", N, seed=1)
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings without time for a further shard in a task."""
+    """Return settings without time for a further shard in a task."""
     return replace(settings, shard_seconds=0.0)
 
 
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the test's stores."""
+    """Make the tasks use the test's stores."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
@@ -54,17 +54,17 @@ def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
     dataset, _ = stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))
     spec = FitSpec(**parameters).to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
-    asked = {"dataset": dataset.id, "spec": spec}
-    return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)[0]
+    request = {"dataset": dataset.id, "spec": spec}
+    return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)[0]
 
 
 def draws_job(stores: Stores, posterior: str, *, chains: int = CHAINS, **more: Any) -> tuple[Job, DrawsSpec]:
     """Create a job of draws in shards of one lane group."""
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "n": N, "p": 2, "count": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
         "source": "posterior", "align": "procrustes", "shard_seconds": 4e-6 * N, **more,
     }  # fmt: skip
-    spec = DrawsSpec(**asked)
+    spec = DrawsSpec(**fields)
     job, _ = stores.jobs.create(
         kind="draws",
         claim=digest(spec.to_dict()),
@@ -78,7 +78,7 @@ def draws_job(stores: Stores, posterior: str, *, chains: int = CHAINS, **more: A
 
 @pytest.fixture
 def fitted(stores: Stores) -> str:
-    """The id of a fitted posterior."""
+    """Fit a posterior and return its id."""
     job = fit_job(stores)
     tasks.fit(job.id)
     return job.subject
@@ -134,8 +134,8 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
     assert waiting.get_job_ids() == names
 
 
-def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -> None:
-    """As many chains as the record says are open, each end opens the next shard, and every draw is made once."""
+def test_a_job_has_as_many_chains_as_its_record(stores: Stores, fitted: str) -> None:
+    """Each end opens the next shard, and every draw is computed once."""
     job, spec = draws_job(stores, fitted, chains=7, count=64)
     assert (spec.shards, job.chains) == (16, 7)
     stores.queue.enqueue(job)
@@ -151,7 +151,7 @@ def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -
     assert (ended.status, ended.done) == ("succeeded", 64)
 
 
-def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_continues_with_waiting_shards(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within its time a task takes the other shards in order, and makes all draws."""
     patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
     monkeypatch.setattr(tasks, "process_stores", lambda: patient)
@@ -167,7 +167,7 @@ def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch
     )
 
 
-def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -> None:
+def test_shards_of_a_killed_task_are_returned(stores: Stores, fitted: str) -> None:
     """A repeated task of a killed worker enqueues the shards that it had taken and not done."""
     job, _ = draws_job(stores, fitted, count=22)
     stores.queue.enqueue(job)
@@ -178,31 +178,33 @@ def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -
     names = [f"{job.id}-r0-s{shard}" for shard in (0, 3, 4)]
     assert stores.queue._queue.get_job_ids() == names
     stores.queue.give_back(job, taker=1)
-    assert stores.queue._queue.get_job_ids() == names, "another's"
+    assert stores.queue._queue.get_job_ids() == names, "shards of another task"
     tasks.draw(job.id, 0, 3)
     assert stores.queue._queue.get_job_ids() == [*names, f"{job.id}-r0-s1", f"{job.id}-r0-s5"]
 
 
-def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cached draws are not made again; evicted ones get the same bits."""
+def test_a_repeated_shard_draws_only_missing_draws(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cached draws are not computed again; evicted ones get the same bits."""
     job, spec = draws_job(stores, fitted, count=8)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
     first, second, *_ = (key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0))
     before = stores.cache.get(second)
     stores.cache.delete(second)
-    asked: list[int] = []
+    indices: list[int] = []
 
-    def draw_and_note(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
-        asked.extend(key.index for key in keys)
+    def draw_and_record(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+        indices.extend(key.index for key in keys)
         return draws.make_draws(posterior, keys)
 
-    monkeypatch.setattr(tasks, "make_draws", draw_and_note)
+    monkeypatch.setattr(tasks, "make_draws", draw_and_record)
     ended = stores.jobs.fetch(job.id)
     assert stores.jobs.reopen(ended)
     tasks.draw(job.id, 1, 0)
     after = stores.cache.get(second)
-    assert asked == [1]
+    assert indices == [1]
     assert before is not None
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
@@ -239,7 +241,7 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> 
     assert stores.posteriors.get(job.subject) is None
 
 
-def test_a_worker_without_faiss_says_what_it_lacks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_faiss_names_the_extra(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing library for approximate search is a 422 that names the extra."""
     monkeypatch.setitem(sys.modules, "faiss", None)
     job = fit_job(stores, search="approximate")
@@ -260,7 +262,7 @@ def test_a_worker_without_faiss_says_what_it_lacks(stores: Stores, monkeypatch: 
         (OutOfRangeError("Too far.", remedy="Rescale.", details={"largest": np.inf}), "out-of-range", 422),
     ],
 )
-def test_what_goes_wrong_is_recorded(
+def test_errors_are_recorded(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, status: int
 ) -> None:
     """A time-out, a lack of memory and a bug each fail the job with a problem; the task does not raise."""
@@ -302,7 +304,7 @@ def raiser(error: Exception) -> Callable[..., None]:
     return fail
 
 
-def test_redis_that_stays_away_leaves_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_outage_of_redis_reaches_rq(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `AWAY_SECONDS` without a server the exception reaches RQ, which retries the task."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AWAY_SECONDS", -1.0)
@@ -312,33 +314,33 @@ def test_redis_that_stays_away_leaves_the_task(stores: Stores, monkeypatch: pyte
     assert stores.jobs.fetch(job.id).status == "running"
 
 
-def test_redis_that_comes_back_is_waited_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task reports that it waits, starts again, and succeeds without a retry of RQ's."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
-    write, seen = stores.posteriors.cache, []
+    write, ids = stores.posteriors.cache, []
 
     def refused_twice(id_: str, posterior: Posterior, seconds: float) -> None:
-        seen.append(id_)
-        if len(seen) <= 2:
+        ids.append(id_)
+        if len(ids) <= 2:
             raise redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
         write(id_, posterior, seconds)
 
-    result: list[str] = []
+    stages: list[str] = []
     monkeypatch.setattr(stores.posteriors, "cache", refused_twice)
-    waits = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: result.append(stores.jobs.fetch(job.id).stage))
+    waits = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: stages.append(stores.jobs.fetch(job.id).stage))
     monkeypatch.setattr("worker.execution.tasks.time", waits)
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert len(seen) == 3
-    assert result == ["waiting for a server"] * 2
+    assert len(ids) == 3
+    assert stages == ["waiting for a server"] * 2
 
 
-def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_job_is_not_started(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task of a cancelled job does nothing."""
     job = fit_job(stores)
     stores.jobs.cancel(job.id)
-    monkeypatch.setattr(glle_engine, "fit", lambda *_, **__: pytest.fail("begun"))
+    monkeypatch.setattr(glle_engine, "fit", lambda *_, **__: pytest.fail("started"))
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
 
@@ -363,26 +365,26 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
     assert stores.posteriors.get(job.subject) is None
 
 
-def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_throttled_except_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress soon after the last write is skipped, the end of a stage never."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 1000.0)
     job = stores.jobs.start(fit_job(stores).id)
-    tell = context.progress_writer(stores, job)
-    seen = []
+    write_progress = context.progress_writer(stores, job)
+    counts = []
     for done in range(1, 4):
-        tell(done, 3, "weights")
-        seen.append(stores.jobs.fetch(job.id).done)
-    assert seen == [1, 1, 3]
+        write_progress(done, 3, "weights")
+        counts.append(stores.jobs.fetch(job.id).done)
+    assert counts == [1, 1, 3]
 
 
 def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops within a few groups; counted draws stay cached, and no shard follows."""
     job, spec = draws_job(stores, fitted, count=400, shard_seconds=9.0)
-    asked: list[int] = []
+    indices: list[int] = []
 
     def draw_and_cancel(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
-        asked.extend(key.index for key in keys)
-        if len(asked) == 8:
+        indices.extend(key.index for key in keys)
+        if len(indices) == 8:
             stores.jobs.cancel(job.id)
         return draws.make_draws(posterior, keys)
 
@@ -391,10 +393,10 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     tasks.draw(job.id, 0, 0)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
-    assert len(asked) <= 8 + 4 * MAX_PENDING
+    assert len(indices) <= 8 + 4 * MAX_PENDING
     present = stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0)])
     assert all(present[: ended.done])
-    assert sum(present) <= len(asked)
+    assert sum(present) <= len(indices)
     assert stores.queue.length() <= 3
 
 
@@ -411,7 +413,7 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) 
     assert list(stores.cache.client.scan_iter("*")) == []
 
 
-def test_draws_of_what_is_deleted_at_work_leave_nothing(
+def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
     stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results cached after the deletion are removed at the end of the task."""
@@ -428,13 +430,13 @@ def test_draws_of_what_is_deleted_at_work_leave_nothing(
     assert stores.posteriors.calibration(fitted) is None
 
 
-def last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """Call `happens` when a fit caches its arrays, after its last check of the job."""
+def at_the_last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) -> None:
+    """Call `event` when a fit caches its arrays, after its last check of the job."""
     real = PosteriorStore.cache
 
     def cache(store: PosteriorStore, id_: str, posterior: Posterior, seconds: float) -> None:
         real(store, id_, posterior, seconds)
-        happens()
+        event()
 
     monkeypatch.setattr(PosteriorStore, "cache", cache)
 
@@ -442,7 +444,7 @@ def last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, happens: Callab
 def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set deleted during its first fit takes the posterior along."""
     job = fit_job(stores)
-    last_moment(stores, monkeypatch, lambda: stores.datasets.delete(str(job.dataset)))
+    at_the_last_moment(stores, monkeypatch, lambda: stores.datasets.delete(str(job.dataset)))
     tasks.fit(job.id)
     failed = stores.jobs.fetch(job.id).error
     assert failed is not None
@@ -452,10 +454,10 @@ def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, m
     assert list(stores.cache.client.scan_iter("*")) == []
 
 
-def test_fit_cancelled_at_the_last_moment_brings_nothing_back(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job cancelled by the deletion of its posterior does not record it again, however late."""
+def test_a_fit_cancelled_at_the_last_moment_records_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job cancelled by the deletion of its posterior does not record it again."""
     job = fit_job(stores)
-    last_moment(stores, monkeypatch, lambda: stores.jobs.cancel(job.id))
+    at_the_last_moment(stores, monkeypatch, lambda: stores.jobs.cancel(job.id))
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert stores.posteriors.get(job.subject) is None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the test's stores."""
+    """Make the tasks use the test's stores."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
@@ -50,21 +50,21 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
     job, spec = draws_job(stores, fitted.subject, count=9)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    made = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
-    assert sum(made.values()) == 9
+    counts = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
+    assert sum(counts.values()) == 9
     arrays_id = stores.posteriors.arrays_id(fitted.subject)
     solvers = {
-        str(stores.cache.head(spec.key(i).cache_key(arrays_id))["diagnostics"]["solver"])  # type: ignore[index] # it is there
+        str(stores.cache.head(spec.key(i).cache_key(arrays_id))["diagnostics"]["solver"])  # type: ignore[index] # the draw is cached
         for i in range(9)
     }
-    assert set(made) == solvers
+    assert set(counts) == solvers
     _, spreads = stores.counts.read()
     assert {series[2] for series in spreads if series[:2] == ("task_seconds", "draws")} >= {"drawing", "caching"}
     assert sum(spreads["job_seconds", "draws", "succeeded"].counts) == 1, "once, however many shards"
 
 
 @pytest.mark.usefixtures("_here")
-def test_solvers_that_were_refused_are_counted(stores: Stores) -> None:
+def test_rejected_solvers_are_counted(stores: Stores) -> None:
     """A draw that lanes rejected counts for the accepted solver, and as rejected by lanes."""
     fitted = fit_job(stores)
     tasks.fit(fitted.id)

@@ -1,4 +1,4 @@
-"""Real worker processes, killed."""
+"""Real worker processes and their failures."""
 
 from __future__ import annotations
 
@@ -68,22 +68,22 @@ def test_the_engine_is_loaded_before_the_fork() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_one_worker_looks_after_the_dead_for_all(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_worker_cleans_the_registries(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of many workers cleans the registries, once per heartbeat."""
-    looked: list[str] = []
-    monkeypatch.setattr(Worker, "clean_registries", lambda self: looked.append(self.name))
+    names: list[str] = []
+    monkeypatch.setattr(Worker, "clean_registries", lambda self: names.append(self.name))
     workers = [
         GlleWorker([NAME], name=name, connection=stores.client, queue_class=SafeQueue, job_monitoring_interval=5)
         for name in ("a", "b", "c")
     ]
-    for one in workers:
-        one.clean_registries()
-    assert looked == ["a"]
+    for worker_ in workers:
+        worker_.clean_registries()
+    assert names == ["a"]
     assert 0 < stores.client.ttl(MAINTAINED) <= 5
     stores.client.delete(MAINTAINED)
     workers[1].clean_registries()
-    assert looked == ["a", "b"]
-    assert not any(one.should_run_maintenance_tasks for one in workers)
+    assert names == ["a", "b"]
+    assert not any(worker_.should_run_maintenance_tasks for worker_ in workers)
 
 
 def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
@@ -104,8 +104,8 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_killed_worker_takes_its_task_along_and_another_does_it(stores: Stores, settings: Settings) -> None:
-    """After kill -9 no orphan goes on; another worker notices by the heartbeats alone and finishes the job."""
+def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
+    """After kill -9 no orphan process stays; another worker notices by heartbeats and finishes the job."""
     job = fit_job(stores, 20_000)
     with worker(settings, "first") as first:
         until(lambda: children(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
@@ -122,7 +122,7 @@ def test_killed_worker_takes_its_task_along_and_another_does_it(stores: Stores, 
     assert np.isfinite(posterior.embedding).all()
 
 
-def test_idle_worker_does_what_nobody_enqueued_or_asks_for(stores: Stores, settings: Settings) -> None:
+def test_an_idle_worker_finds_a_job_without_a_task(stores: Stores, settings: Settings) -> None:
     """An idle worker finds a job without a task within a heartbeat, and runs it."""
     job = fit_job(stores, 100)
     stores.client.delete(f"rq:job:{job.id}")
@@ -217,45 +217,45 @@ def test_a_posterior_beyond_the_memory_fails_its_job_alone(stores: Stores, setti
         assert process.poll() is None
 
 
-def here(stores: Stores) -> GlleWorker:
+def registered_worker(stores: Stores) -> GlleWorker:
     """Return a registered worker of this process."""
-    made = GlleWorker(
+    worker_ = GlleWorker(
         [NAME],
-        name="here",
+        name="local",
         connection=stores.client,
         serializer=SERIALIZER,
         job_class=SafeJob,
         queue_class=SafeQueue,
     )
-    made.register_birth()
-    return made
+    worker_.register_birth()
+    return worker_
 
 
-@pytest.mark.parametrize("lost", ["rq:worker:here", f"rq:workers:{NAME}"])
-def test_a_worker_that_was_forgotten_enters_the_registry_again(stores: Stores, lost: str) -> None:
+@pytest.mark.parametrize("lost", ["rq:worker:local", f"rq:workers:{NAME}"])
+def test_a_lost_registration_is_restored(stores: Stores, lost: str) -> None:
     """The next heartbeat restores a registry entry that the server has lost."""
-    alive = here(stores)
-    known = stores.client.hmget("rq:worker:here", "hostname", "engine", "queues")
+    alive = registered_worker(stores)
+    fields = stores.client.hmget("rq:worker:local", "hostname", "engine", "queues")
     stores.client.delete(lost)
     alive.heartbeat()
-    assert stores.client.hmget("rq:worker:here", "hostname", "engine", "queues") == known
+    assert stores.client.hmget("rq:worker:local", "hostname", "engine", "queues") == fields
     assert stores.queue.live_workers() == 1
 
 
-def test_a_silent_server_is_waited_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_waits_for_a_silent_server(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker without an answer keeps trying, idle or busy."""
-    alive, asked = here(stores), []
+    alive, calls = registered_worker(stores), []
 
     def silent(*_: object) -> None:
-        asked.append("task")
-        if len(asked) < 3:
+        calls.append("task")
+        if len(calls) < 3:
             raise redis.TimeoutError
 
     monkeypatch.setattr("rq.Worker.dequeue_job_and_maintain_ttl", silent)
     monkeypatch.setattr("worker.execution.worker.AGAIN_SECONDS", 0)
     assert alive.dequeue_job_and_maintain_ttl(1) is None
-    assert len(asked) == 3
+    assert len(calls) == 3
     monkeypatch.setattr(alive.connection, "execute_command", silent)
-    asked.clear()
+    calls.clear()
     alive.set_current_job_working_time(1.0)
-    assert asked == ["task"]
+    assert calls == ["task"]

@@ -1,4 +1,4 @@
-"""The lists of jobs by status and kind, and the limits on a tenant's records."""
+"""Lists of jobs by status and kind, and limits on a tenant's records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ended(jobs: JobStore, claim: str) -> Job:
     return jobs.fetch(job.id)
 
 
-def moved(jobs: JobStore, id_: str, move: str) -> None:
+def move_job(jobs: JobStore, id_: str, move: str) -> None:
     """Apply a move to a job if its state allows it."""
     if (job := jobs.get(id_)) is None:
         return
@@ -53,16 +53,16 @@ def moved(jobs: JobStore, id_: str, move: str) -> None:
 
 
 def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
-    """Assert that each filter lists the jobs that have the status and kind, the newest first, and no other member."""
-    known = list(jobs.newest())
-    assert [at for at, _ in known] == sorted((at for at, _ in known), reverse=True)
+    """Assert that each filter lists the jobs of its status and kind, newest first, and no other member."""
+    jobs_by_age = list(jobs.newest())
+    assert [at for at, _ in jobs_by_age] == sorted((at for at, _ in jobs_by_age), reverse=True)
     for status in (None, *STATUSES):
         for kind in (None, *KINDS):
-            fits = [job.id for _, job in known if status in {None, job.status} and kind in {None, job.kind}]
+            fits = [job.id for _, job in jobs_by_age if status in {None, job.status} and kind in {None, job.kind}]
             listed = list(jobs.listed(None, status, kind, limit=3))
             assert [job and job.id for _, job in listed] == fits
     entries = stores.client.zrange(tenant_key(f"{INDEX}:ended", tenant), 0, -1)
-    assert len(entries) == sum(not job.is_open for _, job in known)
+    assert len(entries) == sum(not job.is_open for _, job in jobs_by_age)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -77,9 +77,9 @@ def test_every_change_of_status_keeps_the_lists(
     """After any sequence of changes a filtered list has exactly the jobs of its status and kind."""
     stores.client.flushall()
     jobs = stores.of(tenant).jobs
-    ids = [create(jobs, f"claim {which}", kind=kind).id for which, kind in enumerate(kinds)]
-    for which, move in moves:
-        moved(jobs, ids[which % len(ids)], move)
+    ids = [create(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
+    for number, move in moves:
+        move_job(jobs, ids[number % len(ids)], move)
     require_exact(stores, jobs, tenant)
 
 
@@ -89,13 +89,13 @@ def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stor
     jobs = stores.of(tenant).jobs
     ids = [create(jobs, f"claim {number}").id for number in range(230)]
     for id_ in ids[:30]:
-        moved(jobs, id_, "start")
-        moved(jobs, id_, "succeed")
+        move_job(jobs, id_, "start")
+        move_job(jobs, id_, "succeed")
     stores.client.delete(POSITIONS, TENANTS, *stores.client.keys(tenant_key(f"{INDEX}:*", tenant)))
     assert list(jobs.listed(None, "succeeded")) == []
     stores.recovery.sweep()
     require_exact(stores, jobs, tenant)
-    stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # as a worker of such a version does
+    stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # as a worker of an earlier version does
     assert [job for _, job in jobs.listed(None, "running")] == []
     for _ in range(3):
         stores.recovery.sweep()
@@ -109,8 +109,8 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     open_ones = [create(jobs, f"open {number}").id for number in range(5)]
     ids = [ended(jobs, f"claim {number}").id for number in range(8)]
     last = create(jobs, "last").id
-    left = [job.id for _, job in jobs.newest()]
-    assert set(left) == {last, *ids[-3:], *open_ones}
+    remaining = [job.id for _, job in jobs.newest()]
+    assert set(remaining) == {last, *ids[-3:], *open_ones}
     assert stores.jobs.get(other.id) is not None
     for id_ in ids[:-3]:
         assert not stores.client.exists(f"glle:job:{id_}")
@@ -145,15 +145,15 @@ def test_embeddings_are_forgotten_with_their_last_job(stores: Stores) -> None:
 def test_expired_records_leave_the_lists(stores: Stores) -> None:
     """The sweep removes expired records from all lists."""
     jobs = stores.jobs.of("alice", JobLimits())
-    kept = ended(jobs, "kept").id
-    gone = ended(jobs, "gone").id
-    stores.client.delete(f"glle:job:{gone}")
+    current = ended(jobs, "kept").id
+    expired = ended(jobs, "gone").id
+    stores.client.delete(f"glle:job:{expired}")
     key = tenant_key(f"{INDEX}:ended", "alice")
-    (entry,) = (found for found in map(text, stores.client.zrange(key, 0, -1)) if gone in found)
+    (entry,) = (member for member in map(text, stores.client.zrange(key, 0, -1)) if expired in member)
     stores.client.zadd(key, {entry: 1})
-    assert [job and job.id for _, job in jobs.listed()] == [None, kept]
+    assert [job and job.id for _, job in jobs.listed()] == [None, current]
     stores.recovery.sweep()
-    assert [job and job.id for _, job in jobs.listed()] == [kept]
+    assert [job and job.id for _, job in jobs.listed()] == [current]
     require_exact(stores, jobs, "alice")
 
 
@@ -174,8 +174,8 @@ def test_restored_records_are_listed(stores: Stores) -> None:
     """A restored record is in the lists of its status and kind."""
     jobs = stores.jobs.of("alice", JobLimits())
     id_ = ended(jobs, "claim").id
-    ((_, record, left),) = stores.jobs.all_ended()
+    ((_, record, ttl),) = stores.jobs.all_ended()
     stores.client.flushall()
-    assert stores.jobs.put(record, left)
+    assert stores.jobs.put(record, ttl)
     assert [job and job.id for _, job in jobs.listed(None, "succeeded", "fit")] == [id_]
     require_exact(stores, jobs, "alice")

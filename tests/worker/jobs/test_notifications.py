@@ -12,7 +12,7 @@ from tests.conftest import until
 from worker.base.problems import refuse
 from worker.jobs.lua_scripts import ENDED
 
-OTHERS = [0]  # who listened when the test began
+OTHERS = [0]  # subscribers at the start of the test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def listening(stores: Stores) -> bool:
     return bool(count > OTHERS[0])
 
 
-async def heard(stores: Stores, job: Job, then: Callable[[], object]) -> float:
+async def wait_for_end(stores: Stores, job: Job, then: Callable[[], object]) -> float:
     """Wait for the notification of the job's end, which `then` causes; return its delay in seconds."""
     with stores.endings.of(job.id) as ended:
         await asyncio.to_thread(until, lambda: listening(stores))
@@ -51,7 +51,7 @@ async def heard(stores: Stores, job: Job, then: Callable[[], object]) -> float:
 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
-def test_every_end_is_told(stores: Stores, end: str) -> None:
+def test_every_end_is_published(stores: Stores, end: str) -> None:
     """Success, failure and cancellation wake the waiter, and leave no subscription."""
     job = running(stores)
 
@@ -64,7 +64,7 @@ def test_every_end_is_told(stores: Stores, end: str) -> None:
             stores.jobs.cancel(job.id)
             stores.jobs.finish_cancel(job.id)
 
-    asyncio.run(heard(stores, job, then))
+    asyncio.run(wait_for_end(stores, job, then))
     assert stores.jobs.fetch(job.id).status == end
     assert not stores.endings._waiters
 
@@ -74,31 +74,32 @@ def connections(stores: Stores) -> set[str]:
     return {result["id"] for result in stores.client.client_list(_type="pubsub")}
 
 
-def test_news_that_a_lost_connection_took_along_wakes(stores: Stores) -> None:
-    """A job that ends during a lost connection wakes its waiter after the reconnection."""
+def test_an_end_during_a_lost_connection_wakes_its_waiter(stores: Stores) -> None:
+    """The waiter is woken after the reconnection."""
     job = running(stores)
 
     def then() -> None:
         for id_ in connections(stores):
             stores.client.client_kill_filter(_id=id_)
-        stores.client.hset(f"glle:job:{job.id}", "status", "succeeded")  # without news
+        stores.client.hset(f"glle:job:{job.id}", "status", "succeeded")  # without a notification
 
-    asyncio.run(heard(stores, job, then))
+    asyncio.run(wait_for_end(stores, job, then))
 
 
-def test_a_lost_connection_is_made_anew(stores: Stores) -> None:
+def test_a_lost_connection_is_renewed(stores: Stores) -> None:
     """Notifications continue after the server closed the connection."""
     job = running(stores)
-    asyncio.run(heard(stores, job, lambda: stores.jobs.succeed(job.id)))
+    asyncio.run(wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id)))
     before = connections(stores)
     stores.client.client_kill_filter(_type="pubsub")
-    until(lambda: listening(stores) and not before & connections(stores))  # it may be back before one can look
+    # The connection may return before the first look.
+    until(lambda: listening(stores) and not before & connections(stores))
     other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
     stores.jobs.start(other.id)
-    asyncio.run(heard(stores, other, lambda: stores.jobs.succeed(other.id)))
+    asyncio.run(wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id)))
 
 
-def test_the_end_of_another_job_wakes_nobody(stores: Stores) -> None:
+def test_the_end_of_another_job_wakes_no_waiter(stores: Stores) -> None:
     """A waiter is woken by its own job only."""
     job = running(stores)
     other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
@@ -106,7 +107,7 @@ def test_the_end_of_another_job_wakes_nobody(stores: Stores) -> None:
 
     async def wait() -> bool:
         with stores.endings.of(job.id) as mine:
-            await heard(stores, other, lambda: stores.jobs.succeed(other.id))
+            await wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id))
             return mine.is_set()
 
     assert not asyncio.run(wait())
@@ -115,19 +116,19 @@ def test_the_end_of_another_job_wakes_nobody(stores: Stores) -> None:
 def test_closed_stores_listen_no_longer(stores: Stores) -> None:
     """Closing ends the thread."""
     job = running(stores)
-    asyncio.run(heard(stores, job, lambda: stores.jobs.succeed(job.id)))
+    asyncio.run(wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id)))
     thread = stores.endings._thread
     assert thread is not None
     stores.endings.close()
     assert not thread.is_alive()
 
 
-def test_all_can_be_woken(stores: Stores) -> None:
+def test_all_waiters_can_be_woken(stores: Stores) -> None:
     """All waiters are woken, as when the process stops."""
 
     async def wait() -> None:
-        with stores.endings.of("job_1") as one, stores.endings.of("job_2") as other:
+        with stores.endings.of("job_1") as first, stores.endings.of("job_2") as second:
             stores.endings.wake_all()
-            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), 5)
+            await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 5)
 
     asyncio.run(wait())

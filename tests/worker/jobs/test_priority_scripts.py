@@ -46,7 +46,7 @@ def waiting(stores: Stores) -> list[str]:
     return in_turn(stores)
 
 
-def taken(stores: Stores) -> str:
+def take(stores: Stores) -> str:
     """Dequeue the next task as a worker does."""
     id_ = stores.queue._queue.pop_job_id()
     assert id_ is not None
@@ -74,19 +74,19 @@ def test_many_wait_in_order(stores: Stores) -> None:
 def test_no_batch_waits_for_ever(stores: Stores) -> None:
     """A waiting batch is passed `MOST_PASSED` times at most, however many interactive tasks arrive."""
     batch = [fit_job(stores, f"b{number}", "batch").id for number in range(2)]
-    seen: list[str] = []
-    for number in range(3 * MOST_PASSED):  # one comes for each that goes
+    order: list[str] = []
+    for number in range(3 * MOST_PASSED):  # each taken task is followed by a new one
         fit_job(stores, f"i{number}", "interactive")
-        seen.append(taken(stores))
-    assert seen.index(batch[0]) == MOST_PASSED
-    assert seen.index(batch[1]) == 2 * MOST_PASSED + 1
+        order.append(take(stores))
+    assert order.index(batch[0]) == MOST_PASSED
+    assert order.index(batch[1]) == 2 * MOST_PASSED + 1
 
 
-def test_a_task_that_is_tried_again_has_its_place(stores: Stores) -> None:
+def test_a_retried_task_keeps_its_class(stores: Stores) -> None:
     """A retried interactive task goes before the batches again, a retried batch behind all."""
     first, batch = fit_job(stores, "i", "interactive"), fit_job(stores, "b", "batch")
     others = [fit_job(stores, f"c{number}", "batch").id for number in range(2)]
-    assert [taken(stores), taken(stores)] == [first.id, batch.id]
+    assert [take(stores), take(stores)] == [first.id, batch.id]
     for job in (batch, first):
         task = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
         task.set_status(JobStatus.STARTED)
@@ -96,7 +96,7 @@ def test_a_task_that_is_tried_again_has_its_place(stores: Stores) -> None:
     assert waiting(stores) == [first.id, *others, batch.id]
 
 
-def test_a_batch_that_someone_waits_for_is_promoted(stores: Stores) -> None:
+def test_a_shared_batch_is_promoted(stores: Stores) -> None:
     """Its waiting tasks move before the batches, behind earlier interactive tasks, once."""
     spec = draws_spec(40)
     jobs = stores.jobs
@@ -117,7 +117,7 @@ def test_a_batch_that_someone_waits_for_is_promoted(stores: Stores) -> None:
     assert waiting(stores) == [*expected[:3], late.id, other.id]
 
 
-def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
+def test_a_batch_yields_to_an_interactive_task(stores: Stores) -> None:
     """A batch takes no further shard if an interactive task is next; an interactive task does."""
     spec = draws_spec(40)
     job, _ = stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=spec.total)
@@ -127,7 +127,7 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
     stores.jobs.advance(job.id, 0, 0, spec.shard_size(0))
     waits = fit_job(stores, "i", "interactive")
     assert stores.queue.take_shard(job, taker=0) is None
-    assert taken(stores) == waits.id
+    assert take(stores) == waits.id
     assert stores.queue.take_shard(job, taker=0) == 1
     fit_job(stores, "j", "interactive")
     stores.queue.promote(job)
@@ -135,7 +135,7 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
 
 
 def test_tenants_take_turns(stores: Stores) -> None:
-    """However many tasks one tenant has in the queue, another's first task is the second one that is taken."""
+    """A tenant's first task is at most the second one taken, for any backlog of another tenant."""
     for priority in ("batch", "interactive"):
         greedy = [fit_job(stores.of("greedy"), f"g{number}", priority).id for number in range(200)]
         modest = [fit_job(stores.of("modest"), f"m{number}", priority).id for number in range(3)]
@@ -148,35 +148,35 @@ def test_tenants_take_turns(stores: Stores) -> None:
         stores.queue._queue.empty()
 
 
-def test_a_tenant_that_is_served_waits_for_its_next_turn(stores: Stores) -> None:
+def test_new_tasks_do_not_delay_another_tenant(stores: Stores) -> None:
     """New tasks do not delay a tenant's turn."""
     for number in range(5):
         fit_job(stores.of("greedy"), f"g{number}", "batch")
     mine = fit_job(stores.of("modest"), "m", "batch").id
-    seen = []
+    order = []
     for number in range(5, 10):
-        seen.append(taken(stores))
+        order.append(take(stores))
         fit_job(stores.of("greedy"), f"g{number}", "batch")
-    assert mine in seen[:2]
+    assert mine in order[:2]
 
 
 def test_an_interactive_task_is_enqueued_in_one_step(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that dequeues during an enqueue gets the older task."""
     older = fit_job(stores, "older", "interactive").id
-    seen: list[str] = []
+    heads: list[str] = []
     stores_of_worker = Stores.connect(stores.settings)
     command: Any = stores.client.execute_command
 
     def watched(*arguments: Any, **options: Any) -> Any:
         answer = command(*arguments, **options)
-        seen.append(in_turn(stores_of_worker)[0])
+        heads.append(in_turn(stores_of_worker)[0])
         return answer
 
     monkeypatch.setattr(stores.client, "execute_command", watched)
     fit_job(stores, "newer", "interactive")
     stores_of_worker.close()
-    assert seen
-    assert set(seen) == {older}
+    assert heads
+    assert set(heads) == {older}
 
 
 def test_every_task_is_taken_once(stores: Stores) -> None:
@@ -188,24 +188,24 @@ def test_every_task_is_taken_once(stores: Stores) -> None:
         queue = stores.queue._queue
         while True:
             try:
-                found = SafeQueue.lmove(stores.client, queue.key, 1)
+                task = SafeQueue.lmove(stores.client, queue.key, 1)
             except DequeueTimeout:
                 if is_over.is_set():
                     return
                 continue
-            assert found is not None
-            taken_ids.append(text(found[1]))
+            assert task is not None
+            taken_ids.append(text(task[1]))
             stores.client.lrem(queue.intermediate_queue_key, 1, taken_ids[-1])
 
     with ThreadPoolExecutor(8) as workers:
         for _ in range(6):
             workers.submit(work)
-        made = [
+        job_ids = [
             fit_job(stores.of(f"tenant-{number % 3}"), str(number), "interactive" if number % 4 else "batch").id
             for number in range(120)
         ]
         is_over.set()
-    assert sorted(taken_ids) == sorted(made)
+    assert sorted(taken_ids) == sorted(job_ids)
     assert stores.queue.length() == 0
 
 
@@ -222,15 +222,15 @@ def test_tasks_of_a_version_without_lines_are_taken(stores: Stores) -> None:
     assert order.index(theirs[0]) < order.index(ids[2])
 
 
-def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
+def test_a_repair_costs_the_same_in_a_long_queue(stores: Stores) -> None:
     """The number of commands of a comparison does not depend on the number of waiting tasks."""
     job = fit_job(stores, "job", "batch")
     silent = replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1)
     stores.recovery.repair(silent)
     spent = []
     for number in (10, 490):
-        for one in range(number):
-            fit_job(stores.of("other"), f"{number}-{one}", "batch")
+        for index in range(number):
+            fit_job(stores.of("other"), f"{number}-{index}", "batch")
         assert stores.client.llen(stores.queue._queue.key) <= 1, "only its length makes LPOS and LREM slow"
         stores.client.config_resetstat()
         stores.recovery.repair(silent)
@@ -240,7 +240,7 @@ def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
     assert sum(spent[0].values()) < 20
 
 
-def test_what_takes_a_moment(stores: Stores) -> None:
+def test_quick_work_is_recognized(stores: Stores) -> None:
     """Draws are measured by their estimate, fits by their size."""
     assert is_quick_draws(draws_spec(100, n=5000), 2.0)
     assert not is_quick_draws(draws_spec(1000, n=5000), 2.0)

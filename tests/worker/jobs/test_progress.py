@@ -30,7 +30,7 @@ def ago(job: Job, seconds: float) -> Job:
     return replace(job, since=now_ms() - int(1000 * seconds))
 
 
-def test_eta_is_what_is_left_at_the_rate_of_the_stage(stores: Stores) -> None:
+def test_eta_follows_from_the_rate_of_the_stage(stores: Stores) -> None:
     """40 of 100 in 4 s leave 6 s; work of earlier stages does not count."""
     job = running(stores)
     stores.jobs.advance(job.id, 0, 0, 20)
@@ -46,11 +46,11 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
     job = running(stores)
     assert job.eta is None
     stores.jobs.progress(job.id, 10, 100, "weights")
-    assert stores.jobs.fetch(job.id).eta is None, "done before it was heard of"
+    assert stores.jobs.fetch(job.id).eta is None, "the rate needs two reports"
     stores.jobs.progress(job.id, 30, 100, "weights")
     assert stores.jobs.fetch(job.id).eta is not None
     stores.jobs.progress(job.id, 5, 100, "weights")
-    assert stores.jobs.fetch(job.id).eta is None, "begun anew"
+    assert stores.jobs.fetch(job.id).eta is None, "the stage has started again"
     stores.jobs.progress(job.id, 10, 100, "weights")
     stores.jobs.cancel(job.id)
     assert stores.jobs.fetch(job.id).eta is None
@@ -58,7 +58,7 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
     assert stores.jobs.fetch(job.id).eta is None
 
 
-def test_eta_grows_when_nothing_comes(stores: Stores) -> None:
+def test_eta_grows_without_progress(stores: Stores) -> None:
     """The estimate of a job that hangs grows."""
     job = running(stores)
     stores.jobs.advance(job.id, 0, 0, 50)
@@ -79,7 +79,7 @@ def test_every_change_has_a_number(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancelled", "failed", "succeeded"])
-def test_what_has_ended_changes_no_more(stores: Stores, end: str) -> None:
+def test_an_ended_job_does_not_change(stores: Stores, end: str) -> None:
     """A late shard does not change the record of an ended job."""
     job = running(stores)
     stores.jobs._transition(job.id, {"running": end})
@@ -93,12 +93,12 @@ def test_what_has_ended_changes_no_more(stores: Stores, end: str) -> None:
     assert stores.jobs.fetch(job.id) == ended
 
 
-def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> None:
+def test_changes_are_published_and_progress_is_throttled(stores: Stores) -> None:
     """A hundred counts in a row are published a few times; each change of status is published."""
     job = running(stores, total=1000)
     with stores.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
         channel.subscribe(CHANGED)
-        assert channel.get_message(timeout=5) is None, "the subscription, which is ignored"
+        assert channel.get_message(timeout=5) is None, "the confirmation of the subscription is ignored"
         started = time.monotonic()
         for count in range(1, 101):
             stores.jobs.advance(job.id, 0, 0, count)
@@ -112,7 +112,7 @@ def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> Non
     assert 3 <= result <= 2 + most
 
 
-def test_news_of_progress_wakes_who_follows(stores: Stores) -> None:
+def test_progress_wakes_its_subscriber(stores: Stores) -> None:
     """A change wakes its subscriber."""
     job = running(stores)
 

@@ -116,7 +116,7 @@ WITNESSED: list[str] = []
 
 
 def witness_callback(*_: object) -> None:
-    """Be called, which must not happen."""
+    """Record a call, which must not happen."""
     WITNESSED.append("callback")
 
 
@@ -136,7 +136,7 @@ def test_every_task_has_its_times(stores: Stores) -> None:
     assert (waiting.result_ttl, waiting.failure_ttl, waiting.retries_left) == (60, 86400, 3)
 
 
-def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
+def test_repair_skips_fresh_and_ended_jobs(stores: Stores) -> None:
     """A fresh or ended record is not compared with the queue."""
     job = fit_job(stores)
     assert stores.recovery.repair(job) is job
@@ -145,7 +145,7 @@ def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
     assert stores.queue.length() == 0
 
 
-def test_repair_enqueues_what_vanished(stores: Stores) -> None:
+def test_repair_enqueues_a_missing_task(stores: Stores) -> None:
     """A job without a task, because the API died before enqueuing it, is enqueued."""
     job = fit_job(stores)
     stores.recovery.repair(silent(job))
@@ -188,7 +188,7 @@ def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, n
     assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in next_ones]
 
 
-def test_repair_enqueues_what_ended_unnoticed(stores: Stores) -> None:
+def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     """An ended task whose last count was lost with a server is enqueued again once."""
     job = draws_job(stores)
     stores.queue.enqueue(job)
@@ -203,7 +203,7 @@ def test_repair_enqueues_what_ended_unnoticed(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED])
-def test_repair_records_what_the_queue_gave_up(stores: Stores, status: JobStatus) -> None:
+def test_repair_fails_a_job_beyond_its_retries(stores: Stores, status: JobStatus) -> None:
     """A task that failed beyond its retries ends the job with a problem."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
@@ -215,7 +215,7 @@ def test_repair_records_what_the_queue_gave_up(stores: Stores, status: JobStatus
     assert (repaired.error.code, repaired.error.status) == ("worker-lost", 503)
 
 
-def test_repair_fulfils_a_wish_to_cancel(stores: Stores) -> None:
+def test_repair_completes_a_cancellation(stores: Stores) -> None:
     """A job in cancellation whose worker died is cancelled, neither failed nor started again."""
     job = fit_job(stores)
     stores.jobs.start(job.id)
@@ -224,7 +224,7 @@ def test_repair_fulfils_a_wish_to_cancel(stores: Stores) -> None:
     assert stores.queue.length() == 0
 
 
-def test_repair_waits_for_what_runs(stores: Stores) -> None:
+def test_repair_leaves_waiting_and_running_tasks(stores: Stores) -> None:
     """A waiting or running task is left alone, however silent."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
@@ -235,7 +235,7 @@ def test_repair_waits_for_what_runs(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
-def test_repair_enqueues_what_nobody_will_do(stores: Stores, status: JobStatus) -> None:
+def test_repair_enqueues_an_orphaned_task(stores: Stores, status: JobStatus) -> None:
     """A task with a record that neither waits nor runs is enqueued again."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
@@ -245,62 +245,62 @@ def test_repair_enqueues_what_nobody_will_do(stores: Stores, status: JobStatus) 
     assert stores.queue._queue.get_job_ids() == [job.id]
 
 
-def test_repair_leaves_what_was_just_taken_or_is_in_work(stores: Stores) -> None:
+def test_repair_leaves_taken_and_started_tasks(stores: Stores) -> None:
     """A taken task and a started task are left alone."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    taken = stores.queue._queue
-    stores.client.lmove(taken.key, taken.intermediate_queue_key, "LEFT", "RIGHT")
+    rq_queue = stores.queue._queue
+    stores.client.lmove(rq_queue.key, rq_queue.intermediate_queue_key, "LEFT", "RIGHT")
     stores.recovery.repair(silent(job))
     assert stores.queue.length() == 0
     worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
-    begun = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
-    worker.prepare_execution(begun)
-    worker.prepare_job_execution(begun, remove_from_intermediate_queue=True)
+    task = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
+    worker.prepare_execution(task)
+    worker.prepare_job_execution(task, remove_from_intermediate_queue=True)
     stores.recovery.repair(silent(job))
     assert stores.queue.length() == 0
 
 
-def test_taken_by_a_dead_worker_is_done_again(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_taken_by_a_dead_worker_returns_to_the_queue(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task whose worker was killed just after dequeuing it returns to the queue within seconds."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    taken = stores.queue._queue
-    stores.client.lmove(taken.key, taken.intermediate_queue_key, "LEFT", "RIGHT")
+    rq_queue = stores.queue._queue
+    stores.client.lmove(rq_queue.key, rq_queue.intermediate_queue_key, "LEFT", "RIGHT")
     worker = SimpleWorker(
         [NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue
     )
-    taken.intermediate_queue.cleanup(worker, taken)
-    taken.intermediate_queue.cleanup(worker, taken)
-    assert stores.queue.length() == 0, "it may be about to begin"
+    rq_queue.intermediate_queue.cleanup(worker, rq_queue)
+    rq_queue.intermediate_queue.cleanup(worker, rq_queue)
+    assert stores.queue.length() == 0, "the worker may be about to start it"
     monkeypatch.setattr(rq_types, "TAKEN_SECONDS", 0.0)
-    taken.intermediate_queue.cleanup(worker, taken)
-    assert taken.get_job_ids() == [job.id]
-    assert stores.client.llen(taken.intermediate_queue_key) == 0
-    assert 0 < stores.client.ttl(taken.intermediate_queue.get_first_seen_key(job.id)) <= 60
+    rq_queue.intermediate_queue.cleanup(worker, rq_queue)
+    assert rq_queue.get_job_ids() == [job.id]
+    assert stores.client.llen(rq_queue.intermediate_queue_key) == 0
+    assert 0 < stores.client.ttl(rq_queue.intermediate_queue.get_first_seen_key(job.id)) <= 60
 
 
-def test_sweep_repairs_what_nobody_asks_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of all tenants without a task are enqueued; ended ones leave the set of open jobs."""
     monkeypatch.setattr(recovery, "STALE_SECONDS", -1.0)
-    mine, over = fit_job(stores), fit_job(stores, "over")
+    mine, cancelled = fit_job(stores), fit_job(stores, "cancelled")
     other = stores.of("other")
     theirs = other.jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
-    stores.jobs.cancel(over.id)
+    stores.jobs.cancel(cancelled.id)
     assert sorted(stores.jobs.sample_open(10)) == sorted([mine.id, theirs.id])
     stores.recovery.sweep()
     assert sorted(stores.queue._queue.get_job_ids()) == sorted([mine.id, theirs.id])
 
 
-def test_maintenance_lock_goes_by_itself_soon(stores: Stores) -> None:
+def test_the_maintenance_lock_expires_soon(stores: Stores) -> None:
     """A worker that is killed in maintenance blocks it for half a minute, not for fifteen."""
-    held: Any = stores.queue._queue
-    assert held.acquire_maintenance_lock()
-    assert not held.acquire_maintenance_lock()
-    assert 0 < int(stores.client.ttl(held.registry_cleaning_key)) <= 30
+    rq_queue: Any = stores.queue._queue
+    assert rq_queue.acquire_maintenance_lock()
+    assert not rq_queue.acquire_maintenance_lock()
+    assert 0 < int(stores.client.ttl(rq_queue.registry_cleaning_key)) <= 30
 
 
-def test_live_workers_are_those_that_gave_a_sign(stores: Stores) -> None:
+def test_live_workers_have_a_recent_heartbeat(stores: Stores) -> None:
     """A worker counts while its last heartbeat is recent."""
     assert stores.queue.live_workers() == 0
     worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
@@ -310,16 +310,16 @@ def test_live_workers_are_those_that_gave_a_sign(stores: Stores) -> None:
     assert stores.queue.live_workers() == 0
 
 
-def test_recover_hands_over_what_a_dead_worker_had(stores: Stores) -> None:
+def test_recovery_enqueues_the_task_of_a_dead_worker(stores: Stores) -> None:
     """The task of the named worker is enqueued again at once; other workers' tasks stay."""
     mine, other = fit_job(stores, "a"), fit_job(stores, "b")
     for job, name in ((mine, "dead"), (other, "alive")):
         stores.queue.enqueue(job)
         worker = SimpleWorker([NAME], name=name, connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
-        taken = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
-        stores.queue._queue.remove(taken)
-        worker.prepare_execution(taken)
-        worker.prepare_job_execution(taken)
+        task = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
+        stores.queue._queue.remove(task)
+        worker.prepare_execution(task)
+        worker.prepare_job_execution(task)
     assert stores.queue.length() == 0
     stores.recovery.requeue_tasks_of("dead")
     assert stores.queue._queue.get_job_ids() == [mine.id]
@@ -338,13 +338,13 @@ def replicating(stores: Stores, replicas: int) -> TaskQueue:
     return TaskQueue(stores.client, stores.jobs, replace(stores.settings, replicas=replicas))
 
 
-def test_without_a_wish_nothing_is_asked(stores: Stores) -> None:
+def test_by_default_no_replica_is_required(stores: Stores) -> None:
     """By default a job is accepted by its master alone."""
     stores.queue.require_replicated("job_1")
     assert not stores.client.exists(REPLICATION_MARK)
 
 
-def test_a_job_that_is_on_no_replica_is_not_accepted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without enough replicas, the problem states their number, and to retry."""
     monkeypatch.setattr(queue, "REPLICATION_WAIT_MS", 10)
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
@@ -354,14 +354,14 @@ def test_a_job_that_is_on_no_replica_is_not_accepted(stores: Stores, monkeypatch
     assert 0 < int(stores.client.ttl(REPLICATION_MARK)) <= 60
 
 
-def test_a_job_that_a_master_took_along_is_not_accepted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replicas of a new master that lacks the job do not count."""
     real = stores.client.pipeline
 
     def on_the_next_master(**options: bool) -> object:
-        made = real(**options)
-        monkeypatch.setattr(made, "wait", lambda *_: made.echo(2))
-        return made
+        pipeline = real(**options)
+        monkeypatch.setattr(pipeline, "wait", lambda *_: pipeline.echo(2))
+        return pipeline
 
     monkeypatch.setattr(stores.client, "pipeline", on_the_next_master)
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)

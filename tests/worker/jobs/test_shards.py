@@ -1,4 +1,4 @@
-"""The number of open shards of a draws job, whatever happens to its tasks and workers."""
+"""The number of open shards of a draws job after any ends of tasks and workers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def end(stores: Stores, job: Job, shard: int) -> None:
     stores.jobs.advance(job.id, job.round, shard, PER_SHARD)
 
 
-def test_each_that_ends_opens_the_next(stores: Stores) -> None:
+def test_each_ended_shard_opens_the_next(stores: Stores) -> None:
     """As many shards are open as there are chains, in any order of their ends."""
     job = running(stores, 9)
     end(stores, job, 0)
@@ -68,8 +68,8 @@ def test_each_that_ends_opens_the_next(stores: Stores) -> None:
     assert waiting(stores) == list(range(1, 9))
 
 
-def test_one_that_is_done_again_opens_the_same(stores: Stores) -> None:
-    """A repeated task opens the same successor; once that has begun, it opens none."""
+def test_a_repeated_shard_opens_the_same_successor(stores: Stores) -> None:
+    """A repeated task opens the same successor; a started successor is not opened again."""
     job = running(stores, 9)
     end(stores, job, 0)
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_one_that_is_done_again_opens_the_same(stores: Stores) -> None:
     assert waiting(stores) == [1, 2, 3]
 
 
-def test_what_another_version_opened_is_passed_over(stores: Stores) -> None:
+def test_shards_opened_by_another_version_are_skipped(stores: Stores) -> None:
     """Shards that an older version opened or began are skipped, and the next one is opened."""
     job = running(stores, 12)
     for shard in range(CHAINS):
@@ -94,7 +94,7 @@ def test_what_another_version_opened_is_passed_over(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("ending", ["cancel", "fail", "reopen", "forget"])
-def test_nothing_is_opened_of_what_does_not_run(stores: Stores, ending: str) -> None:
+def test_a_job_that_does_not_run_opens_no_shard(stores: Stores, ending: str) -> None:
     """A job that has ended, is in another round or is gone opens no shard and gets no record."""
     job = running(stores, 9)
     if ending == "cancel":
@@ -112,7 +112,7 @@ def test_nothing_is_opened_of_what_does_not_run(stores: Stores, ending: str) -> 
     assert stores.client.hgetall(job_key(job.id)) == before
 
 
-def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
+def test_new_workers_share_a_running_job(stores: Stores) -> None:
     """After the first shard, a sweep opens one chain per live worker, once; it never closes one."""
     for name in "abcde":
         register_worker(stores, name)
@@ -120,7 +120,7 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
     stores.queue.enqueue(job)
     stores.recovery.sweep()
     assert waiting(stores) == [0]
-    assert stores.jobs.fetch(job.id).chains == CHAINS, "nobody knows the posterior yet"
+    assert stores.jobs.fetch(job.id).chains == CHAINS, "no worker has the posterior yet"
     end(stores, job, 0)
     for _ in range(2):
         stores.recovery.sweep()
@@ -149,7 +149,7 @@ def test_no_more_than_two_shards_each(stores: Stores) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_every_shard_is_done_whatever_happens(stores: Stores, data: st.DataObject) -> None:
+def test_every_shard_is_done(stores: Stores, data: st.DataObject) -> None:
     """All shards are done after any sequence of ends, repetitions, losses, widenings and older versions."""
     stores.client.flushall()
     shards = data.draw(st.integers(1, 14))
@@ -161,24 +161,24 @@ def test_every_shard_is_done_whatever_happens(stores: Stores, data: st.DataObjec
         if not job.is_open:
             break
         open_ = waiting(stores)
-        what = data.draw(st.sampled_from(["end", "end", "end", "lose", "repeat", "widen", "older"]))
-        if not open_ or (what == "widen" and shards < 2):
+        step = data.draw(st.sampled_from(["end", "end", "end", "lose", "repeat", "widen", "older"]))
+        if not open_ or (step == "widen" and shards < 2):
             stores.recovery.repair(replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1))
-        elif what == "widen":
+        elif step == "widen":
             for shard in Shards(stores.client).widen(job, shards, data.draw(st.integers(1, 8))):
                 stores.queue.enqueue_shard(job, shard)
         else:
             shard = data.draw(st.sampled_from(open_))
             take(stores, job, shard)
-            if what == "lose":
+            if step == "lose":
                 lost += 1
                 continue
-            if what == "older" and shard + CHAINS < shards:
+            if step == "older" and shard + CHAINS < shards:
                 stores.queue.enqueue_shard(job, shard + CHAINS)
                 stores.jobs.advance(job.id, 0, shard, PER_SHARD)
             else:
                 end(stores, job, shard)
-                if what == "repeat":
+                if step == "repeat":
                     stores.queue.open_next(job, shard)
             begun[shard] += 1
     assert stores.jobs.fetch(job.id).status == "succeeded"

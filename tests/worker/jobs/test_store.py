@@ -1,4 +1,4 @@
-"""The job records."""
+"""Job records."""
 
 from __future__ import annotations
 
@@ -72,10 +72,15 @@ def test_racing_claims_share_one_job(stores: Stores) -> None:
         ("succeeded", ("queued", "running", "succeeded"), True),
     ],
 )
-def test_what_a_claim_shares(stores: Stores, ends: Status, reuse: tuple[Status, ...], shared: bool) -> None:  # noqa: FBT001 # a parameter of the test
+def test_a_claim_shares_jobs_of_reusable_status(
+    stores: Stores,
+    ends: Status,
+    reuse: tuple[Status, ...],
+    shared: bool,  # noqa: FBT001 # a parameter of the test
+) -> None:
     """An open job is shared, an ended one only if `reuse` names its status."""
     job, _ = create(stores)
-    bring(stores, job, ends)
+    bring_to(stores, job, ends)
     again, created = create(stores, reuse=reuse)
     assert (again.id == job.id, created) == (shared, not shared)
     holder = stores.jobs.claim_holder("claim")
@@ -83,7 +88,7 @@ def test_what_a_claim_shares(stores: Stores, ends: Status, reuse: tuple[Status, 
     assert holder.id == again.id
 
 
-def bring(stores: Stores, job: Job, status: Status) -> None:
+def bring_to(stores: Stores, job: Job, status: Status) -> None:
     """Bring a queued job to a status."""
     jobs = stores.jobs
     if status != "queued":
@@ -102,7 +107,7 @@ def bring(stores: Stores, job: Job, status: Status) -> None:
 def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
     """The problem is read back completely, and the record has its time to live."""
     job, _ = create(stores)
-    bring(stores, job, "failed")
+    bring_to(stores, job, "failed")
     failed = stores.jobs.fetch(job.id)
     assert failed.error == PROBLEM
     assert failed.finished is not None
@@ -110,10 +115,10 @@ def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("ended", ["succeeded", "failed", "cancelled"])
-def test_what_has_ended_stays(stores: Stores, ended: Status) -> None:
+def test_an_ended_job_stays_ended(stores: Stores, ended: Status) -> None:
     """Late changes leave an ended job as it is, and no worker starts it again."""
     job, _ = create(stores)
-    bring(stores, job, ended)
+    bring_to(stores, job, ended)
     stores.jobs.succeed(job.id)
     stores.jobs.fail(job.id, PROBLEM)
     stores.jobs.finish_cancel(job.id)
@@ -125,8 +130,8 @@ def test_what_has_ended_stays(stores: Stores, ended: Status) -> None:
     assert stores.jobs.fetch(job.id).status == ended
 
 
-def test_cancel_queued_at_once_running_when_it_looks(stores: Stores) -> None:
-    """A queued job is cancelled at once, a running one by its worker."""
+def test_a_queued_job_is_cancelled_at_once_a_running_one_by_its_worker(stores: Stores) -> None:
+    """A running job is `cancelling` until its worker notices."""
     queued, _ = create(stores, "one")
     assert stores.jobs.cancel(queued.id).status == "cancelled"
     running, _ = create(stores, "two")
@@ -139,10 +144,10 @@ def test_cancel_queued_at_once_running_when_it_looks(stores: Stores) -> None:
     assert stores.jobs.fetch(running.id).status == "cancelled"
 
 
-def test_work_done_before_it_was_told_counts(stores: Stores) -> None:
+def test_work_finished_before_its_cancellation_counts(stores: Stores) -> None:
     """A cancellation after the end of the work leaves the result."""
     job, _ = create(stores)
-    bring(stores, job, "cancelling")
+    bring_to(stores, job, "cancelling")
     stores.jobs.succeed(job.id)
     assert stores.jobs.fetch(job.id).status == "succeeded"
 
@@ -174,7 +179,7 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
     stores.jobs.start(job.id)
     stores.jobs.advance(job.id, 1, 0, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert stores.jobs.reopen(ended), "an answer of many minutes knows of the first round alone"
+    assert stores.jobs.reopen(ended), "a long response may refer to the first round"
     assert (again := stores.jobs.fetch(job.id)).round == 2
     assert draw_counts(stores.client, again, 1) == [0]
 
@@ -201,7 +206,7 @@ def test_entered_counts_every_status(stores: Stores) -> None:
     """Each transition is counted by kind and entered status."""
     for number in range(2):
         job, _ = create(stores, f"claim{number}")
-        bring(stores, job, "succeeded")
+        bring_to(stores, job, "succeeded")
     assert stores.jobs.transition_counts() == {
         ("draws", "queued"): 2,
         ("draws", "running"): 2,
@@ -209,7 +214,7 @@ def test_entered_counts_every_status(stores: Stores) -> None:
     }
 
 
-def test_the_index_forgets_what_has_expired(stores: Stores) -> None:
+def test_the_index_drops_expired_records(stores: Stores) -> None:
     """Without any listing, the index does not keep all expired records."""
     for number in range(400):
         claim = f"claim {number}"

@@ -150,7 +150,7 @@ def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> No
         target = empty()
         report = restore(target, Archive(io.BytesIO(raw)), chosen)
         assert {kind: row["restored"] for kind, row in report.rows.items()} == dict.fromkeys(KINDS, 1)
-        assert {target.datasets.get(id_).tenant for id_ in target.datasets.ids()} == {"alice"}  # type: ignore[union-attr] # it is there
+        assert {target.datasets.get(id_).tenant for id_ in target.datasets.ids()} == {"alice"}  # type: ignore[union-attr] # it exists
 
 
 def test_arrays_and_keys_are_optional(full: Stores, empty: Callable[[], Stores]) -> None:
@@ -179,9 +179,9 @@ def test_newer_names_stay_without_overwrite(full: Stores) -> None:
     full.datasets.rename(dataset, {"name": "newer"})
     report = restore(full, Archive(io.BytesIO(raw)), EVERYTHING)
     assert report.rows["data sets"]["named otherwise"] == 1
-    assert full.datasets.get(dataset).name == "newer"  # type: ignore[union-attr] # it is there
+    assert full.datasets.get(dataset).name == "newer"  # type: ignore[union-attr] # it exists
     restore(full, Archive(io.BytesIO(raw)), EVERYTHING, rename=True)
-    assert full.datasets.get(dataset).name == "mine"  # type: ignore[union-attr] # it is there
+    assert full.datasets.get(dataset).name == "mine"  # type: ignore[union-attr] # it exists
 
 
 def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,13 +311,13 @@ PICKLE = (
     + b"\ncos\nsystem\n"
 )
 NAN = BIG.replace(b"(4000000000, 3)}", b"(4, 3)}         ") + np.full((4, 3), np.nan).tobytes()
-for _what, _bytes in {"a lying header": BIG, "a pickle": PICKLE, "NaN": NAN, "no array": b"x"}.items():
-    FORGERIES[f"{_what} among values"] = lambda raw, put=_bytes: sealed(  # type: ignore[misc] # binds the loop variable
+for _name, _bytes in {"a lying header": BIG, "a pickle": PICKLE, "NaN": NAN, "no array": b"x"}.items():
+    FORGERIES[f"{_name} among values"] = lambda raw, put=_bytes: sealed(  # type: ignore[misc] # binds the loop variable
         raw, lambda name, data: put if name.startswith("datasets/") and name.count(".") == 1 and "npy" in name else data
     )
-    FORGERIES[f"{_what} among labels"] = _change_members(".labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
-for _what, _bytes in {"a lying header": BIG, "a pickle": PICKLE}.items():
-    FORGERIES[f"{_what} in the cache"] = _change_members("cache/0.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
+    FORGERIES[f"{_name} among labels"] = _change_members(".labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
+for _name, _bytes in {"a lying header": BIG, "a pickle": PICKLE}.items():
+    FORGERIES[f"{_name} in the cache"] = _change_members("cache/0.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A draws job as a value."""
+"""Specifications of draws jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from worker.records.draws import (
 def spec(
     *, n: int = 100, count: int = 10, scales: tuple[float | Literal["auto"], ...] = (1.0,), seconds: float = 2.0
 ) -> DrawsSpec:
-    """Return a job's specification."""
+    """Return the specification of a job."""
     return DrawsSpec(
         n=n, p=2, count=count, first=5, seed=3, scales=scales, grid=len(scales) > 1, source="posterior",
         align="none", shard_seconds=seconds,
@@ -39,7 +39,7 @@ def spec(
     seconds=st.floats(0.01, 5),
 )
 def test_shards_are_the_draws_in_order(n: int, count: int, scales: list[float], seconds: float) -> None:
-    """Shards, put together, are every draw once, in the order of the result, none too long."""
+    """The shards contain every draw once, in the order of the result, and none is too long."""
     job = spec(n=n, count=count, scales=tuple(scales), seconds=seconds)
     shards = [job.shard_keys(shard) for shard in range(job.shards)]
     assert list(chain.from_iterable(shards)) == list(job.draws())
@@ -49,30 +49,30 @@ def test_shards_are_the_draws_in_order(n: int, count: int, scales: list[float], 
 
 
 def test_positions_run_scale_by_scale() -> None:
-    """The result's first axis is the scale, its second the index."""
+    """The first axis of the result is the scale, the second the index."""
     job = spec(count=2, scales=(0.1, 5.0))
     assert [(key.scale, key.index) for key in job.draws()] == [(0.1, 5), (0.1, 6), (5.0, 5), (5.0, 6)]
     assert job.shape == (2, 2, 100, 2)
     assert spec(count=2).shape == (2, 100, 2)
 
 
-def test_shard_holds_the_seconds_that_were_asked() -> None:
-    """At n = 5,000 a shard of two seconds holds over a hundred draws, cut at the most there may be."""
+def test_a_shard_has_the_requested_duration() -> None:
+    """At n = 5,000 a shard of two seconds has over a hundred draws, limited to the maximum."""
     assert spec(n=5000, count=1000).per_shard == MOST_PER_SHARD
     assert spec(n=100_000, count=1000).per_shard == 20
     assert spec(n=10_000_000, count=1000).per_shard == 4
 
 
 def test_few_draws_are_spread_over_the_chains() -> None:
-    """Work that one shard could hold is shared by four all the same."""
+    """Draws that fit in one shard are still shared by four chains."""
     assert (spec(count=64).per_shard, spec(count=64).shards) == (16, 4)
-    assert (spec(count=8).per_shard, spec(count=8).shards) == (4, 2), "no lane stays empty"
+    assert (spec(count=8).per_shard, spec(count=8).shards) == (4, 2), "every lane is used"
     assert (spec(count=18).per_shard, spec(count=1).shards) == (8, 1)
 
 
 @pytest.mark.parametrize("n", [5000, 20_000, 100_000])
-def test_a_long_job_divides_evenly_between_a_handful_of_workers(n: int) -> None:
-    """Three workers have about as many draws each, in shards that are worth their while and no longer than allowed."""
+def test_a_long_job_divides_evenly_between_three_workers(n: int) -> None:
+    """The shards balance three workers, within the least and the allowed duration."""
     seconds = shard_seconds(n, 2, 256, 2.0)
     job = spec(n=n, count=256, seconds=seconds)
     assert LEAST_SECONDS <= seconds <= 2.0
@@ -83,8 +83,8 @@ def test_a_long_job_divides_evenly_between_a_handful_of_workers(n: int) -> None:
     assert shard_seconds(n, 2, 256, 0.01) == 0.01
 
 
-def test_a_long_job_is_shared_by_all_workers_there_are() -> None:
-    """By four at least, and by so many at most that each has two shards to make of the posterior that it reads."""
+def test_a_long_job_is_shared_by_all_workers() -> None:
+    """It has at least four chains, and at least two shards per chain."""
     long = spec(n=5000, count=256, seconds=shard_seconds(5000, 2, 256, 2.0))
     assert long.shards == 22
     assert [long.chains(workers) for workers in (0, 1, 4, 5, 8, 11, 12, 1000)] == [4, 4, 4, 5, 8, 11, 11, 11]
@@ -93,7 +93,7 @@ def test_a_long_job_is_shared_by_all_workers_there_are() -> None:
 
 
 def test_shards_are_a_function_of_the_record() -> None:
-    """The record tells all of it, whatever a later version would choose: these are the shards of every version."""
+    """The record determines the shards, so that they are equal in every version."""
     first = {
         "n": 5000, "p": 2, "count": 256, "first": 0, "seed": 0, "scales": [1.0], "grid": False,
         "source": "posterior", "align": "procrustes", "shard_seconds": 2.0,
@@ -102,8 +102,8 @@ def test_shards_are_a_function_of_the_record() -> None:
     assert DrawsSpec.from_dict({**first, "shard_seconds": 256 * 0.005 / 24}).per_shard == 12
 
 
-def test_auto_is_a_number_once_it_is_known() -> None:
-    """Its draws are then those of the number; other scales of the grid stay."""
+def test_auto_is_replaced_by_the_calibrated_scale() -> None:
+    """Only the scale `auto` is replaced; other scales of the grid stay."""
     job = spec(count=2, scales=(0.1, AUTO))
     assert job.is_auto
     assert DrawsSpec.from_dict(json.loads(json.dumps(job.to_dict()))) == job
@@ -111,15 +111,15 @@ def test_auto_is_a_number_once_it_is_known() -> None:
     assert not job.at(0.7).is_auto
 
 
-def test_survives_json() -> None:
-    """The record of the job gives the same value back."""
+def test_a_specification_survives_json() -> None:
+    """The job's record gives the same value."""
     job = spec(scales=(0.01, 1.0))
     assert DrawsSpec.from_dict(json.loads(json.dumps(job.to_dict()))) == job
 
 
 @pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
-def test_cache_key_tells_draws_apart(change: str) -> None:
-    """Everything a draw is a function of is in its key; the same draw of two jobs is one key."""
+def test_the_cache_key_covers_every_field(change: str) -> None:
+    """Equal draws of two jobs have one key."""
     key = DrawKey(seed=1, index=2, scale=0.1, source="posterior", align="none")
     other = {"seed": 2, "index": 1, "scale": 0.1000000000000001, "source": "prior", "align": "procrustes"}[change]
     assert key.cache_key("post_a") != DrawKey(**{**vars(key), change: other}).cache_key("post_a")

@@ -1,4 +1,4 @@
-"""The terms of jobs: deadlines, and what counts for who shares a job."""
+"""Terms of jobs: deadlines and priorities, also of shared jobs."""
 
 from __future__ import annotations
 
@@ -22,65 +22,65 @@ PAST = Terms(deadline=1000)
 
 
 def create(stores: Stores, terms: Terms = ANY_TIME) -> Job:
-    """Create a job, or share it."""
+    """Create or share a job."""
     return stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1, terms=terms)[0]
 
 
 def test_within_is_from_now() -> None:
-    """Seconds become a moment; none stays none."""
+    """Seconds become a time from now; None stays None."""
     deadline = Terms.within(2.5).deadline
     assert deadline == pytest.approx(now_ms() + 2500, abs=100)
     assert Terms.within(None) == ANY_TIME
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "counts"),
+    ("first", "second", "expected"),
     [(5000, 9000, 9000), (9000, 5000, 9000), (5000, None, None), (None, 5000, None), (None, None, None)],
 )
-def test_of_two_that_share_the_later_deadline_counts(
-    stores: Stores, first: int | None, second: int | None, counts: int | None
+def test_a_shared_job_has_the_later_deadline(
+    stores: Stores, first: int | None, second: int | None, expected: int | None
 ) -> None:
-    """Nobody's job fails earlier because somebody else was in a hurry."""
-    ahead = now_ms()
-    given = [None if at is None else ahead + at for at in (first, second)]
-    jobs = [create(stores, Terms(deadline=at)) for at in given]
+    """A short deadline of one request does not fail the job of another."""
+    now = now_ms()
+    deadlines = [None if at is None else now + at for at in (first, second)]
+    jobs = [create(stores, Terms(deadline=at)) for at in deadlines]
     assert len({job.id for job in jobs}) == 1
-    assert jobs[1].deadline == (None if counts is None else ahead + counts)
+    assert jobs[1].deadline == (None if expected is None else now + expected)
 
 
 def test_interactive_stays_interactive(stores: Stores) -> None:
-    """A batch becomes interactive by who waits for it, never the other way."""
+    """An interactive request promotes a batch; a batch request never demotes a job."""
     assert create(stores).priority == "batch"
     assert create(stores, Terms(priority="interactive")).priority == "interactive"
     assert create(stores).priority == "interactive"
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-def test_late_job_fails_by_being_looked_at(stores: Stores, status: str) -> None:
-    """It ends with its problem, and what waits of it is taken off the queue."""
+def test_a_late_job_fails_in_a_repair(stores: Stores, status: str) -> None:
+    """It ends with its problem, and its waiting tasks are removed."""
     job = create(stores, PAST)
     stores.queue.enqueue(job)
     if status == "running":
         stores.client.hset(f"glle:job:{job.id}", "status", "running")
     assert job.is_late
-    ended = stores.recovery.repair(stores.jobs.fetch(job.id))
-    assert ended.status == "failed"
-    assert ended.error is not None
-    assert (ended.error.code, ended.error.status) == ("deadline-exceeded", 504)
-    assert ended.error.details == {"deadline": iso(1000)} == {"deadline": "1970-01-01T00:00:01.000Z"}
+    failed = stores.recovery.repair(stores.jobs.fetch(job.id))
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.status) == ("deadline-exceeded", 504)
+    assert failed.error.details == {"deadline": iso(1000)} == {"deadline": "1970-01-01T00:00:01.000Z"}
     assert stores.queue.length() == 0
 
 
-def test_late_job_is_not_begun(stores: Stores) -> None:
-    """A worker that takes it up too late ends it instead."""
+def test_a_late_job_is_not_started(stores: Stores) -> None:
+    """A worker that takes it after the deadline ends it."""
     job = create(stores, PAST)
     with pytest.raises(Cancelled):
         stores.jobs.start(job.id)
     assert stores.jobs.fetch(job.id).status == "failed"
 
 
-def test_a_later_deadline_that_comes_meanwhile_saves_it(stores: Stores) -> None:
-    """Between the look and the verdict someone may share the job: then it goes on, and waits where it waited."""
+def test_a_later_deadline_of_a_second_request_saves_the_job(stores: Stores) -> None:
+    """The job may be shared between the check and the expiry; then it keeps its place."""
     job = create(stores, PAST)
     stores.queue.enqueue(job)
     create(stores, Terms.within(60))
@@ -91,8 +91,8 @@ def test_a_later_deadline_that_comes_meanwhile_saves_it(stores: Stores) -> None:
     assert stores.jobs.expire(job.id).deadline is None
 
 
-def test_what_has_ended_or_is_cancelled_is_not_late(stores: Stores) -> None:
-    """A deadline says nothing of a job that is over, or being stopped."""
+def test_an_ended_or_cancelled_job_is_not_late(stores: Stores) -> None:
+    """A deadline does not apply to a job that has ended or is being cancelled."""
     job = create(stores, Terms.within(60))
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
@@ -103,8 +103,8 @@ def test_what_has_ended_or_is_cancelled_is_not_late(stores: Stores) -> None:
     assert stores.jobs.expire(job.id).status == "cancelled"
 
 
-def test_made_again_on_new_terms(stores: Stores) -> None:
-    """A job whose result was evicted has the deadline of who wants it again, not that of long ago."""
+def test_a_reopened_job_has_new_terms(stores: Stores) -> None:
+    """A job with an evicted result gets the deadline of the new request."""
     job = create(stores, Terms.within(60))
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
@@ -113,12 +113,12 @@ def test_made_again_on_new_terms(stores: Stores) -> None:
     assert stores.jobs.reopen(ended, hurry)
     again = stores.jobs.fetch(job.id)
     assert (again.deadline, again.priority) == (hurry.deadline, "interactive")
-    assert not stores.jobs.reopen(ended, more), "the second shares"
+    assert not stores.jobs.reopen(ended, more), "the second request shares the job"
     assert stores.jobs.fetch(job.id).deadline == more.deadline
 
 
 def test_late_work_is_stopped(stores: Stores, settings: Settings) -> None:
-    """A running fit fails at its deadline though nobody looks, and its worker soon does something else."""
+    """A running fit fails at its deadline without a request, and its worker takes the next task."""
     with worker(settings, "timely"):
         until(stores.queue.live_workers)
         job = fit_job(stores, 400_000, Terms.within(1.5))

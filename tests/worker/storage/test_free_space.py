@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def memory_used(stores: Stores, share: float) -> Iterator[None]:
+def used(stores: Stores, share: float) -> Iterator[None]:
     """Fill the queue server's memory to a share; the ballast leaves room for accepted work."""
     before = str(stores.client.config_get("maxmemory")["maxmemory"])
     stores.client.setbit("ballast", 2**26 - 1, 0)  # 8 MB, in a buffer that does not shrink
@@ -41,7 +41,7 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
     done, cancelled, shared = (fit_job(stores, claim) for claim in ("done", "cancelled", "known"))
     for job in (done, cancelled):
         stores.queue.enqueue(job)
-    with memory_used(stores, 0.9):
+    with used(stores, 0.9):
         with pytest.raises(ProblemError) as caught:
             fit_job(stores, "new")
         problem = caught.value.problem

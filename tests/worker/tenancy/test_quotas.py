@@ -1,4 +1,4 @@
-"""What a tenant may have at once, where it is decided."""
+"""Quotas of tenants: bytes, jobs and requests."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 
 
 def test_labels_count_too(stores: Stores) -> None:
-    """A quota is of what the files take, not of the values alone."""
-    here = stores.datasets.of("alice", 50_000)
+    """A quota counts the bytes of all files, not of the values alone."""
+    alice = stores.datasets.of("alice", 50_000)
     with pytest.raises(ProblemError, match="50,000 allowed"):
-        here.add(Table(values=X, labels=np.array(["x" * 1000] * 50), source={}))
-    here.add(Table(values=X, source={}))
+        alice.add(Table(values=X, labels=np.array(["x" * 1000] * 50), source={}))
+    alice.add(Table(values=X, source={}))
 
 
-def test_two_uploads_at_once_do_not_both_take_the_last_room(stores: Stores) -> None:
-    """Of eight that fit one by one, one is stored."""
-    here = stores.datasets.of("alice", 2500)
+def test_concurrent_uploads_respect_the_quota(stores: Stores) -> None:
+    """Of eight concurrent uploads with room for one, one is stored."""
+    alice = stores.datasets.of("alice", 2500)
 
     def stored(shift: int) -> bool:
         try:
-            return here.add(Table(values=X + shift, source={}))[1]
+            return alice.add(Table(values=X + shift, source={}))[1]
         except ProblemError as error:
             return error.problem.code != "quota-exceeded"
 
@@ -42,7 +42,7 @@ def test_two_uploads_at_once_do_not_both_take_the_last_room(stores: Stores) -> N
 
 
 def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
-    """Running and being cancelled it does, whatever its end it does not, and again when it is reopened."""
+    """Running, cancelling and reopened jobs count, ended ones do not."""
     jobs = stores.of("alice").jobs.of("alice", JobLimits(open=1))
 
     def create(claim: str) -> str:
@@ -55,39 +55,39 @@ def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
             return error.problem.code == "quota-exceeded"
         return False
 
-    one = create("one")
-    stores.jobs.start(one)
+    first = create("one")
+    stores.jobs.start(first)
     assert is_full()
-    jobs.cancel(one)
+    jobs.cancel(first)
     assert is_full()
-    stores.jobs.succeed(one)
+    stores.jobs.succeed(first)
     assert not is_full()
-    two = create("two")
+    second = create("two")
     with pytest.raises(ProblemError, match="no more are allowed"):
-        jobs.reopen(jobs.fetch(one))
-    stores.jobs.start(two)
-    stores.jobs.cancel(two)
-    stores.jobs.finish_cancel(two)
-    assert jobs.reopen(jobs.fetch(one))
+        jobs.reopen(jobs.fetch(first))
+    stores.jobs.start(second)
+    stores.jobs.cancel(second)
+    stores.jobs.finish_cancel(second)
+    assert jobs.reopen(jobs.fetch(first))
     assert is_full()
 
 
-def test_racing_jobs_do_not_pass_the_quota(stores: Stores) -> None:
-    """Of sixteen at once three are made."""
+def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
+    """Of sixteen concurrent jobs three are created."""
     jobs = stores.jobs.of("alice", JobLimits(open=3))
 
-    def made(number: int) -> bool:
+    def is_created(number: int) -> bool:
         try:
             return jobs.create(kind="advice", claim=str(number), posterior=None, spec={"dataset": "d"}, total=1)[1]
         except ProblemError:
             return False
 
     with ThreadPoolExecutor(16) as pool:
-        assert sum(pool.map(made, range(16))) == 3
+        assert sum(pool.map(is_created, range(16))) == 3
 
 
-def test_quotas_of_tenants_are_everybodys_but_for_what_is_told() -> None:
-    """Each of the three by itself; a tenant that is not named has everybody's."""
+def test_quotas_of_a_tenant_override_the_default() -> None:
+    """Each quota has a separate default, which applies to tenants without an entry."""
     quotas = Quotas(Settings(quota_bytes=10, quota_jobs=2, quotas=" alice=jobs:0,requests:600  b-1=bytes:5000000000"))
     assert quotas.of("alice") == Quota(10, 0, 600, 10_000, 10_000)
     assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 10_000, 10_000)
@@ -98,7 +98,7 @@ def test_quotas_of_tenants_are_everybodys_but_for_what_is_told() -> None:
     "text",
     ["alice", "alice=", "alice=jobs", "alice=jobs:-1", "alice=draws:3", "A=jobs:1", "=jobs:1", "a=jobs:1 a=jobs:2"],
 )
-def test_quotas_that_cannot_be_read_keep_it_from_starting(text: str) -> None:
-    """None of them is left out silently; the message shows how it is written."""
+def test_an_invalid_quota_prevents_the_start(text: str) -> None:
+    """No entry is ignored silently; the message shows the syntax."""
     with pytest.raises(SettingsError, match=r"GLLE_QUOTAS: .* cannot be read\. Write it as tenant="):
         Quotas(Settings(quotas=text))

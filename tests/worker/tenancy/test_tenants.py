@@ -1,4 +1,4 @@
-"""The stores as a tenant sees them."""
+"""Isolation of tenants in the stores."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 
 
 @settings(deadline=None)
-@given(one=NAMES, other=NAMES, name=st.sampled_from(["glle:jobs", "glle:open", "glle:claim:c", "glle:once:x"]))
-def test_no_two_tenants_share_a_name(one: str, other: str, name: str) -> None:
-    """Of Redis keys and of data sets, whatever the tenants are called."""
-    assert tenants.is_tenant_name(one)
-    assert (tenants.tenant_key(name, one) == tenants.tenant_key(name, other)) == (one == other)
+@given(first=NAMES, second=NAMES, name=st.sampled_from(["glle:jobs", "glle:open", "glle:claim:c", "glle:once:x"]))
+def test_no_two_tenants_share_a_name(first: str, second: str, name: str) -> None:
+    """Redis keys and data set ids differ between any two tenants."""
+    assert tenants.is_tenant_name(first)
+    assert (tenants.tenant_key(name, first) == tenants.tenant_key(name, second)) == (first == second)
     sha256 = "5" * 64
-    assert (tenants.dataset_id(sha256, one) == tenants.dataset_id(sha256, other)) == (one == other)
+    assert (tenants.dataset_id(sha256, first) == tenants.dataset_id(sha256, second)) == (first == second)
 
 
 def test_the_default_tenant_has_the_plain_names() -> None:
-    """Those of before there were tenants."""
+    """Its names are those of versions without tenants."""
     assert tenants.tenant_key("glle:jobs", "default") == "glle:jobs"
     assert tenants.dataset_id("ab" * 32, "default") == "ds_" + "ab" * 16
 
 
-def test_a_data_set_is_its_tenants_alone(stores: Stores) -> None:
-    """Neither its record nor its values are there for another, nor can another delete it; workers read all."""
+def test_a_data_set_belongs_to_its_tenant(stores: Stores) -> None:
+    """Another tenant can neither read nor delete it; workers read all data sets."""
     alice, bob = stores.of("alice").datasets, stores.of("bob").datasets
     id_ = alice.add(Table(values=X, labels=np.zeros(50), source={}))[0].id
     assert bob.get(id_) is None
@@ -54,15 +54,15 @@ def test_a_data_set_is_its_tenants_alone(stores: Stores) -> None:
     assert list(bob.newest()) == []
 
 
-def test_a_claim_is_its_tenants_alone(stores: Stores) -> None:
-    """Even were two claims spelt alike, no tenant would be given another's job."""
-    made = [
+def test_a_claim_belongs_to_its_tenant(stores: Stores) -> None:
+    """Equal claims of two tenants have separate jobs."""
+    jobs = [
         stores.of(tenant).jobs.create(kind="advice", claim="c", posterior=None, spec={"dataset": "d"}, total=1)[0]
         for tenant in ("alice", "bob", "default", "alice")
     ]
-    assert [job.tenant for job in made] == ["alice", "bob", "default", "alice"]
-    assert len({job.id for job in made}) == 3
-    for job in made:
+    assert [job.tenant for job in jobs] == ["alice", "bob", "default", "alice"]
+    assert len({job.id for job in jobs}) == 3
+    for job in jobs:
         for tenant in ("alice", "bob", "default"):
             assert (stores.of(tenant).jobs.get(job.id) is not None) == (tenant == job.tenant)
-        assert stores.jobs.get(job.id) == job  # the workers see all
+        assert stores.jobs.get(job.id) == job  # workers read all jobs
