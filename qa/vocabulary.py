@@ -11,27 +11,31 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-REPLACEMENTS = {
-    "told": "reported, returned, stated, logged",
-    "whoever": "the client, the caller, the user",
-    "nobody": "no client, no worker",
-    "likewise": "also",
-    "at hand": "resident, in memory",
-    "of its own": "separate",
-    "of their own": "separate",
-    "lets in": "authenticates",
-    "as printed": "as published",
-    "looked after": "maintained",
+REPLACEMENTS = {  # "of its own class" and "as printed by the command" are plain
+    r"told": "reported, returned, stated, logged",
+    r"whoever": "the client, the caller, the user",
+    r"nobody": "no client, no worker",
+    r"likewise": "also",
+    r"at hand": "resident, in memory",
+    r"of (?:its|their) own(?! \w)": "separate",
+    r"lets in": "authenticates",
+    r"as printed(?! by)": "as published",
+    r"looked after": "maintained",
 }
-WORDS = re.compile(rf"(?<![a-zA-Z])({'|'.join(REPLACEMENTS)})(?![a-zA-Z])", re.IGNORECASE)
+WORDS = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(f'({word})' for word in REPLACEMENTS)})(?![a-zA-Z])", re.IGNORECASE)
 SUFFIXES = {".py", ".md", ".js", ".html", ".yml", ".yaml", ".toml", ".sh", ""}
 VENDORED = ("service/explorer/vendor/", "LICENSE", "qa/vocabulary.py", "qa/test_vocabulary.py")
 
 
-def findings(text: str) -> list[tuple[int, str]]:
-    """Return (line number, word) of every banned word in a text."""
+def findings(text: str) -> list[tuple[int, str, str]]:
+    """Return (line number, word, replacement) of every banned word in a text."""
+    replacements = list(REPLACEMENTS.values())
     lines = enumerate(text.splitlines(), start=1)
-    return [(number, match[1].lower()) for number, line in lines for match in WORDS.finditer(line)]
+    return [
+        (number, match[0].lower(), replacements[(match.lastindex or 1) - 1])
+        for number, line in lines
+        for match in WORDS.finditer(line)
+    ]
 
 
 def main() -> int:
@@ -43,8 +47,8 @@ def main() -> int:
         path = ROOT / name
         if name.startswith(VENDORED) or not path.is_file():
             continue
-        for number, word in findings(path.read_text(encoding="utf-8")):
-            sys.stdout.write(f"{name}:{number}: {word}: write {REPLACEMENTS[word]}\n")
+        for number, word, replacement in findings(path.read_text(encoding="utf-8")):
+            sys.stdout.write(f"{name}:{number}: {word}: write {replacement}\n")
             count += 1
     return min(count, 1)
 

@@ -183,7 +183,7 @@ def test_points_that_float32_cannot_tell_apart() -> None:
     assert measured_recall(X, distances)[0] == 1.0
 
 
-def test_low_recall_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """In data without a shape of fewer dimensions, and with few links, neighbours are missed, and the note says so."""
     monkeypatch.setattr(room, "LINKS", 4)
     X = np.random.default_rng(0).standard_normal((3000, 64))
@@ -256,7 +256,7 @@ def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> 
     assert note.message == ("Neighbours are approximate: recall 1.0 (measured on 500 points).")
 
 
-def test_recall_is_told_rounded_down() -> None:
+def test_recall_is_reported_rounded_down() -> None:
     """A recall of .9999 is not shown as 1."""
     figures = {"n_points": 9, "n_features": 9, "neighbor_recall": 0.99990, "neighbor_recall_points": 500}
     assert "recall .999 (measured on 500 points)" in search_notes(figures)[0].message

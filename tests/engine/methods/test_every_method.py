@@ -50,7 +50,7 @@ def test_embeds_a_sheet(name: str) -> None:
     one = METHODS[name]
     labels = (np.arange(N) * 3 // N) if one.labels else None
     spec = one.spec(**OPTIONS.get(name, {}))
-    found = one.embed(sheet.X, spec, lambda *told: stages.append(told), labels=labels)
+    found = one.embed(sheet.X, spec, lambda *stage: stages.append(stage), labels=labels)
     assert found.Y.shape == (N, 2)
     assert found.Y.dtype == np.float64
     # Points placed at random are at 1/2.
@@ -156,7 +156,7 @@ def test_refuses_what_cannot_be(name: str) -> None:
 
 
 @pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
-def test_is_told(one: Method[Any]) -> None:
+def test_is_reported(one: Method[Any]) -> None:
     """Every method says what it is, where it comes from and how it grows; cost grows with n."""
     assert METHODS[one.name] is one
     assert all((one.title, one.about.endswith("."), one.source, one.growth, one.spec.__doc__))
@@ -168,16 +168,16 @@ def test_is_told(one: Method[Any]) -> None:
 
 
 @pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
-def test_parameters_are_told_and_checked(one: Method[Any]) -> None:
+def test_parameters_are_reported_and_checked(one: Method[Any]) -> None:
     """Every parameter has a description and a default in its own domain; others are refused by name."""
     schema = one.spec.schema()
     spec = one.spec()
     assert one.spec.from_dict(spec.to_dict()) == spec
     assert json.loads(json.dumps(schema)) == schema
     for name, parameter in one.spec.parameters().items():
-        told = schema["properties"][name]
-        assert told["description"].endswith(".")
-        assert parameter.checked(name, told["default"]) == getattr(spec, name)
+        result = schema["properties"][name]
+        assert result["description"].endswith(".")
+        assert parameter.checked(name, result["default"]) == getattr(spec, name)
         with pytest.raises(InvalidParameterError, match=name):
             one.spec(**{name: object()})
     with pytest.raises(InvalidParameterError, match="Unknown parameters: nope"):

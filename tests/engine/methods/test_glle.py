@@ -53,7 +53,7 @@ def test_takes_data_in_any_unit(sheet: np.ndarray) -> None:
 
 
 def test_passes_the_notes_of_the_fit_on(sheet: np.ndarray) -> None:
-    """What the published equations do is told."""
+    """A note reports the effect of the published equations."""
     found = GLLE.embed(sheet, GLLE.spec(variant="published"))
     assert found.notes
     assert found.notes == fit(sheet, variant="published").diagnostics.notes

@@ -69,7 +69,7 @@ def test_the_better_embedding_scores_better(one: Any) -> None:
 
 
 @pytest.mark.parametrize("one", SCORES.values(), ids=SCORES)
-def test_is_told(one: Any) -> None:
+def test_is_reported(one: Any) -> None:
     """Every score says what it is, what it needs, which way is better and how it grows."""
     assert SCORES[one.name] is one
     assert all((one.title, one.about.endswith("."), one.growth))

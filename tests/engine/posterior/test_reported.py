@@ -128,7 +128,7 @@ def test_new_points_do_not_depend_on_their_company_nor_change_the_model() -> Non
 
 
 def test_an_embedding_has_a_score_and_each_point_its_own() -> None:
-    """Umap 467: no number told how good an embedding is, nor which of two runs, that differ a little, is the better.
+    """Umap 467: no number showed how good an embedding is, nor which of two runs, that differ a little, is the better.
 
     Here two fits are the same bits, draws have scores, and points that were put in the wrong place score low.
     """

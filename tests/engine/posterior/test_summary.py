@@ -117,7 +117,7 @@ def test_one_draw_has_no_spread(posterior: Posterior) -> None:
         posterior.summary(1)
 
 
-def test_progress_is_told_and_can_end_it(posterior: Posterior) -> None:
+def test_progress_is_reported_and_can_end_it(posterior: Posterior) -> None:
     """Rounds and draws are reported; an exception of the callback cancels the summary."""
     reports: list[tuple[int, int, str]] = []
     draws = list(posterior.draws(5))

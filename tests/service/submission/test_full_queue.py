@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.service.conftest import register_worker
 from tests.service.routes.test_resources import upload
 from tests.service.tenants import resources_of, served
-from tests.worker.storage.test_free_space import memory_used
+from tests.worker.storage.test_free_space import used
 
 if TYPE_CHECKING:
     import httpx
@@ -23,7 +23,7 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
     keyed = {"Idempotency-Key": "known"}
     job = client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"]
     assert client.get("/readyz").json()["status"] == "ok"
-    with memory_used(stores, 0.9):
+    with used(stores, 0.9):
         for headers in ({}, {"Idempotency-Key": "new"}):
             answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1}, headers=headers)
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
@@ -37,7 +37,7 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
         assert client.get(f"/v1/jobs/{job}").status_code == 200
         assert client.delete(f"/v1/jobs/{job}").json()["status"] == "cancelled"
         assert client.delete(f"/v1/jobs/{job}?record=true").status_code == 200
-    with memory_used(stores, 0.99):
+    with used(stores, 0.99):
         answer = client.get("/readyz")
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
     assert client.post("/v1/posteriors", json={**posted, "reg": 0.1}).status_code == 202

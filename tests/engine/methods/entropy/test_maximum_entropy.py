@@ -219,7 +219,7 @@ def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "n", "d", "options", "told"),
+    ("name", "n", "d", "options", "result"),
     [
         ("meu", 2001, 3, {}, "at most 2,000 points"),
         ("meu", 30, 3, {"n_neighbors": 29, "multipliers": "any"}, "positive"),
@@ -233,10 +233,10 @@ def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) ->
         ("alle", 30, 3, {"n_neighbors": 10, "reg": 0}, "reg above 0"),
     ],
 )
-def test_refuses_before_computing(name: str, n: int, d: int, options: dict[str, object], told: str) -> None:
+def test_refuses_before_computing(name: str, n: int, d: int, options: dict[str, object], result: str) -> None:
     """What the sizes and the parameters alone make impossible, with the remedy."""
     one = METHODS[name]
-    with pytest.raises(InvalidParameterError if "4 points" not in told else ValueError, match=told):
+    with pytest.raises(InvalidParameterError if "4 points" not in result else ValueError, match=result):
         one.require_possible(n, d, one.spec(**options))
 
 

@@ -43,8 +43,8 @@ def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
     n, d = X.shape
     C = W @ W.T + np.diag(noise)
     S = np.cov(X.T, bias=True)
-    told = d * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + np.trace(np.linalg.solve(C, S))
-    return float(-0.5 * n * told)
+    result = d * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + np.trace(np.linalg.solve(C, S))
+    return float(-0.5 * n * result)
 
 
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90)])
@@ -85,8 +85,8 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     centred = (X - X.mean(axis=0)) / X.std(axis=0)
     rng = np.random.default_rng(0)
     start = Model(rng.standard_normal((8, 3)), np.ones(8))
-    told = maximise(centred / np.sqrt(300), start, FactorAnalysisSpec(n_components=3, tolerance=1e-9), silent)[1]
-    assert (np.diff(told) >= -1e-12).all()
+    result = maximise(centred / np.sqrt(300), start, FactorAnalysisSpec(n_components=3, tolerance=1e-9), silent)[1]
+    assert (np.diff(result) >= -1e-12).all()
     found = embedded("factor-analysis", X, n_components=3, tolerance=1e-9, max_iterations=5000)
     other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
     assert found.figures["converged"]
@@ -107,16 +107,16 @@ def test_factor_analysis_with_isotropic_noise_is_ppca(shape: tuple[int, int]) ->
     root = (X - X.mean(axis=0)) / np.sqrt(len(X))
     start = Model(np.random.default_rng(0).standard_normal((shape[1], 2)), np.ones(shape[1]))
     spec = FactorAnalysisSpec(noise="isotropic", tolerance=1e-10, max_iterations=20000)
-    told = maximise(root, start, spec, silent)[1]
-    assert told[-1] * len(X) == pytest.approx(ppca.figures["log_likelihood"], abs=1e-2)
+    result = maximise(root, start, spec, silent)[1]
+    assert result[-1] * len(X) == pytest.approx(ppca.figures["log_likelihood"], abs=1e-2)
 
 
 def test_a_step_of_factor_analysis_tells_the_dense_likelihood() -> None:
     """The likelihood from p x p matrices is that of the d x d covariance."""
     X, rng = correlated(60, 5), np.random.default_rng(2)
     model = Model(rng.standard_normal((5, 2)), rng.uniform(0.5, 2, 5))
-    told = step((X - X.mean(axis=0)) / np.sqrt(60), model, isotropic=False)[1]
-    assert told * 60 == pytest.approx(gaussian(X, model.loadings, model.noise), rel=1e-12)
+    result = step((X - X.mean(axis=0)) / np.sqrt(60), model, isotropic=False)[1]
+    assert result * 60 == pytest.approx(gaussian(X, model.loadings, model.noise), rel=1e-12)
 
 
 def test_factor_analysis_says_what_is_doubtful() -> None:
@@ -179,7 +179,7 @@ def test_linear_kernel_and_distances_give_pca() -> None:
 
 
 @pytest.mark.parametrize("name", ["pca", "mds"])
-def test_a_component_of_rounding_is_told(name: str) -> None:
+def test_a_component_of_rounding_is_reported(name: str) -> None:
     """Points on a line have one component; the second is said to be none."""
     X = np.outer(np.arange(20.0), [1, 2, 3]) + 0.3
     assert [note.code for note in embedded(name, X).notes] == ["flat-components"]
@@ -196,7 +196,7 @@ def test_units_at_the_ends_of_the_range_do(name: str, unit: float) -> None:
     np.testing.assert_allclose(found, usual, atol=1e-6)
 
 
-def test_dissimilarities_that_are_no_distances_are_told() -> None:
+def test_dissimilarities_that_are_no_distances_are_reported() -> None:
     """Negative eigenvalues are a figure and a note, checked by the whole spectrum."""
     X = correlated(90, 3)
     D = np.abs(X[:, None] - X[None]).sum(axis=2) ** 1.5
@@ -213,10 +213,10 @@ def test_mds_refuses_what_are_no_dissimilarities() -> None:
     D = cdist(X := correlated(20, 3), X)
     with pytest.raises(InvalidShapeError, match="20 x 3"):
         embedded("mds", X, dissimilarity="precomputed")
-    for place, value, told in (((2, 5), 100.0, "mirror"), ((2, 5), -1.0, "negative"), ((4, 4), 1.0, "diagonal")):
+    for place, value, result in (((2, 5), 100.0, "mirror"), ((2, 5), -1.0, "negative"), ((4, 4), 1.0, "diagonal")):
         wrong = D.copy()
         wrong[place] = value
-        with pytest.raises(InvalidParameterError, match=told) as caught:
+        with pytest.raises(InvalidParameterError, match=result) as caught:
             embedded("mds", wrong, dissimilarity="precomputed")
         assert caught.value.details == {"row": place[0], "column": place[1]}
     line = np.abs(np.subtract.outer(np.arange(20.0), np.arange(20.0)))

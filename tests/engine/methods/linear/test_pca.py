@@ -44,13 +44,13 @@ def test_lanczos_finds_the_copies_of_a_multiple_eigenvalue() -> None:
 def test_lanczos_can_be_cancelled() -> None:
     """What progress raises between two products leaves the search."""
     spread = np.random.default_rng(0).standard_normal((700, 700))
-    told: list[str] = []
+    result: list[str] = []
 
     def cancel(done: int, total: int, stage: str) -> None:
-        told.append(stage)
-        if len(told) == 3:
+        result.append(stage)
+        if len(result) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         leading_eigenpairs(spread @ spread.T, 3, cancel)
-    assert told == ["eigenvectors"] * 3
+    assert result == ["eigenvectors"] * 3

@@ -108,8 +108,8 @@ def test_too_many_outliers_are_refused(saddle: np.ndarray) -> None:
         embed("robust-lle", saddle[:40], threshold=0.999, n_neighbors=30)
 
 
-def test_outliers_that_hold_the_rest_together_are_told() -> None:
-    """Two clouds and a thin bridge, whose points are nobody's neighbours: the remedies are another k or threshold."""
+def test_outliers_that_hold_the_rest_together_are_reported() -> None:
+    """Two clouds and a thin bridge, whose points are neighbors of no other point: the remedies are another k or threshold."""
     rng = np.random.default_rng(0)
     bridge = np.column_stack([np.linspace(1.5, 5.5, 4), np.full((4, 2), 0.5)])
     X = np.concatenate([rng.random((60, 3)), bridge, rng.random((60, 3)) + np.array([6.0, 0.0, 0.0])])
@@ -201,7 +201,7 @@ def test_automatic_ridge_is_better_under_noise(rule: str) -> None:
     assert clean.figures["reg_median"] < found.figures["reg_median"]
 
 
-def test_a_ridge_at_its_bound_is_told(saddle: np.ndarray) -> None:
+def test_a_ridge_at_its_bound_is_reported(saddle: np.ndarray) -> None:
     """Bounds that choose instead of the rule are a note, and counted."""
     found = embed("auto-reg-lle", saddle, reg_least=0.1, reg_most=0.2)
     assert [note.code for note in found.notes] == ["ridge-at-bound"]

@@ -188,7 +188,7 @@ def test_the_only_way_between_two_parts_is_not_cut() -> None:
     assert components(edges(nearest, kept)).max() == 0
 
 
-def test_what_pruning_leaves_too_thin_is_told() -> None:
+def test_what_pruning_leaves_too_thin_is_reported() -> None:
     """Points with no more neighbours than dimensions, and groups without neighbours outside, are counted and noted."""
     roll = manifolds.make("swiss_roll", 300, noise=0.03, seed=3).X
     found = embed("pruned-lle", roll, n_neighbors=8, tolerance=0.4, delta=0.7)

@@ -77,7 +77,7 @@ def test_affinities_of_motion_capture_have_the_perplexity() -> None:
 
 
 def test_ties_have_uniform_affinities_and_a_note() -> None:
-    """Where more points tie as the nearest than the perplexity, they share equally, and this is told."""
+    """Where more points tie as the nearest than the perplexity, they share equally, and a note reports it."""
     X = np.repeat(cloud(10), 8, axis=0)
     P, met = conditional_affinities(X, 3.0)
     assert not met.any()

@@ -78,7 +78,7 @@ def test_a_flat_sheet_comes_back(name: str) -> None:
     assert found.notes == ()
 
 
-def test_patches_that_hang_together_by_one_point_are_told() -> None:
+def test_patches_that_hang_together_by_one_point_are_reported() -> None:
     """A hinge: five points whose patches share a single one with the six others may turn about it."""
     line = np.concatenate([np.linspace(0, 1, 6), 2.5 + np.linspace(0, 0.4, 5)])[:, None] * np.ones(2)
     found = embed("ltsa", line, n_components=1, n_neighbors=5)
@@ -87,7 +87,7 @@ def test_patches_that_hang_together_by_one_point_are_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
-def test_patches_of_too_few_dimensions_are_told(name: str) -> None:
+def test_patches_of_too_few_dimensions_are_reported(name: str) -> None:
     """A line has no tangent plane: the result is centred, keeps the local conditions, and a note tells what is any."""
     line = np.linspace(0, 1, 40)[:, None] * np.array([1.0, 2.0, 3.0])
     found = embed(name, line, n_neighbors=7)
@@ -132,7 +132,7 @@ def test_modified_lle_by_arpack_is_the_dense_one(monkeypatch: pytest.MonkeyPatch
     same_columns(plain.Y, found.Y, 1e-5)
 
 
-def test_eigenpairs_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
+def test_eigenpairs_that_are_none_are_reported(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
     """What the solver gives is put into the equation."""
     monkeypatch.setattr(laplacian, "_shift_inverted", lambda _A, u, _norm, m: (np.zeros(m), np.eye(len(u), m)))
     with pytest.raises(ConvergenceError, match="left a residual of"):

@@ -100,7 +100,7 @@ def test_lle_refuses_more_components_than_its_solver_has_steps() -> None:
 
 
 @pytest.mark.parametrize(("module", "name"), [(laplacian, "laplacian-eigenmaps"), (isomap, "isomap")])
-def test_an_eigensolver_that_fails_is_told(
+def test_an_eigensolver_that_fails_is_reported(
     monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64], module: Any, name: str
 ) -> None:
     """No embedding is shown that no solver found."""
