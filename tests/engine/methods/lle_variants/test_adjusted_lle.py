@@ -109,7 +109,7 @@ def test_too_many_outliers_are_refused(saddle: np.ndarray) -> None:
 
 
 def test_outliers_that_hold_the_rest_together_are_reported() -> None:
-    """Two clouds and a thin bridge, whose points are neighbors of no other point: the remedies are another k or threshold."""
+    """Two clouds and a thin bridge of outliers: the remedies are another k or threshold."""
     rng = np.random.default_rng(0)
     bridge = np.column_stack([np.linspace(1.5, 5.5, 4), np.full((4, 2), 0.5)])
     X = np.concatenate([rng.random((60, 3)), bridge, rng.random((60, 3)) + np.array([6.0, 0.0, 0.0])])
