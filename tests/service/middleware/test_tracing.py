@@ -181,7 +181,7 @@ def test_off_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_missing_extra_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, tracing is a clear error."""
     monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
-    with pytest.raises(SettingsError, match=r"glle\[otel\]"):
+    with pytest.raises(SettingsError, match=r"glle-server\[otel\]"):
         tracing.wanted(replace(settings, traces="on"))
 
 
