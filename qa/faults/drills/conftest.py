@@ -55,9 +55,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
     tar = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True)  # noqa: S607
     subprocess.run(["tar", "x", "-C", str(root)], input=tar.stdout, check=True)  # noqa: S607 # tar from PATH
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run(
-        [sys.executable, "-m", "glle_engine.posterior.fingerprint"], cwd=root, env=environment, check=True
-    )  # compiled once
+    subprocess.run([sys.executable, "-m", "glle_engine.lanes"], cwd=root, env=environment, check=True)  # compiled once
     return Version("earlier", root=root, module="service")
 
 
