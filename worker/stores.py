@@ -11,6 +11,7 @@ from worker.base.settings import Settings
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import RetryPolicy
+from worker.jobs.executor_queue import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
@@ -45,8 +46,10 @@ class Stores:
     jobs: JobStore
     queue: TaskQueue
     recovery: JobRecovery
+    requests: DrawRequests
     endings: Notifications
     changes: Notifications
+    drawn: Notifications
     counts: Counters
     keys: KeyStore
     quotas: Quotas
@@ -89,8 +92,10 @@ class Stores:
             jobs=jobs,
             queue=queue,
             recovery=JobRecovery(client, jobs, queue, settings),
+            requests=DrawRequests(client),
             endings=Notifications(connect_queue(settings), ENDED),  # separate: a silent channel is no failed server
             changes=Notifications(connect_queue(settings), CHANGED),
+            drawn=Notifications(connect_queue(settings), DRAWN, draw_outcomes),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
             quotas=quotas,
@@ -106,6 +111,7 @@ class Stores:
             datasets=self.datasets.of(tenant, quota.bytes),
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
+            requests=self.requests.of(tenant),
             jobs=self.jobs.of(tenant, JobLimits(open=quota.jobs, all_open=self.settings.max_jobs, ended=quota.records)),
         )
 
@@ -113,6 +119,7 @@ class Stores:
         """Close the connections."""
         self.endings.close()
         self.changes.close()
+        self.drawn.close()
         self.client.close()
         self.cache.close()
 

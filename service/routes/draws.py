@@ -1,5 +1,6 @@
 """`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or as a job."""
 
+import time
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -50,6 +51,7 @@ from service.routes.params import (
 )
 from service.schemas.problems import documented
 from service.schemas.resources import DrawsIn
+from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
@@ -57,8 +59,9 @@ from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
-from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
+from worker.records.draws import AUTO, CHAINS, DrawsSpec, group_seconds, shard_seconds
 from worker.records.ids import digest
+from worker.records.job import SHORT_SECONDS
 from worker.records.priority import Terms
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -120,9 +123,13 @@ async def draw_one(
     media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
     record, spec, entry = await run_in_threadpool(_lookup, stores, id_, body)
+    cached = partial(_cached, stores, record, spec)
+    if entry is None and not spec.is_auto:
+        began = time.monotonic()
+        entry = await requested_draw(stores, record, spec.key(0), cached, wait)
+        wait = max(0.0, wait - (time.monotonic() - began))
     if entry is None:
-        cached, submit = partial(_cached, stores, record, spec), partial(_single, stores, record, spec)
-        result = await computed(stores, cached, submit, wait)
+        result = await computed(stores, cached, partial(_single, stores, record, spec), wait)
         if isinstance(result, Job):
             return accepted(result)
         entry = result
@@ -136,7 +143,7 @@ async def draw_one(
 def _lookup(stores: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
     """Return the posterior, the specification of one draw, and the draw if it is cached."""
     record = require_posterior(stores, id_)
-    spec = _spec(stores, record, body)
+    spec = _calibrated(stores, record.id, _spec(stores, record, body))
     return record, spec, _cached(stores, record, spec)
 
 
@@ -219,6 +226,7 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
         chains=_chains(stores, spec, numbers),
         numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
+        short=group_seconds(spec.n, spec.p) <= SHORT_SECONDS,
     )[0]
 
 

@@ -54,6 +54,7 @@ class Shutdown:
     def end_waits(self) -> None:
         """Answer all requests that wait for a job with the job's current state, and end every stream."""
         self._stores.endings.end()
+        self._stores.drawn.end()
         self._stream_limiter.stop(self._stores.changes)
 
     def require_not_draining(self) -> None:

@@ -128,6 +128,9 @@ class Settings:
     )
     redis_patience: float = _setting(60.0, "Seconds that a worker waits for an unreachable Redis, or for a new master.")
     replicas: int = _setting(0, "Replicas of the queue's Redis that must have a job before it is accepted.")
+    resident_bytes: int = _setting(
+        512 * 2**20, "Bytes of posteriors that the executor of a worker keeps in memory.", at_least=0
+    )
     shard_seconds: float = _setting(
         2.0, "Seconds of work in one shard of a draws job, at most, so that jobs interleave."
     )

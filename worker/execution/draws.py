@@ -10,6 +10,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
+from glle_engine.linalg import LANES
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 def group_size(posterior: Posterior) -> int:
     """Return the size of a lane group, whose draws cost little more than one."""
     return posterior.lane_solver.lanes if posterior.lane_solver else 1
+
+
+def lane_group(key: DrawKey) -> list[DrawKey]:
+    """Return the draws of a draw's lane group."""
+    first = key.index - key.index % LANES
+    return [replace(key, index=index) for index in range(first, first + LANES)]
 
 
 def uncached_group(cache: TieredCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:

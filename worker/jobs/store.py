@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import deadline_exceeded, refuse
-from worker.base.versions import queue_name, require_own_version, stamp, versioned
+from worker.base.versions import is_short, queue_name, require_own_version, short_queue, stamp, versioned
 from worker.jobs import lua_scripts
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_field
@@ -106,6 +106,7 @@ class JobStore:
         chains: int = CHAINS,
         numbers: str | None = None,
         points: Array | None = None,
+        short: bool = False,
     ) -> tuple[Job, bool]:
         """Create a job, or return the job that holds `claim` with a status in `reuse`.
 
@@ -123,6 +124,8 @@ class JobStore:
             The bits of the results, which name the queue of the tasks; None for the pinned kind.
         points
             Points of the request, under a data set id without a stored data set (`worker.records.inline_points`).
+        short
+            Whether its tasks are short, so that executors run them (`worker.jobs.executor_queue`).
 
         Returns
         -------
@@ -136,10 +139,11 @@ class JobStore:
         """
         new, tenant, limits = new_job_id(), self._tenant or DEFAULT, self._limits
         created, numbers = now_iso(), numbers or numbers_of("")
+        queue = short_queue(queue_name(numbers)) if short else queue_name(numbers)
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers), "digests": 1,
+            "tenant": tenant, "numbers": numbers, "queue": queue, "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
@@ -325,7 +329,8 @@ class JobStore:
         require_own_version(f"Job {job.id}", job.numbers)
         self._require_room_for(job)
         deadline, priority = _term_fields(terms)
-        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name(job.numbers)}
+        queue = short_queue(queue_name(job.numbers)) if is_short(job.queue) else queue_name(job.numbers)
+        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue}
         moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
         if moved == ("succeeded", "queued"):
             return True
@@ -333,7 +338,7 @@ class JobStore:
         return False
 
     def hand_over(self, job: Job) -> bool:
-        """Move an open job to this version's queue; return False if another call did."""
+        """Move an open job to this version's queue of long tasks; return False if another call did."""
         return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name(job.numbers)]))
 
     def transition_counts(self) -> dict[tuple[str, str], int]:
