@@ -215,10 +215,12 @@ def _submitted(
     spec: AnalysisSpec,
     posterior: str | None,
     points: Array | None = None,
+    *,
+    short: bool = False,
 ) -> Job:
     """Return the job of an analysis, once for each Idempotency-Key."""
     terms = Terms.within(command.deadline)
-    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points)
+    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points, short=short)
     return once(stores, command.key, request, submit)
 
 
@@ -246,7 +248,8 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
         engine=numbers_for(record.numbers),
     )
     request = (f"POST /v1/posteriors/{id_}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
-    return _submitted(stores, command, request, spec, id_, points)
+    short = shape[0] <= record.n and _is_quick(stores, record, spec.total)
+    return _submitted(stores, command, request, spec, id_, points, short=short)
 
 
 def _points(stores: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
@@ -271,7 +274,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
         engine=numbers_for(record.numbers),
     )
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return _submitted(stores, command, request, spec, id_)
+    return _submitted(stores, command, request, spec, id_, short=_is_quick(stores, record, spec.total))
 
 
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:

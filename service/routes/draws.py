@@ -6,6 +6,7 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from glle_engine.linalg import LANES
 from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import (
     CSV,
@@ -59,7 +60,7 @@ from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
-from worker.records.draws import AUTO, CHAINS, DrawsSpec, group_seconds, shard_seconds
+from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.records.ids import digest
 from worker.records.job import SHORT_SECONDS
 from worker.records.priority import Terms
@@ -226,7 +227,7 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
         chains=_chains(stores, spec, numbers),
         numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
-        short=group_seconds(spec.n, spec.p) <= SHORT_SECONDS,
+        short=LANES * record.draw_seconds <= SHORT_SECONDS,
     )[0]
 
 

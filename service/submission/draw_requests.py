@@ -7,11 +7,12 @@ from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
+from glle_engine.linalg import LANES
 from service.submission.waiting import WAITS
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.executor_queue import waited_name
 from worker.records.cache_entry import Entry
-from worker.records.draws import DrawKey, group_seconds
+from worker.records.draws import DrawKey
 from worker.records.job import SHORT_SECONDS
 from worker.records.tenants import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
@@ -36,9 +37,8 @@ async def requested_draw(
 
     """
     until = time.monotonic() + min(wait, stores.settings.max_wait)
-    is_long = group_seconds(record.n, record.spec["n_components"]) > SHORT_SECONDS
     tenant, name = stores.tenant or DEFAULT, waited_name(record, key)
-    if not wait or is_long or not WAITS.has_room(tenant, stores.settings.max_waits):
+    if not wait or LANES * record.draw_seconds > SHORT_SECONDS or not WAITS.has_room(tenant, stores.settings.max_waits):
         return None
     with WAITS.counted(tenant), stores.drawn.of(name) as answer:
         await stores.drawn.subscribed()

@@ -83,9 +83,13 @@ def look(stores: Stores, id_: str) -> Job:
     return stores.recovery.refresh(stores.jobs.fetch(id_))
 
 
-def submitted(stores: Stores, terms: Terms, **fields: Any) -> tuple[Job, bool]:
-    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`."""
-    job, created = stores.jobs.create(terms=terms, **fields)
+def submitted(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> tuple[Job, bool]:
+    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`.
+
+    By default its tasks are short if its priority is interactive, because that of a quick job is.
+    """
+    short = terms.priority == "interactive" if short is None else short
+    job, created = stores.jobs.create(terms=terms, short=short, **fields)
     if created:
         stores.queue.enqueue(job)
     elif terms.priority == "interactive" and job.is_open:
@@ -95,11 +99,17 @@ def submitted(stores: Stores, terms: Terms, **fields: Any) -> tuple[Job, bool]:
 
 
 def analysis_job(
-    stores: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
+    stores: Stores,
+    spec: AnalysisSpec,
+    *,
+    posterior: str | None,
+    terms: Terms = ANY_TIME,
+    points: Array | None = None,
+    short: bool | None = None,
 ) -> Job:
     """Return the job of an analysis: an open one, one whose result is cached, or a new one.
 
-    `points` are the inline points of the request, if any.
+    `points` are the inline points of the request, if any; `short` is as for `submitted`.
     """
     subject = posterior or spec.to_dict()["dataset"]
     key = spec.cache_key(subject)
@@ -114,6 +124,7 @@ def analysis_job(
         reuse=("queued", "running", "succeeded"),
         numbers=numbers_for(spec.engine),
         points=points,
+        short=short,
     )
     if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
         return reopened(stores, job, terms)

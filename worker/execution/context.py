@@ -16,7 +16,7 @@ from worker.analyses.posterior_analyses import CalibrationSpec, calibration_fact
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import is_short, require_own_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
-from worker.execution.resident import resident_posteriors
+from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import stage
 from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
@@ -143,12 +143,11 @@ def _put(stores: Stores, key: str, entry: Entry) -> Entry:
 def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     """Return the posterior of a job, fitted again if its arrays were evicted.
 
-    Raises ``other-numbers`` if this worker's fits have other bits, and ``other-bits`` if the new fit has; `LongWorkError`
-    if the new fit takes long and the task is a short one.
+    Raises ``other-numbers`` if this worker's fits have other bits, ``other-bits`` if the new fit has, and
+    `LongWorkError` if the new fit takes long and the task is a short one.
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
-    residents = resident_posteriors()
-    posterior = residents.get(record.arrays_id) or _load(stores, record)
+    posterior = RESIDENT.get(record.arrays_id) or _load(stores, record)
     if posterior is None:
         if is_short(job.queue) and record.seconds > SHORT_SECONDS:
             raise LongWorkError
@@ -157,7 +156,7 @@ def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
             on_progress = progress_writer(stores, job, "fitting again: ")
             posterior = glle_engine.fit(values, FitSpec.from_dict(record.spec), on_progress=on_progress)
         stores.posteriors.cache(record.id, posterior, record.seconds)
-    residents.keep(record.arrays_id, posterior, record.nbytes)
+    RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     return posterior
 
 

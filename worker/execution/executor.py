@@ -1,7 +1,7 @@
 """The executor: a resident process of a worker, with posteriors, compiled code and connections, for short work.
 
-It draws what clients request one by one, a lane group at a time, and runs short tasks. Between two lane groups of a task
-it looks for requests, so that a client waits for one lane group at most. Its parent watches it
+It draws what clients request one by one, a lane group at a time, and runs short tasks. Between two lane groups of a
+task it looks for requests, so that a client waits for one lane group at most. Its parent watches it
 (`worker.execution.worker`): the executor reports the begin and end of its work, and may be killed at any moment.
 """
 
@@ -26,7 +26,7 @@ from worker.base.versions import queue_name, require_own_numbers
 from worker.execution import tasks
 from worker.execution.background_writer import BackgroundWriter
 from worker.execution.draws import group_size, lane_group, make_draws, store_draws
-from worker.execution.resident import resident_posteriors
+from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import TaskOrigin, observe_requests
 from worker.jobs.executor_queue import DrawBatch, ExecutorQueue, ShortTask
 from worker.jobs.rq_types import DRAWS
@@ -64,6 +64,7 @@ class Executor:
     """
 
     def __init__(self, stores: Stores, name: str, reports: int) -> None:
+        RESIDENT.most_bytes = stores.settings.resident_bytes
         self._stores = stores
         self._queue = ExecutorQueue(
             stores.client, queue=queue_name(own_numbers()), executor=name, heartbeat=stores.settings.heartbeat
@@ -148,15 +149,14 @@ class Executor:
 
         Raises ``posterior-not-found``, ``other-numbers``.
         """
-        residents = resident_posteriors()
-        posterior = residents.get(batch.arrays_id)
+        posterior = RESIDENT.get(batch.arrays_id)
         if posterior is None:
             record = self._stores.posteriors.fetch(batch.posterior)
             require_own_numbers(f"Posterior {record.id}", record.numbers)
             if record.arrays_id == batch.arrays_id:
                 posterior = self._stores.posteriors.load(record.id, record.arrays_sha256)
             if posterior is not None:
-                residents.keep(batch.arrays_id, posterior, record.nbytes)
+                RESIDENT.keep(batch.arrays_id, posterior, record.nbytes)
         return posterior
 
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
@@ -167,7 +167,7 @@ class Executor:
         try:
             self._store(batch, keys, draws, seconds)
             if not self._stores.posteriors.exists(batch.posterior):
-                resident_posteriors().drop(batch.arrays_id)
+                RESIDENT.drop(batch.arrays_id)
                 self._stores.posteriors.forget(batch.posterior)
         except redis.RedisError as error:
             log.warning("Draws of %s are lost: %s", batch.posterior, error)

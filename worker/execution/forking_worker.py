@@ -20,7 +20,6 @@ from rq.utils import now
 
 import glle_engine
 from worker.base.numerics import own_numbers
-from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
     from rq.job import Job
     from rq.queue import Queue
+
+    from worker.base.settings import Settings
 
 MAINTAINED = "glle:maintained"  # exists for a heartbeat after a worker has cleaned the registries
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has checked the open jobs

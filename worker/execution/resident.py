@@ -1,12 +1,9 @@
-"""Posteriors in the memory of a process, which its later tasks use without a read from the cache."""
+"""Posteriors in the memory of an executor, which later work uses without a read from the cache."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cache
 from typing import TYPE_CHECKING
-
-from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from glle_engine import Posterior
@@ -17,15 +14,15 @@ SOLVER_FACTOR = 4  # a posterior with its solver takes some times the bytes of i
 class ResidentPosteriors:
     """The posteriors that were used last.
 
-    Parameters
+    Attributes
     ----------
-    most_bytes
-        Of all posteriors; the last one stays in any case.
+    most_bytes : int
+        Of all posteriors; the last one stays in any case. 0: none is kept.
 
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
+        self.most_bytes = 0
         self._posteriors: OrderedDict[str, tuple[Posterior, int]] = OrderedDict()
         self._bytes = 0
 
@@ -38,12 +35,13 @@ class ResidentPosteriors:
 
     def keep(self, arrays_id: str, posterior: Posterior, nbytes: int) -> None:
         """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
-        if ":" not in arrays_id:  # an early record names no digest, so its arrays are not known by the name
+        # An early record names no digest, so its arrays are not known by the name.
+        if not self.most_bytes or ":" not in arrays_id:
             return
         self.drop(arrays_id)
         self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes
         self._bytes += SOLVER_FACTOR * nbytes
-        while self._bytes > self._most_bytes and len(self._posteriors) > 1:
+        while self._bytes > self.most_bytes and len(self._posteriors) > 1:
             self.drop(next(iter(self._posteriors)))
 
     def drop(self, arrays_id: str) -> None:
@@ -52,7 +50,4 @@ class ResidentPosteriors:
             self._bytes -= dropped[1]
 
 
-@cache
-def resident_posteriors() -> ResidentPosteriors:
-    """Return the posteriors of this process."""
-    return ResidentPosteriors(Settings.from_env().resident_bytes)
+RESIDENT = ResidentPosteriors()  # of this process; a work-horse, which has one task, keeps none

@@ -161,7 +161,9 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
 @contextmanager
 def observe_requests(stores: Stores, metadata: Mapping[str, str]) -> Iterator[None]:
     """Observe draws that clients request one by one; `metadata` is that of the first request."""
-    with _observed(stores, TaskOrigin(metadata), "") as (telemetry, _):
+    with _observed(stores, TaskOrigin(metadata), "") as (telemetry, span):
+        if span is not None:
+            span.update_name("task draws")
         try:
             yield
         finally:

@@ -1,14 +1,14 @@
 """A worker: RQ's forking worker for long tasks, an executor for short ones, and the parent that watches both.
 
-`main` is the command `glle worker`. The parent loads the engine once and forks its two children, so that a child that was
-killed is replaced within milliseconds:
+`main` is the command `glle worker`. The parent loads the engine once and forks its two children, so that a child that
+was killed is replaced within milliseconds:
 
     parent -> forking worker -> one work-horse for each long task
           `-> executor
 
-The children die with the parent. The parent kills an executor whose job is not wanted any more or that exceeds its time,
-and returns the tasks of a dead executor to their queue. On a first signal the children finish their work, on a second
-one they return it.
+The children die with the parent. The parent kills an executor whose job is not wanted or that exceeds its time, and
+returns the tasks of a dead executor to their queue. On a first signal the children finish their work, on a second one
+they return it.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Worker:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._on_signal)
-        signal.signal(signal.SIGCHLD, lambda signum, frame: None)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `select`
         while True:
             self._replace_ended()
             if self._signals and not (self._executor.pid or self._forking.pid):

@@ -1,7 +1,7 @@
 """What executors wait for: requests for single draws, and short tasks.
 
-A request for a draw is not a job. It names a draw in one list per lane group kind, a posterior with a source and an
-alignment, so that one executor takes a whole lane group of them, whatever client, seed or scale they have:
+A request for a draw is not a job. Requests of one posterior, source and alignment are in one list, so that an executor
+takes a whole lane group of them, whatever client, seed or scale they have:
 
     <queue>:asked                       tenants that wait; each takes its turn
     <queue>:asked:<tenant>              posteriors that wait; each takes its turn
@@ -10,8 +10,8 @@ alignment, so that one executor takes a whole lane group of them, whatever clien
 A request has no lease. The API process that sent it waits for a message of its end, and sends it again if none comes;
 the draw is in the cache by then, or it is made again with the same bits.
 
-A short task is in the lines of `worker.jobs.priority_scripts`. An executor holds a lease on it. Its tasks are returned to
-their lines when it dies, or when the lease ends.
+A short task is in the lines of `worker.jobs.priority_scripts`. An executor holds a lease on each task that it has
+begun. Its tasks return to their lines when it dies, or when the lease ends.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ REQUEST_SECONDS = 30  # after which a request that no executor took is dropped
 ENDED_SECONDS = 60  # the record of an ended task stays so long
 LEASE_BEATS = 4  # heartbeats without renewal, after which an executor counts as dead
 
-# Adds a request. KEYS: tenants, posteriors of the tenant, draws of the posterior. ARGV: tenant, posterior, request, 1 if
-# the request is sent again. A first request of a posterior adds the posterior, a first posterior adds the tenant.
+# Adds a request. KEYS: tenants, posteriors of the tenant, draws of the posterior. ARGV: tenant, posterior, request, 1
+# if it is sent again. The first request of a posterior adds the posterior, the first posterior adds the tenant.
 _ASK = f"""
 if ARGV[4] == '1' then
   if not redis.call('LPOS', KEYS[3], ARGV[3]) then redis.call('RPUSH', KEYS[3], ARGV[3]) end
@@ -57,8 +57,8 @@ redis.call('EXPIRE', KEYS[3], {REQUEST_SECONDS})
 if redis.call('RPUSH', KEYS[2], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
 """
 
-# Takes requests of the tenant's next posterior; both go last if they have more. KEYS: tenants, posteriors of the tenant.
-# ARGV: tenant, maximum. Returns the posterior and its requests, or nothing.
+# Takes requests of the tenant's next posterior; both go last if they have more. KEYS: tenants, posteriors of the
+# tenant. ARGV: tenant, maximum. Returns the posterior and its requests, or nothing.
 _TAKE = """
 local posterior = redis.call('LPOP', KEYS[2])
 if not posterior then return nil end

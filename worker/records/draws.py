@@ -46,11 +46,6 @@ def draw_seconds(n: int, p: int) -> float:
     return SECONDS_PER_VALUE * n * (p + 1) / 3
 
 
-def group_seconds(n: int, p: int) -> float:
-    """Estimate the seconds of a lane group of n points in p dimensions."""
-    return LANES * draw_seconds(n, p)
-
-
 def shard_seconds(n: int, p: int, total: int, most: float) -> float:
     """Return the seconds of work in one shard of `total` draws: at most `most`, and less if the shards would be few."""
     return min(most, max(LEAST_SECONDS, total * draw_seconds(n, p) / PIECES))

@@ -16,7 +16,7 @@ import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
-from worker.execution.worker import MAINTAINED, GlleWorker
+from worker.execution.forking_worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.operations.health import queue_states, readiness

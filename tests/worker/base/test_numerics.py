@@ -17,7 +17,7 @@ from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for
 from worker.base.versions import numbers_of_queue, queue_name
 from worker.execution import tasks
 from worker.execution.draws import store_draws
-from worker.execution.worker import GlleWorker
+from worker.execution.forking_worker import GlleWorker
 from worker.jobs import recovery
 from worker.jobs.live_workers import workers_by_numbers
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue

@@ -56,7 +56,9 @@ def test_a_draws_job_computes_only_its_draws(
         stores.posteriors,
         "fetch",
         lambda id_: type(
-            "Record", (), {"id": id_, "numbers": glle_engine.NUMBERS, "arrays_id": id_, "arrays_sha256": None}
+            "Record",
+            (),
+            {"id": id_, "numbers": glle_engine.NUMBERS, "arrays_id": id_, "arrays_sha256": None, "nbytes": 0},
         )(),
     )
     monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")
