@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from worker.base.versions import versioned
 from worker.records.cache_entry import PIECE, Entry
-from worker.storage.array_cache import bytes_of
+from worker.records.draws import LANE_GROUP, parse_group_key
+from worker.records.ids import text
+from worker.storage.array_cache import SCANNED, bytes_of
 from worker.storage.tiered_cache import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
@@ -99,6 +102,14 @@ class DrawCache:
         """Remove a draw, if it is cached."""
         self._cache.client.hdel(key.group_key(arrays_id), *entry_fields(key))
         self._cache.delete(key.cache_key(arrays_id))
+
+    def all(self) -> Iterator[tuple[str, DrawKey]]:
+        """Yield (name of the arrays, draw) for the draws in Redis, perhaps one of them twice."""
+        client = self._cache.client
+        for raw in client.scan_iter(match=versioned(f"{LANE_GROUP}:*"), count=SCANNED):
+            arrays_id, draws = parse_group_key(text(raw).removeprefix(versioned("")))
+            fields = set(map(text, client.hkeys(raw)))
+            yield from ((arrays_id, draw) for draw in draws if fields.issuperset(entry_fields(draw)))
 
     def _entries(
         self,

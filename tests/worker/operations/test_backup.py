@@ -363,10 +363,10 @@ def test_cache_entries_of_a_later_layout_have_stable_names(full: Stores, monkeyp
 
 
 def test_a_backup_of_schema_1_is_restored(
-    stores: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
+    full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records and draws, each under a separate key, become those of the present schema."""
-    stores.client.flushall()
+    stores = empty()
     with monkeypatch.context() as earlier:
         earlier.setattr(versions, "SCHEMA", 1)
         for seed, tenant in enumerate(("default", "alice")):

@@ -55,7 +55,7 @@ def indices(entries: list[Entry | None]) -> list[int | None]:
             value = entry.meta["index"] + entry.meta["value"]
             assert np.unique(np.asarray(entry.arrays["embedding"])).tolist() == [value]
             assert list(entry.arrays) == ["embedding", "eigenvalues"]
-    return [entry and entry.meta["index"] for entry in entries]
+    return [None if entry is None else entry.meta["index"] for entry in entries]
 
 
 class Commands:

@@ -16,7 +16,7 @@ import numpy as np
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
-from worker.records.draws import DRAW, LANE_GROUP, parse_draw_key, parse_group_key
+from worker.records.draws import DRAW, parse_draw_key
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
@@ -155,21 +155,13 @@ class _Dump:
     def _cache_keys(self) -> Iterator[str]:
         """Yield the keys of the cache's entries as of schema 1, in which each draw has one."""
         prefix = versioned("")
-        for kind in ("posterior", "result", LANE_GROUP):
+        for kind in ("posterior", "result"):
             for raw in self._stores.cache.client.scan_iter(match=f"{prefix}{kind}:*", count=1000):
                 key = text(raw).removeprefix(prefix)
-                if kind == LANE_GROUP:
-                    yield from self._draws_in(key)
-                elif ":tmp:" not in key and not key.endswith(HEAD):  # an unfinished write, no entry
+                if ":tmp:" not in key and not key.endswith(HEAD):  # an unfinished write, no entry
                     yield key
-
-    def _draws_in(self, group: str) -> Iterator[str]:
-        """Yield the keys of the cached draws of a lane group."""
-        arrays_id, draws = parse_group_key(group)
-        present = self._stores.draws.contains(arrays_id, draws)
-        for draw, is_present in zip(draws, present, strict=True):
-            if is_present:
-                yield draw.cache_key(arrays_id).removeprefix(versioned(""))
+        for arrays_id, draw in self._stores.draws.all():
+            yield draw.cache_key(arrays_id).removeprefix(prefix)
 
     def _entry(self, key: str) -> Entry | None:
         if key.startswith(f"{DRAW}:"):
