@@ -2,7 +2,8 @@
 
 Field `head:<index>` is JSON: the caller's metadata, and the arrays' names, dtypes and shapes. Field `data:<index>` is
 the arrays' concatenated bytes. One command writes or reads both, so a draw is visible completely or not at all, and
-writers of other draws of the group do not disturb it. A draw larger than `PIECE` has a separate entry
+writers of other draws of the group do not disturb it. A group that is evicted between the command that creates it and
+that of its fields has no expiry until its next write. A draw larger than `PIECE` has a separate entry
 (`DrawKey.cache_key`), to which an empty head refers. The object store has one object per draw, under the same key.
 """
 
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SEPARATE = b""  # the head of a draw with a separate entry
-
-# KEYS: a lane group. ARGV: its lifetime in seconds, then pairs of field and value.
-_WRITE = """
-redis.call('HSET', KEYS[1], unpack(ARGV, 2))
-redis.call('EXPIRE', KEYS[1], ARGV[1])
-"""
 
 
 class DrawCache:
@@ -156,10 +151,10 @@ class DrawCache:
         """Return the cached values, those of separate entries, and those of the store."""
 
         def others(missing: list[DrawKey]) -> list[T | None]:
-            apart = [key for key in missing if key in replies and replies[key][0] == SEPARATE]
+            apart = {key: None for key in missing if key in replies and replies[key][0] == SEPARATE}
             absent = [key for key in missing if key not in apart]
             values: dict[DrawKey, T | None] = {}
-            for part, read in ((apart, separate), (absent, stored)):
+            for part, read in ((list(apart), separate), (absent, stored)):
                 if part:
                     values.update(zip(part, read([key.cache_key(arrays_id) for key in part]), strict=True))
             return [values[key] for key in missing]
@@ -167,7 +162,7 @@ class DrawCache:
         return fill(list(keys), [cached.get(key) for key in keys], others)
 
     def _write(self, arrays_id: str, keys: Mapping[str, DrawKey], entries: Mapping[str, Entry]) -> None:
-        """Write named draws to the cache: the index first, then one command per lane group."""
+        """Write named draws to the cache, each lane group by one command after that of the index."""
         cache = self._cache
         groups: defaultdict[str, list[Any]] = defaultdict(list)
         separate: dict[str, Entry] = {}
@@ -181,12 +176,12 @@ class DrawCache:
                 head, data = pack_entry(entry)
             head_field, data_field = entry_fields(key)
             groups[key.group_key(arrays_id)] += [head_field, head, data_field, data]
-        cache.add_to_index(_subject(arrays_id), list(groups))
         if separate:
             cache.put_many(separate)
         with cache.client.pipeline(transaction=False) as pipeline:
-            for group, pairs in groups.items():
-                pipeline.eval(_WRITE, 1, group, str(cache.ttl), *pairs)
+            cache.prepare_hashes(pipeline, _subject(arrays_id), list(groups))
+            for group, items in groups.items():
+                pipeline.hset(group, items=items)
             pipeline.execute()
 
 
