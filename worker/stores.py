@@ -19,6 +19,7 @@ from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
+from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
@@ -40,6 +41,7 @@ class Stores:
     settings: Settings
     client: redis.Redis
     cache: TieredCache
+    draws: DrawCache
     datasets: DatasetStore
     posteriors: PosteriorStore
     embeddings: EmbeddingStore
@@ -86,6 +88,7 @@ class Stores:
             settings=settings,
             client=client,
             cache=cache,
+            draws=DrawCache(cache),
             datasets=DatasetStore.under(settings.data_dir),
             posteriors=PosteriorStore(client, cache),
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),

@@ -13,6 +13,7 @@ from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import LimitedStreamingResponse, job_states
 from service.submission.jobs import reopened
 from worker.jobs.shards import draw_counts
+from worker.records.draws import batch_end
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawsSpec
     from worker.stores import Stores
 
-READ_BYTES = 2**20  # of draws per round trip
 _ATTEMPTS = 5  # at draws that are evicted before they are sent
 
 
@@ -52,8 +52,7 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
     job fails or is cancelled, draws are evicted faster than they are sent, or the process shuts down.
     """
     arrays_id = await run_in_threadpool(here.posteriors.arrays_id, job.subject)
-    keys = [key.cache_key(arrays_id) for key in spec.draws()]
-    batch = max(1, READ_BYTES // (8 * spec.n * spec.p))
+    keys = list(spec.draws())
     sent = 0
     for _ in range(_ATTEMPTS):
         async for now in job_states(here, limiter, job):
@@ -64,8 +63,8 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
             else:
                 complete = spec.total
             while sent < complete:
-                part = keys[sent : min(sent + batch, complete)]
-                entries = list(takewhile(bool, await run_in_threadpool(here.cache.get_many, part)))
+                part = keys[sent : batch_end(keys, sent, complete, 8 * spec.n * spec.p)]
+                entries = list(takewhile(bool, await run_in_threadpool(here.draws.get_many, arrays_id, part)))
                 for entry in entries:
                     assert entry is not None
                     yield entry

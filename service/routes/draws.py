@@ -151,7 +151,7 @@ def _lookup(stores: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, D
 def _cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache."""
     spec = _calibrated(stores, record.id, spec)
-    return None if spec.is_auto else stores.cache.view(spec.key(0).cache_key(record.arrays_id))
+    return None if spec.is_auto else stores.draws.view(record.arrays_id, spec.key(0))
 
 
 def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:

@@ -230,4 +230,4 @@ def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
         return accepted(reopened(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
     arrays_id = stores.posteriors.arrays_id(job.subject)
-    return drawn.draws_response(stores.cache, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))
+    return drawn.draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))

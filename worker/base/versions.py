@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-SCHEMA = 1  # of records in Redis, files, cache entries and backups; docs/how-to/upgrades.md lists the releases
+SCHEMA = 2  # of records in Redis, files, cache entries and backups; docs/how-to/upgrades.md lists the releases
 OLDEST_SCHEMA = 1  # the oldest schema whose records this version reads
 MEMBER = "format"  # member of a record with its schema; absent in schema 1
 FIRST_NUMBERS = "0.1.0"  # of records without numerics version

@@ -101,12 +101,12 @@ class TaskContext:
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
         keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
-        cache = self.stores.cache
-        keep = cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
+        cache = self.stores.draws
+        keep = self.stores.cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
-            entries = {key: cache.get(key.cache_key(id_)) for key in group}
-            draws = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
+            entries = zip(group, cache.get_many(id_, group), strict=True)
+            draws = {key: cached_draw(key, entry) for key, entry in entries if entry}
             if missing := [key for key in group if key not in draws]:
                 draws.update(zip(missing, draw_and_cache(cache, id_, posterior, missing, keep), strict=True))
             for done, key in enumerate(group, start=start + 1):

@@ -175,7 +175,7 @@ class Executor:
     def _store(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
         """Cache and publish draws; if one is refused, each by itself."""
         try:
-            store_draws(self._stores.cache, batch.arrays_id, keys, draws, seconds)
+            store_draws(self._stores.draws, batch.arrays_id, keys, draws, seconds)
         except ProblemError as error:
             if len(keys) == 1:
                 self._refuse(batch, keys, error)

@@ -217,7 +217,7 @@ class _ShardMaker:
         stores, job, spec, submit = self.stores, self.job, self.spec, self.writer.submit
         keys, keep = spec.shard_keys(shard), stores.cache.tier_by_size(spec.nbytes)
         arrays_id = self.record.arrays_id
-        present = stores.cache.contains([key.cache_key(arrays_id) for key in keys])
+        present = stores.draws.contains(arrays_id, keys)
         size = len(keys) if all(present) else group_size(self.posterior)
         stores.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is cached now, so the other chains need not fit it
@@ -228,9 +228,9 @@ class _ShardMaker:
             group = zip(keys[start:done], present[start:done], strict=True)
             if missing := [key for key, is_present in group if not is_present]:
                 if spec.total == 1:
-                    missing = uncached_group(stores.cache, arrays_id, keys[0], size)
+                    missing = uncached_group(stores.draws, arrays_id, keys[0], size)
                 draws, seconds = make_draws(self.posterior, missing)
-                submit(partial(store_draws, stores.cache, arrays_id, missing, draws, seconds, keep))
+                submit(partial(store_draws, stores.draws, arrays_id, missing, draws, seconds, keep))
             if done == len(keys) and spec.shards > job.chains:  # the first shard has not opened all
                 submit(partial(stores.queue.open_next, job, shard))
             submit(partial(stores.jobs.advance, job.id, job.round, shard, done))

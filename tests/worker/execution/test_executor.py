@@ -56,7 +56,7 @@ def requested(stores: Stores, record: PosteriorRecord, *keys: DrawKey, wait: flo
 
 def cached(stores: Stores, record: PosteriorRecord, key: DrawKey) -> Entry | None:
     """Return a draw from the cache."""
-    return stores.cache.get(key.cache_key(record.arrays_id))
+    return stores.draws.get(record.arrays_id, key)
 
 
 def key(index: int, seed: int = 0, scale: float = 1.0) -> DrawKey:
