@@ -3,7 +3,6 @@
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import (
@@ -55,6 +54,7 @@ from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
@@ -119,7 +119,7 @@ async def draw_one(
     """
     media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    record, spec, entry = await run_in_threadpool(_lookup, stores, id_, body)
+    record, spec, entry = await on_loop(_lookup, stores, id_, body)
     if entry is None:
         cached, submit = partial(_cached, stores, record, spec), partial(_single, stores, record, spec)
         result = await computed(stores, cached, submit, wait)

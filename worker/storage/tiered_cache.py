@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
+from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import Entry
 from worker.storage.array_cache import ArrayCache
 
@@ -140,13 +141,13 @@ class TieredCache(ArrayCache):
         super().delete(key)
         super().delete(key + _HEAD)
         if self.objects is not None:
-            self.objects.delete([key])
+            in_thread(self.objects.delete, [key])
 
     def forget(self, subject: str) -> None:
         """Remove all entries of a subject."""
         super().forget(subject)
         if self.objects is not None:
-            self.objects.forget(subject)
+            in_thread(self.objects.forget, subject)
 
     def _fill(
         self, keys: list[str], cached: list[T | None], read: Callable[[ObjectStore, Objects], list[T | None]]
@@ -171,14 +172,14 @@ class TieredCache(ArrayCache):
 
     def _read(self, objects: ObjectStore, stored: Objects) -> list[Entry | None]:
         """Read entries, and write evicted ones of tier ``both`` to the cache again."""
-        entries = [objects.get(key, item) for key, item in stored]
+        entries = [in_thread(objects.get, key, item) for key, item in stored]
         for (key, item), entry in zip(stored, entries, strict=True):
             if item.cached and entry is not None and self.fits(entry.nbytes):
                 super().put_many({key: entry})
         return entries
 
     def _views(self, objects: ObjectStore, stored: Objects) -> list[Entry | None]:
-        return objects.views(stored)
+        return in_thread(objects.views, stored)
 
     def _stored_heads(self, objects: ObjectStore, stored: Objects) -> list[dict[str, Any] | None]:
         """Return metadata, from the cache if it is of the indexed object."""
@@ -190,7 +191,7 @@ class TieredCache(ArrayCache):
         }
         missing = [(key, item) for key, item in stored if key not in metas]
         if missing:
-            metas.update(zip([key for key, _ in missing], objects.heads(missing), strict=True))
+            metas.update(zip([key for key, _ in missing], in_thread(objects.heads, missing), strict=True))
         return [metas[key] for key, _ in stored]
 
     def _cache_heads(self, objects: ObjectStore, entries: Mapping[str, Entry]) -> None:
