@@ -80,14 +80,19 @@ def test_every_form_of_command_is_that_of_a_thread(stores: Stores) -> None:
         replies.append(client.hgetall("h"))
         for transaction in (False, True):
             with client.pipeline(transaction=transaction) as pipeline:
-                pipeline.incr("n").hget("h", "x").get("nothing")
+                pipeline.incr("n")
+                pipeline.hget("h", "x")
+                pipeline.get("nothing")
                 replies.append(pipeline.execute())
         replies += [client.eval("return {KEYS[1], ARGV[1]}", 1, "k", "v"), client.register_script("return 5")()]
         replies += [sorted(client.scan_iter(match="*", count=1)), client.set("large", large), client.get("large")]
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             client.incr("h")
-        with client.pipeline() as pipeline, pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-            pipeline.incr("h").get("a").execute()
+        with client.pipeline() as pipeline:
+            pipeline.incr("h")
+            pipeline.get("a")
+            with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+                pipeline.execute()
         replies.append(client.get("a"))
         return replies
 
