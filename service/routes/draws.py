@@ -4,7 +4,6 @@ import time
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from glle_engine.linalg import LANES
 from service.encoding.aborted import AbortableResponse
@@ -58,6 +57,7 @@ from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
@@ -123,7 +123,7 @@ async def draw_one(
     """
     media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    record, spec, entry = await run_in_threadpool(_lookup, stores, id_, body)
+    record, spec, entry = await on_loop(_lookup, stores, id_, body)
     cached = partial(_cached, stores, record, spec)
     if entry is None and not spec.is_auto:
         began = time.monotonic()

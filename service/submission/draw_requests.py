@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from starlette.concurrency import run_in_threadpool
-
 from glle_engine.linalg import LANES
 from service.submission.waiting import WAITS
 from worker.base.problems import Problem, ProblemError
+from worker.connections.event_loop import on_loop
 from worker.jobs.executor_queue import waited_name
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
@@ -45,7 +44,7 @@ async def requested_draw(
         is_first = stores.drawn.waiting(name) == 1
         for sent in range(MOST_SENT):
             if is_first or sent:
-                await run_in_threadpool(stores.requests.send, record, key, again=bool(sent))
+                await on_loop(stores.requests.send, record, key, again=bool(sent))
             with suppress(TimeoutError):
                 await asyncio.wait_for(answer.wait(), min(AGAIN_SECONDS, until - time.monotonic()))
             outcome = answer.outcome
@@ -53,7 +52,7 @@ async def requested_draw(
                 return None
             if outcome is not None and outcome["outcome"] == "refused":
                 raise ProblemError(Problem.from_dict(outcome["problem"]))
-            if (entry := await run_in_threadpool(cached)) is not None:
+            if (entry := await on_loop(cached)) is not None:
                 return entry
             if stores.drawn.is_over or time.monotonic() >= until:
                 return None

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from fastapi import Response
-from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
@@ -15,6 +14,7 @@ from service.submission.validation import require_success
 from service.submission.waiting import WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.base.numerics import numbers_for
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
@@ -37,7 +37,7 @@ def accepted(job: Job) -> Response:
 
 async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
     """Submit a job; return 200 once it has succeeded, else 202 after the wait, or raise its problem."""
-    job = await settle(stores, await run_in_threadpool(submit), wait)
+    job = await settle(stores, await on_loop(submit), wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
@@ -58,11 +58,11 @@ async def computed(
         Seconds to wait for the job.
 
     """
-    job = await settle(stores, await run_in_threadpool(submit), wait)
+    job = await settle(stores, await on_loop(submit), wait)
     if job.is_open:
         return job
     require_success(job)
-    entry = await run_in_threadpool(cached)
+    entry = await on_loop(cached)
     return job if entry is None else entry  # a busy cache may evict it at once
 
 
@@ -71,7 +71,7 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
     wait = min(wait, stores.settings.max_wait)
     if not job.is_open:
         return job
-    now = partial(run_in_threadpool, look, stores, job.id)
+    now = partial(on_loop, look, stores, job.id)
     if not wait:
         return await now()
     tenant, most = stores.tenant or DEFAULT, stores.settings.max_waits

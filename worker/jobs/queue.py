@@ -18,7 +18,7 @@ from rq.job import JobStatus
 from worker.base.clock import now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import refuse
-from worker.base.versions import is_short
+from worker.base.versions import is_short, short_queue
 from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import short_fields
 from worker.jobs.live_workers import workers_by_numbers, workers_of
@@ -141,8 +141,9 @@ class TaskQueue:
             )
 
     def length(self) -> int:
-        """Return the number of waiting tasks of the pinned kind."""
-        return self._queue.count
+        """Return the number of waiting tasks of the pinned kind, long and short."""
+        keys = (script_keys(queue)[0] for queue in (NAME, short_queue(NAME)))
+        return sum(priority_scripts.length(self._client, key) for key in keys)
 
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of live workers of a queue."""

@@ -16,6 +16,7 @@ import redis
 from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
 from worker.base.versions import long_queue, numbers_of_queue, short_queue
+from worker.connections.event_loop import in_thread
 from worker.jobs import priority_scripts
 from worker.jobs.live_workers import WorkerState, own_queues, workers_of
 from worker.jobs.rq_types import NAME, script_keys
@@ -123,9 +124,9 @@ def readiness(stores: Stores) -> list[Check]:
         _server("queue server", lambda: _queue_server(stores.client.info("memory"), settings.queue_high_water)),
         _server("cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")),
         *_workers_of_queues(stores),
-        data_folder(Path(settings.data_dir)),
-        disk_space(settings),
-        *([] if objects is None else [_object_store(objects)]),
+        in_thread(data_folder, Path(settings.data_dir)),
+        in_thread(disk_space, settings),
+        *([] if objects is None else [in_thread(_object_store, objects)]),
     ]
 
 

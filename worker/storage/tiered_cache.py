@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
+from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import Entry
 from worker.storage.array_cache import ArrayCache
 
@@ -150,7 +151,7 @@ class TieredCache(ArrayCache):
 
     def stored_views(self, keys: list[str]) -> list[Entry | None]:
         """Return entries of the store for partial reads, as `views` does."""
-        return self._from_store(keys, lambda objects, stored: objects.views(stored))
+        return self._from_store(keys, lambda objects, stored: in_thread(objects.views, stored))
 
     def stored_heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
         """Return the metadata of entries of the store."""
@@ -167,13 +168,13 @@ class TieredCache(ArrayCache):
         super().delete(key)
         super().delete(key + HEAD)
         if self.objects is not None:
-            self.objects.delete([key])
+            in_thread(self.objects.delete, [key])
 
     def forget(self, subject: str) -> None:
         """Remove all entries of a subject."""
         super().forget(subject)
         if self.objects is not None:
-            self.objects.forget(subject)
+            in_thread(self.objects.forget, subject)
 
     def _from_store(self, keys: list[str], read: Callable[[ObjectStore, Objects], list[T | None]]) -> list[T | None]:
         """Return the store's values in the order of the keys."""
@@ -190,7 +191,7 @@ class TieredCache(ArrayCache):
 
     def _read(self, objects: ObjectStore, stored: Objects, *, write: Write) -> list[Entry | None]:
         """Read entries, and write evicted ones of tier ``both`` to the cache again."""
-        entries = [objects.get(key, item) for key, item in stored]
+        entries = [in_thread(objects.get, key, item) for key, item in stored]
         for (key, item), entry in zip(stored, entries, strict=True):
             if item.cached and entry is not None and self.fits(entry.nbytes):
                 write({key: entry})
@@ -206,7 +207,7 @@ class TieredCache(ArrayCache):
         }
         missing = [(key, item) for key, item in stored if key not in metas]
         if missing:
-            metas.update(zip([key for key, _ in missing], objects.heads(missing), strict=True))
+            metas.update(zip([key for key, _ in missing], in_thread(objects.heads, missing), strict=True))
         return [metas[key] for key, _ in stored]
 
     def _cache_heads(self, objects: ObjectStore, entries: Mapping[str, Entry]) -> None:
