@@ -85,6 +85,9 @@ class Settings:
         800,
         "Open connections of one address per API process, except GLLE_TRUSTED_PROXIES; 0: no limit.",
     )
+    max_requests: int = _setting(
+        800, "Requests in progress of each API process, waiting ones included; one more gets 503. 0: no limit."
+    )
     max_waits: int = _setting(
         200, "Waiting requests of one tenant per API process; one more is answered at once.", at_least=0
     )
