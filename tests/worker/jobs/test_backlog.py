@@ -9,7 +9,7 @@ import pytest
 
 from worker.base.problems import ProblemError
 from worker.jobs import backlog, store
-from worker.jobs.backlog import LONGEST_SECONDS, WINDOW_SECONDS
+from worker.jobs.backlog import LONGEST_SECONDS, WINDOW_SECONDS, Rates
 from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
@@ -84,16 +84,23 @@ def test_a_tenants_quota_waits_for_its_own_jobs(stores: Stores, clock: dict[str,
     assert refused(alice, "quota-exceeded") == 4  # each tenant has a separate line
 
 
-def test_the_rate_costs_no_command_beside_refusals(stores: Stores, clock: dict[str, float]) -> None:
-    """Refusals within a second read the rate once."""
+def test_refusals_within_a_second_read_the_rate_once(
+    stores: Stores, clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A burst of refusals costs the queue server one script a second."""
     jobs = stores.jobs.of("alice", JobLimits(all_open=1))
     end(jobs, clock, 3, 1.0)
     add(jobs, "a")
-    calls = []
-    ends = jobs._backlog._ends
-    jobs._backlog._ends = lambda **fields: calls.append(fields) or ends(**fields)  # type: ignore[assignment, func-returns-value]
+    calls: list[str] = []
+    read = jobs._backlog._read
+
+    def counted(tenant: str) -> Rates:
+        calls.append(tenant)
+        return read(tenant)
+
+    monkeypatch.setattr(jobs._backlog, "_read", counted)
     assert [refused(jobs, "too-many-jobs") > 0 for _ in range(5)] == [True] * 5
-    assert len(calls) == 1
+    assert calls == ["alice"]
     clock["now"] += backlog.LOOK_SECONDS + math.ulp(clock["now"])
     refused(jobs, "too-many-jobs")
-    assert len(calls) == 2
+    assert calls == ["alice"] * 2
