@@ -58,6 +58,10 @@ class Up:
                     return pid
         return None
 
+    def apis(self) -> list[int]:
+        """Return the pids of the API processes."""
+        return self.children(" serve ")
+
     def tree(self) -> list[int]:
         """Return the pids of the process and all its descendants."""
         pids = [self.process.pid]
@@ -70,8 +74,8 @@ class Up:
         return redis.Redis.from_url(self.redis_url(variable))
 
     def redis_url(self, variable: str) -> str:
-        """Return the URL of an embedded Redis server from the environment of the API process."""
-        (api,) = self.children(" serve ")
+        """Return the URL of an embedded Redis server from the environment of an API process."""
+        api = self.apis()[0]
         environment = Path(f"/proc/{api}/environ").read_text().split("\0")
         (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
         return url

@@ -20,6 +20,7 @@ from worker.base.numerics import numbers_of
 from worker.base.problems import deadline_exceeded, refuse
 from worker.base.versions import is_short, queue_name, require_own_version, short_queue, stamp
 from worker.jobs import lua_scripts
+from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_field
 from worker.records.draws import CHAINS
@@ -61,6 +62,8 @@ class JobStore:
         default tenant.
     room
         The free space of the queue server; None for no check.
+    backlog
+        Shared with the store of another tenant; None: new.
 
     """
 
@@ -72,12 +75,14 @@ class JobStore:
         tenant: str | None = None,
         limits: JobLimits | None = None,
         room: QueueCapacity | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         self._client = client
         self._ttl = ttl
         self._tenant = tenant
         self._limits = limits or JobLimits()
         self._room = room
+        self._backlog = backlog or Backlog(client, ttl)
         self.index = JobIndex(client)
         self._create = client.register_script(lua_scripts.CREATE)
         self._move = client.register_script(lua_scripts.MOVE)
@@ -91,7 +96,9 @@ class JobStore:
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the store as a tenant sees it."""
-        return type(self)(self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room)
+        return type(self)(
+            self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room, backlog=self._backlog
+        )
 
     def create(
         self,
@@ -356,17 +363,24 @@ class JobStore:
             pipeline.scard(lua_scripts.ALL_OPEN)
             tenant_open, all_open = map(int, pipeline.execute())
         if self._limits.open and tenant_open >= self._limits.open:
-            raise too_many_jobs(self._tenant, self._limits.open)
+            raise self._too_many_jobs()
         if self._limits.all_open and all_open >= self._limits.all_open:
-            raise too_many_jobs_overall(self._limits.all_open)
+            raise self._too_many_jobs_overall()
 
     def _refusal(self, reply: str) -> ProblemError | None:
         """Return the refusal in the creation script's reply, or None for the id of a job."""
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self._tenant, self._limits.open)
+            return self._too_many_jobs()
         if reply == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open)
+            return self._too_many_jobs_overall()
         return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
+
+    def _too_many_jobs(self) -> ProblemError:
+        seconds = self._backlog.seconds_of_tenant(self._tenant or DEFAULT)
+        return too_many_jobs(self._tenant, self._limits.open, seconds)
+
+    def _too_many_jobs_overall(self) -> ProblemError:
+        return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds_of_all(self._tenant or DEFAULT))
 
     def _claim(self, claim: str) -> str:
         return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)

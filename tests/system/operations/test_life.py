@@ -51,12 +51,41 @@ def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) ->
     until(lambda: len(up.children("worker")) == 2)
 
 
-def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of the API and of the queue server, the same address serves the same records."""
+def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Client) -> None:
+    """Each of two API processes answers while the other is stopped; after kill -9 of one, two answer again."""
     posterior = fitted(client, synthetic(client, 200, seed=3))
-    (api,) = up.children(" serve ")
-    os.kill(api, signal.SIGKILL)
-    until(lambda: up.children(" serve ") not in ([], [api]))
+
+    def answers_alone(answering: int) -> bool:
+        """Return whether a process answers a new connection while all others are stopped."""
+        others = [pid for pid in up.apis() if pid != answering]
+        try:
+            for pid in others:
+                os.kill(pid, signal.SIGSTOP)
+            return httpx.get(up.url + posterior, timeout=30).status_code == 200
+        finally:
+            for pid in others:
+                os.kill(pid, signal.SIGCONT)
+
+    until(lambda: len(up.apis()) == 2)
+    first, second = up.apis()
+    assert answers_alone(first)
+    assert answers_alone(second)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not command_line(first))
+    while len(up.apis()) < 2:
+        assert httpx.get(up.url + posterior, timeout=30).status_code == 200
+    (replacement,) = set(up.apis()) - {second}
+    assert replacement != first
+    assert answers_alone(replacement)
+
+
+def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
+    """After kill -9 of all API processes and of the queue server, the same address serves the same records."""
+    posterior = fitted(client, synthetic(client, 200, seed=3))
+    killed = up.apis()
+    for api in killed:
+        os.kill(api, signal.SIGKILL)
+    until(lambda: up.apis() and not set(killed) & set(up.apis()))
     with httpx.Client(base_url=up.url, timeout=60) as fresh:
         assert fresh.get(posterior).status_code == 200
         time.sleep(1.1)  # appendfsync everysec: writes older than one second are on disk
@@ -75,9 +104,8 @@ def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = started.tree()
-        assert len(tree) == 9, (
-            "the head, two servers, the API and its readers, a worker with two children, a work-horse"
-        )
+        what = "the head, two servers, two APIs with their readers, a worker with two children, a work-horse"
+        assert len(tree) == 11, what
         started.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
 
