@@ -52,7 +52,7 @@ class Up:
 
     def redis_url(self, variable: str) -> str:
         """Return the URL of an embedded Redis server from the environment of the API process."""
-        api, *_ = self.children(" serve ")  # every API process has the same
+        (api,) = self.children(" serve ")
         environment = Path(f"/proc/{api}/environ").read_text().split("\0")
         (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
         return url
