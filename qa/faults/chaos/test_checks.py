@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from qa.faults.chaos import checks
-from qa.faults.chaos.census import CACHE, QUEUE, Census
+from qa.faults.chaos.census import CACHE, QUEUE, SHORT, Census
 from qa.faults.chaos.killer import Killer
 from qa.faults.chaos.processes import RESIDENTS, marked, tree, without_residents
 from qa.faults.chaos.reference import differing_arrays, expected_arrays
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 FIT = Fit(Content(0), 8)
+BATCH = "post_1 post_1:0 posterior none"
 # Each worker is a program with the argument `worker`; a forking worker has one child. All children compute.
 _TREE = """
 import json, os, subprocess, sys
@@ -104,6 +105,26 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
         "glle:open: job_gone has ended",
         "glle:orphan: no owner",
         "glle:posterior:post_1: should not expire",
+    ]
+
+
+def test_remaining_work_of_executors_is_reported(stores: Stores) -> None:
+    """Short tasks that wait or run, and requests for draws, are leaks once all jobs have ended."""
+    asked = f"rq:queue:{SHORT}:asked"
+    stores.client.rpush(asked, "default")
+    stores.client.rpush(f"{asked}:default", BATCH)
+    stores.client.rpush(f"{asked}:default:{BATCH}", "[0, 0, 1.0]")
+    stores.client.zadd(f"rq:wip:{SHORT}", {"job_1-r0-s0:worker-1": 1})
+    stores.client.rpush(f"rq:queue:{SHORT}", "job_2-r0-s0")
+    leaky = Census()
+    leaky.count_keys(stores.client, QUEUE, set())
+    assert leaky.leaks == [f"{asked}:default:{BATCH}: should expire"]
+    leaky.leaks.clear()
+    leaky.check_members(stores.client, set())
+    assert sorted(leaky.leaks) == [
+        "RQ: job_1-r0-s0:worker-1 runs without an open job",
+        "RQ: job_2-r0-s0 waits without an open job",
+        *(f"{key}: waits without a client" for key in (asked, f"{asked}:default", f"{asked}:default:{BATCH}")),
     ]
 
 
