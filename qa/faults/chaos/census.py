@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
+SHORT = f"{NAME}-short"  # queue of the tasks that executors run
 Expiry = Literal["always", "never", "when ended"]
 
 
@@ -29,8 +30,6 @@ class Owner:
     count_keys: Literal["", "posterior", "subject", "dataset"] = ""
 
 
-SHORT = f"{NAME}-short"  # queue of the tasks that executors run
-_QUEUES = f"({NAME}|{SHORT})"
 _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
@@ -49,9 +48,9 @@ QUEUE = (
     Owner("RQ: result", r"rq:results:job_.+", "always"),
     Owner("RQ: execution", r"rq:executions?:.+", "always"),
     Owner("RQ: worker", r"rq:worker:.+", "always"),
-    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{_QUEUES}(:intermediate)?)", "never"),
-    Owner("RQ: lines", rf"rq:queue:{_QUEUES}:(waiting|clock|turns:.+|line:.+)", "never"),
-    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{_QUEUES}", "never"),
+    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:({NAME}|{SHORT})(:intermediate)?)", "never"),
+    Owner("RQ: lines", rf"rq:queue:({NAME}|{SHORT}):(waiting|clock|turns:.+|line:.+)", "never"),
+    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):({NAME}|{SHORT})", "never"),
     Owner("executors: tenants and posteriors", rf"rq:queue:{SHORT}:asked(:[^:]+)?", "never"),
     Owner("executors: requests for draws", rf"rq:queue:{SHORT}:asked:[^:]+:.+", "always"),
     Owner("RQ: first seen", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
