@@ -60,7 +60,7 @@ def main() -> None:
 
 def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
     if "serving" in parts:  # first, before other parts fill the memory
-        yield from serving.rows()
+        yield from serving.rows(largest)
     if "draws" in parts:
         yield from draws.rows(largest)
     if "fits" in parts:

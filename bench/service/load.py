@@ -1,4 +1,4 @@
-"""Many clients of one URL at the lowest cost in Python: raw sockets, one process, keep-alive."""
+"""Many clients at the lowest cost in Python: raw sockets, one separate process, keep-alive."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -20,20 +21,76 @@ DIFFERENT = 64
 HEAD_END = b"\r\n\r\n"
 
 
-def load(url: str, clients: int, seconds: float) -> dict[str, float]:
-    """Request a URL repeatedly from a separate process; {} in it cycles through 0, 1, ..., 63.
+@dataclass(frozen=True)
+class Load:
+    """Requests of several clients, each with one request in flight.
 
-    Returns
-    -------
-    dict
-        "rate", requests per second; "p50" and "p99", seconds; "bytes" of a body.
+    Attributes
+    ----------
+    url : str
+        Scheme, host and port.
+    paths : list of str
+        Requested in turn; {} in a path is a number.
+    first, different
+        The numbers are first, first + 1, ..., and begin again after `different`; 0: never.
+    clients
+        Number of clients.
+    seconds
+        Time until the last requests, whose answers count too.
 
     """
-    command = [sys.executable, "-m", "bench.service.load", url, str(clients), str(seconds)]
+
+    url: str
+    paths: list[str]
+    clients: int
+    seconds: float
+    first: int = 0
+    different: int = DIFFERENT
+
+    def requests(self) -> Iterator[bytes]:
+        """Yield the requests."""
+        host = urlsplit(self.url).netloc
+        tail = f" HTTP/1.1\r\nHost: {host}\r\nAccept: application/x-npy\r\n\r\n"
+        turns = len(self.paths)
+        numbers = itertools.cycle(range(self.different)) if self.different else itertools.count()
+        for turn in numbers:
+            path = self.paths[turn % turns]
+            yield f"GET {path.replace('{}', str(self.first + turn))}{tail}".encode()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Result of a load.
+
+    Attributes
+    ----------
+    count : int
+        Number of answers, all complete and with status 200.
+    rate : float
+        Answers per second, until the last one.
+    p50, p99
+        Seconds.
+    nbytes
+        Bytes of the last body.
+    cpu
+        Processor time of the clients' process, as a share of one core.
+
+    """
+
+    count: int
+    rate: float
+    p50: float
+    p99: float
+    nbytes: int
+    cpu: float
+
+
+def load(what: Load) -> Measured:
+    """Run a load in a separate process."""
+    command = [sys.executable, "-m", "bench.service.load", json.dumps(asdict(what))]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # this module
-    body: dict[str, float] = json.loads(done.stdout)
-    return body
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root)  # noqa: S603 # this module
+    return Measured(**json.loads(done.stdout))
 
 
 class _Client:
@@ -43,6 +100,7 @@ class _Client:
         self.socket = socket.create_connection((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.requests, self.buffer = requests, bytearray(1 << 20)
+        self.view = memoryview(self.buffer)
         self.ask()
 
     def ask(self) -> None:
@@ -51,50 +109,56 @@ class _Client:
 
     def receive(self) -> bool:
         """Read available bytes; return whether the answer is complete."""
-        count = self.socket.recv_into(memoryview(self.buffer)[self.got :])
+        count = self.socket.recv_into(self.view[self.got :])
         if not count:
             raise ConnectionError("the server hung up")
         self.got += count
         if not self.whole and (end := self.buffer.find(HEAD_END, 0, self.got)) >= 0:
             head = bytes(self.buffer[:end]).lower()
             if b" 200 " not in head.split(b"\r\n", 1)[0]:
-                raise RuntimeError(head.decode())
-            (length,) = [line.partition(b":")[2] for line in head.split(b"\r\n") if line.startswith(b"content-length")]
+                raise RuntimeError(bytes(self.buffer[: self.got]).decode(errors="replace"))
+            length = head.partition(b"\r\ncontent-length:")[2].split(b"\r\n", 1)[0]
             self.head, self.whole = end + len(HEAD_END), end + len(HEAD_END) + int(length)
         return self.whole > 0 and self.got >= self.whole
 
 
-def main(url: str, clients: int, seconds: float) -> dict[str, Any]:
-    """Send requests until the time is over."""
-    parts = urlsplit(url)
+def main(what: Load) -> Measured:
+    """Send requests until the time is over, and wait for the last answers."""
+    parts = urlsplit(what.url)
     assert parts.hostname
     assert parts.port
-    path = parts.path + (f"?{parts.query}" if parts.query else "")
-    headers = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: application/x-npy\r\n\r\n"
-    requests = itertools.cycle([("GET " + path.replace("{}", str(i)) + headers).encode() for i in range(DIFFERENT)])
+    requests = what.requests()
     selector = selectors.DefaultSelector()
-    for _ in range(clients):
+    for _ in range(what.clients):
         client = _Client(parts.hostname, parts.port, requests)
         selector.register(client.socket, selectors.EVENT_READ, client)
     times: list[float] = []
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     size = 0
-    while time.perf_counter() - started < seconds:
+    while selector.get_map():
         for key, _ in selector.select():
             client = key.data
-            if client.receive():
-                times.append(time.perf_counter() - client.started)
-                size = client.whole - client.head
+            if not client.receive():
+                continue
+            now = time.perf_counter()
+            times.append(now - client.started)
+            size = client.whole - client.head
+            if now - started < what.seconds:
                 client.ask()
-    duration = time.perf_counter() - started
+            else:
+                selector.unregister(client.socket)
+                client.socket.close()
+    duration, cpu = time.perf_counter() - started, time.process_time() - used
     times.sort()
-    return {
-        "rate": len(times) / duration,
-        "p50": times[len(times) // 2],
-        "p99": times[int(len(times) * 0.99)],
-        "bytes": size,
-    }
+    return Measured(
+        count=len(times),
+        rate=len(times) / duration,
+        p50=times[len(times) // 2],
+        p99=times[int(len(times) * 0.99)],
+        nbytes=size,
+        cpu=cpu / duration,
+    )
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))))
+    print(json.dumps(asdict(main(Load(**json.loads(sys.argv[1]))))))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST, MOST = 60, 300  # points
+LARGE = 20_000  # points of a data set whose fit is no short task
 
 METHODS: dict[str, dict[str, Any]] = {
     "pca": {},
@@ -29,11 +30,12 @@ class Content:
 
     number: int
     is_synthetic: bool = False
+    is_large: bool = False
 
     @property
     def n(self) -> int:
         """Number of points."""
-        return LEAST + self.number * 37 % (MOST - LEAST + 1)
+        return LARGE if self.is_large else LEAST + self.number * 37 % (MOST - LEAST + 1)
 
     @property
     def synthetic(self) -> dict[str, Any]:

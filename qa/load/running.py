@@ -15,6 +15,7 @@ from qa.load.user import User
 EVERYONES = 4  # number of shared data sets
 OWN = 8  # data sets of each client in a long run
 FRESH = 500  # in a short run
+LARGE_ONES = 3  # large data sets of each client in a short run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,4 +127,6 @@ def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop:
     shared = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(EVERYONES)]
     turn = FRESH if load.keeps is None else OWN
     own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
+    large = range(turn, turn + LARGE_ONES) if number >= 0 and load.keeps is None else ()
+    own += [Content(10_000 * (number + 1) + i, is_synthetic=True, is_large=True) for i in large]
     return User(Requester(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)

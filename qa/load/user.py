@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Summary, dataset_of, fit_of
@@ -10,15 +12,20 @@ from qa.load.following import JSON, NPY, NPZ, Follower, ServerDataset, is_missin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import httpx
 
 NEIGHBORS = (8, 10)
 SCALES = (1.0, 0.5)
 MAX_OWN = 4  # limit of data sets at a time
+TOGETHER = 6  # draws requested at once
+FRESH_SEEDS = 2**31
+WAITS = (0, 1, 5, 30)  # seconds
 
 # Operations and their relative frequencies.
 MIX = {
-    "upload": 6, "fit": 10, "draw": 24, "draws": 8, "summary": 4, "embed": 6, "follow": 18, "cancel": 3,
-    "delete_dataset": 2, "delete_posterior": 2, "read_dataset": 6, "read_posterior": 6, "read_embedding": 3, "lists": 2,
+    "upload": 6, "fit": 10, "fit_large": 2, "draw": 24, "draws_at_once": 4, "draws": 8, "summary": 6, "embed": 6,
+    "follow": 18, "cancel": 3, "delete_dataset": 2, "delete_posterior": 2, "read_dataset": 6, "read_posterior": 6,
+    "read_embedding": 3, "lists": 2,
 }  # fmt: skip
 
 
@@ -33,8 +40,8 @@ class User(Follower):
 
     def _upload(self) -> None:
         """Upload a data set: a new one, a shared one, or an existing one."""
-        own = [content for content in self.datasets if content in self.own]
-        fresh = [content for content in self.own if content not in self.datasets]
+        own = [content for content in self._small() if content in self.own]
+        fresh = [content for content in self.own if content not in self.datasets and not content.is_large]
         pool = self.shared + (fresh * 3 if len(own) < MAX_OWN else own)
         self._make(self.rng.choice(pool))
 
@@ -57,8 +64,21 @@ class User(Follower):
 
     def _fit(self) -> None:
         """Fit a posterior, with or without a wait."""
-        if (content := self._some()) is None:
+        if (content := self._some()) is not None:
+            self._fit_to(content)
+
+    def _fit_large(self) -> None:
+        """Fit a large data set, and delete those of earlier calls, whose fits may be running."""
+        for content in [content for content in self.datasets if content.is_large]:
+            self._delete(content)
+        if not (pool := [content for content in self.own if content.is_large]):
             return
+        content = self.rng.choice(pool)
+        self._make(content)
+        if content in self.datasets:
+            self._fit_to(content)
+
+    def _fit_to(self, content: Content) -> None:
         artifact = Fit(content, self.rng.choice(NEIGHBORS))
         self.ledger.record_request(artifact)
         body = {"dataset": self.datasets[content].id, "n_neighbors": artifact.n_neighbors}
@@ -74,14 +94,39 @@ class User(Follower):
         """Request one draw, as npy or JSON."""
         if (fit := self._some_fit()) is None:
             return
-        artifact = Draws(fit, self.rng.randrange(40), 1, self.rng.randrange(2), self.rng.choice(SCALES), is_single=True)
-        path = (
-            f"/v1/posteriors/{self._id(fit)}/draws/{artifact.first}?seed={artifact.seed}&scale={artifact.scale}&wait=5"
-        )
+        artifact = self._single(fit, 2)
         media = self.rng.choice([NPY, NPY, JSON])
-        answer = self.requester.ask("GET draw", path, headers={"Accept": media})
+        self._drawn(self._ask_for(media, 5, artifact), artifact)
+
+    def _draws_at_once(self) -> None:
+        """Request several uncached draws of one posterior at the same time, as separate clients do."""
+        fits = self._fits()
+        shared = [fit for fit in fits if fit.content in self.shared]
+        if not fits:
+            return
+        fit = self.rng.choice(shared if shared and self.rng.random() < 0.5 else fits)
+        artifacts = [self._single(fit, FRESH_SEEDS) for _ in range(TOGETHER)]
+        ask = partial(self._ask_for, NPY, self.rng.choice(WAITS))
+        with ThreadPoolExecutor(TOGETHER) as clients:
+            answers = list(clients.map(ask, artifacts))
+        for artifact, answer in zip(artifacts, answers, strict=True):
+            self._drawn(answer, artifact)
+
+    def _single(self, fit: Fit, seeds: int) -> Draws:
+        """Return a random draw, with one of a number of seeds."""
+        index, seed = self.rng.randrange(40), self.rng.randrange(seeds)
+        return Draws(fit, index, 1, seed, self.rng.choice(SCALES), is_single=True)
+
+    def _ask_for(self, media: str, wait: int, draw: Draws) -> httpx.Response | None:
+        query = f"seed={draw.seed}&scale={draw.scale}&wait={wait}"
+        path = f"/v1/posteriors/{self._id(draw.fit)}/draws/{draw.first}?{query}"
+        return self.requester.ask("GET draw", path, headers={"Accept": media})
+
+    def _drawn(self, answer: httpx.Response | None, artifact: Draws) -> None:
+        """Record the answer to a request for one draw."""
         if answer is None or not self._is(answer, artifact, 200, 202):
             return
+        fit = artifact.fit
         if answer.status_code == 200:
             self.array(answer, artifact, "embedding")
         else:
@@ -142,10 +187,12 @@ class User(Follower):
 
     def _delete_dataset(self) -> None:
         """Delete a data set with its posteriors and embeddings."""
-        own = [content for content in self.datasets if content in self.own]
+        own = [content for content in self._small() if content in self.own]
         if not own:
             return
-        content = self.rng.choice(own)
+        self._delete(self.rng.choice(own))
+
+    def _delete(self, content: Content) -> None:
         dataset = self.datasets.pop(content)
         self._doom(lambda artifact: dataset_of(artifact) == content)
         answer = self.requester.ask("DELETE dataset", f"/v1/datasets/{dataset.id}?force=true")
@@ -235,11 +282,16 @@ class User(Follower):
         if answer is not None and answer.status_code != 200:
             self.ledger.fault(f"GET /v1/{name}: {answer.status_code} {answer.text[:200]}")
 
+    def _small(self) -> list[Content]:
+        return [content for content in self.datasets if not content.is_large]
+
     def _some(self) -> Content | None:
-        return self.rng.choice(list(self.datasets)) if self.datasets else None
+        small = self._small()
+        return self.rng.choice(small) if small else None
 
     def _fits(self) -> list[Fit]:
-        return [fit for dataset in self.datasets.values() for fit in dataset.fits]
+        """Return the posteriors of small data sets, whose draws are computed again quickly."""
+        return [fit for content in self._small() for fit in self.datasets[content].fits]
 
     def _some_fit(self) -> Fit | None:
         fits = self._fits()

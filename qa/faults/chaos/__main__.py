@@ -27,7 +27,7 @@ import httpx
 
 from qa.faults.chaos import checks
 from qa.faults.chaos.killer import Killer
-from qa.faults.chaos.processes import KINDS, marked
+from qa.faults.chaos.processes import RESIDENTS, marked
 from qa.faults.chaos.recovery import recoveries
 from qa.load.ledger import Ledger, percentiles
 from qa.load.running import Load, run, user_of
@@ -43,6 +43,7 @@ class Options:
     seed: int
     clients: int
     workers: int
+    apis: int
     between: float
     results: int
     out: Path
@@ -54,7 +55,8 @@ def main() -> int:
     mark = f"CHAOS_RUN={os.getpid()}-{options.seed}"
     os.environ["CHAOS_RUN"] = mark.partition("=")[2]
     with tempfile.TemporaryDirectory(prefix="glle-chaos-") as folder:
-        with running(Path(folder), GLLE_WORKERS=str(options.workers), GLLE_HEARTBEAT="5") as up:
+        settings = {"GLLE_WORKERS": str(options.workers), "GLLE_API_PROCESSES": str(options.apis)}
+        with running(Path(folder), **settings, GLLE_HEARTBEAT="5") as up:
             report = _run(options, up, mark)
         del os.environ["CHAOS_RUN"]
         log = (Path(folder) / "up.log").read_text()
@@ -89,10 +91,12 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     rows += checks.bits(ledger)
     with httpx.Client(base_url=up.url, timeout=60) as http:
         row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
+    if set(killer.kinds) & set(RESIDENTS.values()):
+        rows.append(checks.residents(up.process.pid))
     rows += [row, checks.files(up.log.parent / "data"), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
-    rows.append(checks.Row("kinds of process that were not killed", len(KINDS), _never_killed(killer)))
+    rows.append(checks.Row("kinds of process that were not killed", len(killer.kinds), _never_killed(killer)))
     return {
         "requests": ledger.requests,
         "attempts": len(ledger.attempts),
@@ -102,6 +106,7 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
         "failed": dict(failed),
         "doomed": sum(job.is_doomed for job in ledger.jobs.values()),
         "kills": dict(Counter(kill.kind for kill in killer.kills)),
+        "busy when killed": dict(Counter(kill.kind for kill in killer.kills if kill.is_busy)),
         "unanswered": sum(not attempt.status for attempt in ledger.attempts),
         "refused": sum(attempt.status == 503 for attempt in ledger.attempts),
         "seconds until all jobs had ended": round(waited, 2),
@@ -127,17 +132,18 @@ def _stopped(up: Up, mark: str) -> checks.Row:
 def _never_killed(killer: Killer) -> list[str]:
     """Return the kinds of process that were never killed; short runs may miss some."""
     killed = {kill.kind for kill in killer.kills}
-    return [] if killer.ledger.requests < 300 else [kind for kind in KINDS if kind not in killed]
+    return [] if killer.ledger.requests < 300 else [kind for kind in killer.kinds if kind not in killed]
 
 
 def _print(report: dict[str, Any]) -> int:
     for name in ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "seen last", "failed", "doomed"):
         print(f"{name:12} {report[name]}")  # noqa: T201 # the command's output
     print(f"all jobs had ended {report['seconds until all jobs had ended']} s after the last kill, or before\n")  # noqa: T201
-    print(f"{'killed':14} {'times':>6}   seconds to the next success: p50, p95, most")  # noqa: T201
+    print(f"{'killed':14} {'times':>6} {'busy':>6}   seconds to the next success: p50, p95, most")  # noqa: T201
     for kind, times in report["kills"].items():
         result = report["recovery"].get(kind, {})
-        print(f"{kind:14} {times:6}   {' '.join(f'{result.get(p, 0):8.2f}' for p in ('p50', 'p95', 'p100'))}")  # noqa: T201
+        busy = report["busy when killed"].get(kind, 0)
+        print(f"{kind:14} {times:6} {busy:6}   {' '.join(f'{result.get(p, 0):8.2f}' for p in ('p50', 'p95', 'p100'))}")  # noqa: T201
     print(f"\n{'keys of':28} {'count':>7} {'expire':>7}")  # noqa: T201
     for name, (count, expiring) in report["census"].items():
         print(f"{name:28} {count:7} {expiring:7}")  # noqa: T201
@@ -157,6 +163,7 @@ def _options() -> Options:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--apis", type=int, default=2, help="number of API processes")
     parser.add_argument("--between", type=float, default=30, help="mean number of requests between two kills")
     parser.add_argument("--results", type=int, default=500, help="number of results requested again at the end")
     parser.add_argument("--out", type=Path, default=Path("out/chaos"))

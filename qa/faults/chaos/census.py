@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import redis
 
+SHORT = f"{NAME}-short"  # queue of the tasks that executors run
 Expiry = Literal["always", "never", "when ended"]
 
 
@@ -50,9 +51,11 @@ QUEUE = (
     Owner("RQ: result", r"rq:results:job_.+", "always"),
     Owner("RQ: execution", r"rq:executions?:.+", "always"),
     Owner("RQ: worker", r"rq:worker:.+", "always"),
-    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{NAME}(:intermediate)?)", "never"),
-    Owner("RQ: lines", rf"rq:queue:{NAME}:(waiting|clock|turns:.+|line:.+)", "never"),
-    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{NAME}", "never"),
+    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:({NAME}|{SHORT})(:intermediate)?)", "never"),
+    Owner("RQ: lines", rf"rq:queue:({NAME}|{SHORT}):(waiting|clock|turns:.+|line:.+)", "never"),
+    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):({NAME}|{SHORT})", "never"),
+    Owner("executors: tenants and posteriors", rf"rq:queue:{SHORT}:asked(:[^:]+)?", "never"),
+    Owner("executors: requests for draws", rf"rq:queue:{SHORT}:asked:[^:]+:.+", "always"),
     Owner("RQ: first seen", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
     Owner("RQ: maintenance locks", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),
 )
@@ -103,12 +106,15 @@ class Census:
         self._leaked("glle:posteriors: {} does not exist", (id_ for id_ in posteriors if id_ not in alive))
         opened = [text(raw) for raw in client.smembers("glle:open")]
         self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
-        tasks = [
-            *priority_scripts.waiting(client, f"rq:queue:{NAME}"),
-            *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1),
-        ]
-        self._leaked("RQ: {} waits without an open job", map(text, tasks))
-        self._leaked("RQ: {} runs without an open job", map(text, client.zrange(f"rq:wip:{NAME}", 0, -1)))
+        for queue in (NAME, SHORT):
+            tasks = [
+                *priority_scripts.waiting(client, f"rq:queue:{queue}"),
+                *client.lrange(f"rq:queue:{queue}:intermediate", 0, -1),
+            ]
+            self._leaked("RQ: {} waits without an open job", map(text, tasks))
+            self._leaked("RQ: {} runs without an open job", map(text, client.zrange(f"rq:wip:{queue}", 0, -1)))
+        asked = client.scan_iter(match=f"rq:queue:{SHORT}:asked*", count=1000)
+        self._leaked("{}: waits without a client", map(text, asked))
         workers = [text(raw) for raw in client.smembers(f"rq:workers:{NAME}")]
         self._leaked("RQ: {} is listed without a record", (name for name in workers if not client.exists(name)))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # names of redis-py
 
 from qa.faults.chaos.census import CACHE, QUEUE, Census
+from qa.faults.chaos.processes import tree, without_residents
 from qa.faults.chaos.reference import differing_arrays
 from qa.load.content import Content, Embedding, Fit
 from qa.load.following import JSON, NPY, NPZ
@@ -156,6 +157,14 @@ def _census(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> Censu
     census.count_keys(cache, CACHE, alive)
     census.check_members(queue, alive)
     return census
+
+
+def residents(head: int) -> Row:
+    """Wait until each worker has an executor and a forking worker again; a worker replaces those that were killed."""
+    until = time.monotonic() + TERMINAL_SECONDS
+    while (missing := without_residents(tree(head))) and time.monotonic() < until:
+        time.sleep(0.1)
+    return Row("workers without an executor or a forking worker", len(tree(head)), missing)
 
 
 def files(folder: Path) -> Row:

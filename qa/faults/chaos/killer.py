@@ -5,6 +5,7 @@ Kills are spaced by requests instead of seconds, so that a slow machine runs the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -13,15 +14,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qa.faults.chaos.processes import Kind, marked, tree
+from qa.faults.chaos.processes import RESIDENTS, SHORT_LIVED, Kind, marked, tree
 
 if TYPE_CHECKING:
     from qa.load.ledger import Ledger
 
-SHARES: dict[Kind, int] = {"API": 2, "worker": 3, "work-horse": 4, "queue server": 2, "cache server": 2}
+SHARES: dict[Kind, int] = {
+    "API": 2, "worker": 3, "executor": 4, "forking worker": 2, "work-horse": 4, "queue server": 2, "cache server": 2,
+}  # fmt: skip
 STRAY_SECONDS = 2.0  # seconds until a process that lost its parent should end
 LOOK_SECONDS = 0.2
 WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse lives for milliseconds
+BUSY_SECONDS = 0.5  # seconds to wait for an executor at work, because an idle one has no task to lose
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Kill:
     kind: Kind
     pid: int
     at: float
+    is_busy: bool = False
 
 
 @dataclass
@@ -66,7 +71,13 @@ class Killer:
         self._rng = random.Random(self.seed)  # noqa: S311 # not for secrets
         self._stop = threading.Event()
         self._lonely: dict[int, float] = {}
+        self._seen: set[Kind] = set()
         self._thread = threading.Thread(target=self._run, name="killer")
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds of process to kill: residents of a worker only once the tree had one."""
+        return [kind for kind in SHARES if kind not in RESIDENTS.values() or kind in self._seen]
 
     def start(self) -> None:
         """Start the thread."""
@@ -76,29 +87,32 @@ class Killer:
         """Kill one more process, of a kind that is always running, and stop. Checks count from this last kill."""
         self._stop.set()
         self._thread.join()
-        lasting = [kind for kind in SHARES if kind != "work-horse"]
-        self._kill(self._rng.choice(lasting))
+        self._kill(self._rng.choice([kind for kind in self.kinds if kind not in SHORT_LIVED]))
 
     def _run(self) -> None:
         next_kill = self._rng.expovariate(1 / self.between)
         while not self._stop.wait(LOOK_SECONDS):
             self._look_for_strays()
+            self._seen |= {process.kind for process in tree(self.head)}
             if self.ledger.requests < next_kill:
                 continue
             next_kill = self.ledger.requests + self._rng.expovariate(1 / self.between)
-            spared = [kind for kind in SHARES if all(kill.kind != kind for kill in self.kills)]
-            kind = self._rng.choice(spared) if spared else self._rng.choices(list(SHARES), list(SHARES.values()))[0]
-            self._kill(kind)
+            spared = [kind for kind in self.kinds if all(kill.kind != kind for kill in self.kills)]
+            shares = [SHARES[kind] for kind in self.kinds]
+            self._kill(self._rng.choice(spared) if spared else self._rng.choices(self.kinds, shares)[0])
 
     def _kill(self, kind: Kind) -> None:
-        """Kill a process of a kind; wait until there is one."""
-        until = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < until:
-            if candidates := [process for process in tree(self.head) if process.kind == kind]:
-                victim = self._rng.choice(candidates)
-                os.kill(victim.pid, signal.SIGKILL)
-                self.kills.append(Kill(kind, victim.pid, time.time()))
-                return
+        """Kill a process of a kind; wait until there is one, and for an executor until one is busy."""
+        started = time.monotonic()
+        while (waited := time.monotonic() - started) < WAIT_SECONDS:
+            candidates = [process for process in tree(self.head) if process.kind == kind]
+            busy = [process for process in candidates if process.is_busy]
+            if candidates and (busy or kind != "executor" or waited > BUSY_SECONDS):
+                victim = self._rng.choice(busy if kind == "executor" and busy else candidates)
+                with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                    os.kill(victim.pid, signal.SIGKILL)
+                    self.kills.append(Kill(kind, victim.pid, time.time(), is_busy=victim in busy))
+                    return
             time.sleep(0.002)
 
     def _look_for_strays(self) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["API", "worker", "work-horse", "queue server", "cache server"]
-KINDS: tuple[Kind, ...] = ("API", "worker", "work-horse", "queue server", "cache server")
+Kind = Literal["API", "worker", "executor", "forking worker", "work-horse", "queue server", "cache server"]
+RESIDENTS: dict[str, Kind] = {"glle-executor": "executor", "glle-forking": "forking worker"}  # by their comm
+SHORT_LIVED: tuple[Kind, ...] = ("work-horse",)
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,18 @@ class Process:
     kind: Kind
     parent: int
 
+    @property
+    def is_busy(self) -> bool:
+        """Return whether it computes at this moment."""
+        return "R" in _status(self.pid)
+
 
 def tree(head: int) -> list[Process]:
-    """Return the processes below the head that have a known kind."""
+    """Return the processes below the head that have a known kind.
+
+    A worker has an executor and a forking worker, whose children are the work-horses. Every other child of a worker is
+    a work-horse too.
+    """
     processes = []
     for child in _children(head):
         kind = _kind(child)
@@ -28,6 +38,23 @@ def tree(head: int) -> list[Process]:
             continue
         processes.append(Process(child, kind, head))
         if kind == "worker":
+            processes += _below_worker(child)
+    return processes
+
+
+def without_residents(processes: list[Process]) -> list[str]:
+    """Return what each worker lacks of its executor and its forking worker."""
+    workers = [process.pid for process in processes if process.kind == "worker"]
+    found = {(process.parent, process.kind) for process in processes}
+    return [f"worker {pid}: no {kind}" for pid in workers for kind in RESIDENTS.values() if (pid, kind) not in found]
+
+
+def _below_worker(worker: int) -> list[Process]:
+    processes = []
+    for child in _children(worker):
+        kind = RESIDENTS.get(_name(child), "work-horse")
+        processes.append(Process(child, kind, worker))
+        if kind == "forking worker":
             processes += [Process(horse, "work-horse", child) for horse in _children(child)]
     return processes
 
@@ -49,6 +76,25 @@ def _children(pid: int) -> list[int]:
         return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def _name(pid: int) -> str:
+    """Return the name that a process gave itself, at most 15 characters."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # ended meanwhile
+        return ""
+
+
+def _status(pid: int) -> str:
+    """Return the states of a process's threads, such as R for running."""
+    states = ""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            states += stat.read_text().rpartition(")")[2].split()[0]
+        except OSError:  # ended meanwhile
+            continue
+    return states
 
 
 def _kind(pid: int) -> Kind | None:

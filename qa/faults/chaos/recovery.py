@@ -17,6 +17,8 @@ _SHOWN_BY = {
     "queue server": ("GET jobs", "GET job", "GET posterior", "GET posteriors", "POST draws"),
     "cache server": ("GET draw", "GET arrays", "GET summary", "GET coordinates"),
     "worker": ("GET draw", "GET summary", "POST posterior"),
+    "executor": ("GET draw", "GET summary", "POST posterior"),
+    "forking worker": ("GET draw", "GET summary", "POST posterior"),
     "work-horse": ("GET draw", "GET summary", "POST posterior"),
 }
 

@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
+import sys
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from qa.faults.chaos import checks
-from qa.faults.chaos.census import CACHE, QUEUE, Census
-from qa.faults.chaos.processes import marked
+from qa.faults.chaos.census import CACHE, QUEUE, SHORT, Census
+from qa.faults.chaos.killer import Killer
+from qa.faults.chaos.processes import RESIDENTS, marked, tree, without_residents
 from qa.faults.chaos.reference import differing_arrays, expected_arrays
 from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
+from tests.conftest import until
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from worker.stores import Stores
 
 FIT = Fit(Content(0), 8)
+BATCH = "post_1 post_1:0 posterior none"
+# Each worker is a program with the argument `worker`; a forking worker has one child. All children compute.
+_TREE = """
+import json, os, subprocess, sys
+names = json.loads(os.environ["CHAOS_TREE"])
+if "worker" not in sys.argv:
+    code = open("/proc/self/cmdline").read().split(chr(0))[2]
+    for of_worker in names:
+        environment = {**os.environ, "CHAOS_TREE": json.dumps(of_worker)}
+        subprocess.Popen([sys.executable, "-c", code, "worker"], env=environment)
+else:
+    for name in names:
+        if os.fork() == 0:
+            open("/proc/self/comm", "w").write(name)
+            if name != "glle-forking" or os.fork() == 0:
+                print(name, flush=True)
+            while True:
+                pass
+while True:
+    os.wait()
+"""
 
 
 @pytest.mark.parametrize(
@@ -79,6 +109,26 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     ]
 
 
+def test_remaining_work_of_executors_is_reported(stores: Stores) -> None:
+    """Short tasks that wait or run, and requests for draws, are leaks once all jobs have ended."""
+    asked = f"rq:queue:{SHORT}:asked"
+    stores.client.rpush(asked, "default")
+    stores.client.rpush(f"{asked}:default", BATCH)
+    stores.client.rpush(f"{asked}:default:{BATCH}", "[0, 0, 1.0]")
+    stores.client.zadd(f"rq:wip:{SHORT}", {"job_1-r0-s0:worker-1": 1})
+    stores.client.rpush(f"rq:queue:{SHORT}", "job_2-r0-s0")
+    leaky = Census()
+    leaky.count_keys(stores.client, QUEUE, set())
+    assert leaky.leaks == [f"{asked}:default:{BATCH}: should expire"]
+    leaky.leaks.clear()
+    leaky.check_members(stores.client, set())
+    assert sorted(leaky.leaks) == [
+        "RQ: job_1-r0-s0:worker-1 runs without an open job",
+        "RQ: job_2-r0-s0 waits without an open job",
+        *(f"{key}: waits without a client" for key in (asked, f"{asked}:default", f"{asked}:default:{BATCH}")),
+    ]
+
+
 def test_unfinished_or_lost_job_is_reported(stores: Stores) -> None:
     """The job is looked up in the records, at most 30 s after the last kill."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
@@ -102,6 +152,50 @@ def test_remaining_files_and_processes_are_reported(tmp_path: Path) -> None:
             assert marked("CHAOS_RUN=test") == {process.pid: os.getpid()}
         finally:
             process.kill()
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_processes_below_a_worker_have_kinds() -> None:
+    """Residents are known by their comm; a worker without one of them is reported."""
+    with _head(["glle-executor", "glle-forking"], ["glle-executor", "python"]) as head:
+        processes = tree(head)
+        kinds = Counter(process.kind for process in processes)
+        assert kinds == {"worker": 2, "executor": 2, "forking worker": 1, "work-horse": 2}
+        (forking,) = (process.pid for process in processes if process.kind == "forking worker")
+        assert [process.kind for process in processes if process.parent == forking] == ["work-horse"]
+        (lacking,) = {process.parent for process in processes if process.kind == "work-horse"} - {forking}
+        assert without_residents(processes) == [f"worker {lacking}: no forking worker"]
+        os.kill(next(process.pid for process in processes if process.kind == "executor"), signal.SIGSTOP)
+        until(lambda: sum(process.is_busy for process in processes if process.kind == "executor") == 1)
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_killer_prefers_a_busy_executor() -> None:
+    """Of two executors, the one at work is the victim; kinds that the tree never had are not killed."""
+    with _head(["glle-executor"], ["glle-executor"]) as head:
+        idle, busy = (process.pid for process in tree(head) if process.kind == "executor")
+        os.kill(idle, signal.SIGSTOP)
+        until(lambda: [process.pid for process in tree(head) if process.is_busy and process.pid != head] == [busy])
+        killer = Killer(head, 0, Ledger(), 1.0, "CHAOS_RUN=none")
+        assert not set(RESIDENTS.values()) & set(killer.kinds)
+        killer._kill("executor")
+        assert [(kill.kind, kill.pid, kill.is_busy) for kill in killer.kills] == [("executor", busy, True)]
+
+
+@contextmanager
+def _head(*workers: list[str]) -> Iterator[int]:
+    """Run a process tree like that of `glle up`, whose workers have children of these names; yield the head's pid."""
+    environment = {**os.environ, "CHAOS_TREE": json.dumps(workers)}
+    with subprocess.Popen(
+        [sys.executable, "-c", _TREE], env=environment, stdout=subprocess.PIPE, start_new_session=True
+    ) as head:
+        assert head.stdout is not None
+        try:
+            for _ in range(sum(map(len, workers))):
+                assert head.stdout.readline()
+            yield head.pid
+        finally:
+            os.killpg(head.pid, signal.SIGKILL)
 
 
 def test_errors_are_answers_without_retry_after() -> None:

@@ -1,0 +1,108 @@
+"""Many clients that ask for single uncached draws, against the engine's batches in as many processes as workers."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from bench.data import data_of
+from bench.report.table import Row
+from bench.service.load import Load, Measured, load
+from glle_engine import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.service.deployment import Service
+    from glle_engine import Posterior
+
+N = 2_000
+CLIENTS = 32
+POSTERIORS = [(1, 0.8), (8, 0.6)]  # number, goal
+BATCH = 64  # draws of the engine at a time
+LOAD_SECONDS, ENGINE_SECONDS = 3.0, 1.5
+ROUNDS = 3
+QUEUE_GOAL = 3_000.0
+
+# Every request has another seed, so that no draw of it or of its lane group is cached.
+first_seeds = itertools.count(10**7, 10**6)
+
+
+def rows(service: Service, workers: int) -> Iterator[Row]:
+    """Measure draws per second of one posterior and of several; the first run also loads the queue server."""
+    carried: list[tuple[float, float]] = []
+    for count, goal in POSTERIORS:
+        paths = [service.fitted("swiss_roll", N, seed) for seed in range(count)]
+        ours: list[Measured] = []
+        theirs: list[float] = []
+        for seed in range(count):
+            _posterior(seed)  # fitted before the processes fork
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as engine:
+            for number in range(ROUNDS + 1):
+                rate = _engine_rate(engine, workers, count)
+                before = service.queue_seconds()
+                found = load(_asking(service, paths))
+                spent = [b - a for a, b in zip(before, service.queue_seconds(), strict=True)]
+                if number:  # warm-up
+                    ours.append(found)
+                    theirs.append(rate)
+                    carried += [(found.count / spent[0], found.count / spent[1])] if count == 1 else []
+        yield _rate_row(ours, theirs, count, goal, workers, service.apis)
+    cpu, busy = (statistics.median(rates) for rates in zip(*carried, strict=True))
+    detail = {"by busy time with the disk, draws/s": busy, "CPU ms a draw": 1e3 / cpu}
+    work = f"single uncached draws that one queue server carries, n = {N:,}, one core of it full"
+    yield Row(work, "-", cpu, "draws/s", QUEUE_GOAL, detail=detail)
+
+
+def _asking(service: Service, paths: list[str]) -> Load:
+    return Load(
+        url=service.url,
+        paths=[f"/v1{path}/draws/0?seed={{}}&wait=30" for path in paths],
+        clients=CLIENTS,
+        seconds=LOAD_SECONDS,
+        first=next(first_seeds),
+        different=0,
+    )
+
+
+def _rate_row(ours: list[Measured], theirs: list[float], count: int, goal: float, workers: int, apis: int) -> Row:
+    ratio = statistics.median(found.rate / rate for found, rate in zip(ours, theirs, strict=True))
+    detail = {
+        "HTTP draws/s": statistics.median(found.rate for found in ours),
+        "engine draws/s": statistics.median(theirs),
+        "p50 ms": statistics.median(found.p50 for found in ours) * 1e3,
+        "p99 ms": statistics.median(found.p99 for found in ours) * 1e3,
+        "clients' share of a core": statistics.median(found.cpu for found in ours),
+    }
+    of = "one posterior" if count == 1 else f"{count} posteriors"
+    processes = f"{workers} worker{'s' * (workers > 1)}, {apis} API process{'es' * (apis > 1)}"
+    work = f"{CLIENTS} clients, single uncached draws of {of}, n = {N:,}, {processes}"
+    return Row(
+        work, f"batches of the engine in {workers} process{'es' * (workers > 1)}", ratio, "x", goal, detail=detail
+    )
+
+
+def _engine_rate(engine: ProcessPoolExecutor, workers: int, count: int) -> float:
+    """Return the draws per second of all processes together."""
+    return sum(engine.map(partial(_draw, count), range(workers)))
+
+
+def _draw(count: int, process: int) -> float:
+    """Return the draws per second of batches of several posteriors in turn."""
+    posteriors = [_posterior(seed) for seed in range(count)]
+    started, number = time.perf_counter(), 0
+    while (took := time.perf_counter() - started) < ENGINE_SECONDS:
+        for _ in posteriors[number % count].draws(BATCH, seed=1000 * process + number):
+            pass
+        number += 1
+    return BATCH * number / took
+
+
+@cache
+def _posterior(seed: int) -> Posterior:
+    return fit(data_of("swiss_roll", N, seed))

@@ -1,0 +1,120 @@
+"""`glle up` with a number of workers and of API processes, its clients, and meters of its servers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import redis
+
+from tests.system.conftest import Up, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEARTBEAT = "5"  # the default, s
+NPY = "application/x-npy"
+
+
+class Http:
+    """Client with one open connection; `http.client` costs a tenth of a millisecond a request."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname
+        self._connection = HTTPConnection(parts.hostname, parts.port, timeout=600)
+
+    def npy(self, path: str) -> bytes:
+        """Return the body of a complete npy answer."""
+        return self._answer("GET", path, None, {"Accept": NPY}, {200})
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return a JSON answer."""
+        body: dict[str, Any] = json.loads(self._answer("GET", path, None, {}, {200, 202}))
+        return body
+
+    def post(self, path: str, body: dict[str, Any] | bytes) -> dict[str, Any]:
+        """Return the JSON answer to a JSON or npy body."""
+        media = NPY if isinstance(body, bytes) else "application/json"
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer: dict[str, Any] = json.loads(self._answer("POST", path, sent, {"Content-Type": media}, {200, 201, 202}))
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _answer(self, method: str, path: str, body: bytes | None, headers: dict[str, str], good: set[int]) -> bytes:
+        self._connection.request(method, "/v1" + path, body, headers)
+        with self._connection.getresponse() as answer:
+            received = answer.read()
+            if answer.status not in good:
+                raise RuntimeError(f"{method} {path}: {answer.status} {received[:500].decode(errors='replace')}")
+            return received
+
+
+@dataclass
+class Service:
+    """A running service.
+
+    Attributes
+    ----------
+    url : str
+        URL of the API.
+    http : Http
+        Client with an open connection.
+    queue : redis.Redis
+        Client of the queue server.
+    urls : dict
+        URLs of both Redis servers by name.
+    apis : int
+        Number of API processes.
+
+    """
+
+    url: str
+    http: Http
+    queue: redis.Redis
+    urls: dict[str, str]
+    apis: int
+
+    def fitted(self, name: str, n: int, seed: int = 0) -> str:
+        """Return the path of the posterior of a synthetic data set."""
+        dataset = self.http.post("/datasets/synthetic", {"name": name, "n": n, "seed": seed})
+        return self.posterior(dataset["id"])
+
+    def posterior(self, dataset: str) -> str:
+        """Fit and return the posterior's path."""
+        record = self.http.post("/posteriors?wait=60", {"dataset": dataset})
+        if "eigenvalues" not in record:
+            raise RuntimeError(f"the fit did not succeed: {record}")
+        return f"/posteriors/{record['id']}"
+
+    def queue_seconds(self) -> tuple[float, float]:
+        """Return processor and busy seconds of the queue server's main thread; a flush to the disk is busy."""
+        fields: dict[str, Any] = self.queue.info("everything")
+        cpu = fields["used_cpu_user_main_thread"] + fields["used_cpu_sys_main_thread"]
+        return float(cpu), fields["eventloop_duration_sum"] / 1e6
+
+
+@contextmanager
+def running_service(workers: int, apis: int) -> Iterator[Service]:
+    """Run `glle up` with embedded servers until the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="glle-bench-") as folder:
+        settings = {"GLLE_WORKERS": str(workers), "GLLE_API_PROCESSES": str(apis)}
+        with running(Path(folder), **settings, GLLE_HEARTBEAT=HEARTBEAT, GLLE_LOG_LEVEL="warning") as up:
+            urls = {"queue": up.redis_url("GLLE_REDIS_URL"), "cache": up.redis_url("GLLE_CACHE_URL")}
+            http = Http(up.url)
+            with redis.Redis.from_url(urls["queue"]) as queue:
+                yield Service(up.url, http, queue, urls, _apis(up))
+            http.close()
+
+
+def _apis(up: Up) -> int:
+    return len(up.children(" serve "))

@@ -1,0 +1,113 @@
+"""Redis commands of a single draw and of a job of many draws, counted by MONITOR on both servers."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.system.conftest import fitted, running, synthetic
+from tests.system.monitor import Commands, Cost, cost, monitored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.system.conftest import Up
+
+N = 5_000
+LANES = 4  # draws of a lane group
+SINGLE, SINGLE_INNER = 15, 15
+JOB_DRAWS, JOB = 64, 80
+GROUP = 4  # commands of each further lane group of a job
+SINGLES, JOBS = 40, 4
+CALM_SECONDS = 6.0  # counters are written every few seconds, and count for the operations before
+NPY = {"Accept": "application/x-npy"}
+
+seeds = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Run a service with the default interval of heartbeats."""
+    with running(tmp_path_factory.mktemp("commands"), GLLE_HEARTBEAT="5") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(up: Up) -> Iterator[httpx.Client]:
+    """Return a client with one open connection."""
+    with httpx.Client(base_url=up.url, timeout=60) as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def posterior(client: httpx.Client) -> str:
+    """Return the path of a fitted posterior that has been drawn from."""
+    path = fitted(client, synthetic(client, N, seed=30))
+    for _ in range(8):  # both workers open their connections and load the posterior
+        single(client, path)
+    job(client, path, JOB_DRAWS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def idle(up: Up, posterior: str) -> Commands:
+    """Return the commands of a service without requests."""
+    del posterior
+    time.sleep(CALM_SECONDS)
+    return window(up, lambda: time.sleep(CALM_SECONDS))
+
+
+def window(up: Up, do: Callable[[], object]) -> Commands:
+    """Count the commands during a call and its late writes."""
+    with monitored(queue=up.redis_url("GLLE_REDIS_URL"), cache=up.redis_url("GLLE_CACHE_URL")) as commands:
+        do()
+        time.sleep(CALM_SECONDS)
+    return commands
+
+
+def single(client: httpx.Client, posterior: str) -> None:
+    """Read one uncached draw, the first of its lane group."""
+    answer = client.get(f"{posterior}/draws/0?seed={next(seeds)}&wait=30", headers=NPY).raise_for_status()
+    assert answer.status_code == 200
+    assert np.load(io.BytesIO(answer.content)).shape == (N, 2)
+
+
+def job(client: httpx.Client, posterior: str, count: int) -> None:
+    """Run a job of uncached draws, and read its complete result."""
+    record = client.post(f"{posterior}/draws?wait=60", json={"count": count, "seed": next(seeds)}).json()
+    while record["status"] in {"queued", "running"}:
+        record = client.get(f"/v1/jobs/{record['id']}?wait=60").json()
+    assert record["status"] == "succeeded"
+    answer = client.get(f"/v1/jobs/{record['id']}/result", headers=NPY).raise_for_status()
+    assert np.load(io.BytesIO(answer.content)).shape == (count, N, 2)
+
+
+def counted(up: Up, idle: Commands, times: int, do: Callable[[], object]) -> Cost:
+    """Return the commands of one repetition."""
+    return cost(window(up, lambda: [do() for _ in range(times)]), idle, times)
+
+
+def test_single_draw_sends_few_commands(up: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
+    """An uncached draw by GET, in all processes together, with its share of late writes."""
+    found = counted(up, idle, SINGLES, lambda: single(client, posterior))
+    is_cheap = found.total <= SINGLE and found.total_inner <= SINGLE_INNER
+    assert is_cheap, f"an uncached draw: {found}"
+
+
+def test_job_sends_few_commands(up: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
+    """A job from POST to its complete result; each further lane group costs as many as promised."""
+    found = counted(up, idle, JOBS, lambda: job(client, posterior, JOB_DRAWS))
+    twice = counted(up, idle, JOBS, lambda: job(client, posterior, 2 * JOB_DRAWS))
+    groups = JOB_DRAWS / LANES
+    more = Counter(twice.sent)
+    more.subtract(found.sent)
+    group = Cost({what: count / groups for what, count in more.items()}, {})
+    is_cheap = found.total <= JOB and group.total <= GROUP
+    assert is_cheap, f"a job of {JOB_DRAWS} draws: {found}\neach further lane group: {group}"
