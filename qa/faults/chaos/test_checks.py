@@ -15,6 +15,7 @@ from qa.faults.chaos.processes import marked
 from qa.faults.chaos.reference import differing_arrays, expected_arrays
 from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
+from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
     from pathlib import Path
