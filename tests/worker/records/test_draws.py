@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glle_engine.linalg import LANES
+from worker.base.versions import versioned
+from worker.records.cache_entry import PIECE
 from worker.records.draws import (
     AUTO,
     LEAST_SECONDS,
@@ -17,7 +20,10 @@ from worker.records.draws import (
     PIECES,
     DrawKey,
     DrawsSpec,
+    batch_end,
     draw_seconds,
+    parse_draw_key,
+    parse_group_key,
     shard_seconds,
 )
 
@@ -119,9 +125,51 @@ def test_a_specification_survives_json() -> None:
 
 @pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
 def test_the_cache_key_covers_every_field(change: str) -> None:
-    """Equal draws of two jobs have one key."""
+    """Equal draws of two jobs have one key, and draws of one lane group one group key."""
     key = DrawKey(seed=1, index=2, scale=0.1, source="posterior", align="none")
     other = {"seed": 2, "index": 1, "scale": 0.1000000000000001, "source": "prior", "align": "procrustes"}[change]
     assert key.cache_key("post_a") != DrawKey(**{**vars(key), change: other}).cache_key("post_a")
     assert key.cache_key("post_a") != key.cache_key("post_b")
     assert spec(count=3).key(1).cache_key("p") == spec(count=9, scales=(1.0, 2.0)).key(1).cache_key("p")
+    is_same_group = key.group_key("post_a") == DrawKey(**{**vars(key), change: other}).group_key("post_a")
+    assert is_same_group == (change == "index")
+    assert key.group_key("post_a") != key.group_key("post_b")
+
+
+DRAW_KEYS = st.builds(
+    DrawKey,
+    seed=st.integers(0, 2**64 - 1),
+    index=st.integers(0, 2**64 - 1),
+    scale=st.floats(min_value=1e-300, allow_infinity=False),
+    source=st.sampled_from(["posterior", "prior"]),
+    align=st.sampled_from(["none", "procrustes"]),
+)
+
+
+@given(DRAW_KEYS, st.sampled_from(["post_1", "post_1:0123"]))
+def test_keys_are_parsed(key: DrawKey, arrays_id: str) -> None:
+    """The parsed key of a draw is the draw; that of a lane group has its draws in order."""
+    assert parse_draw_key(key.cache_key(arrays_id).removeprefix(versioned(""))) == (arrays_id, key)
+    parsed_id, group = parse_group_key(key.group_key(arrays_id).removeprefix(versioned("")))
+    assert parsed_id == arrays_id
+    assert group[key.index % LANES] == key
+    assert {other.group_key(arrays_id) for other in group} == {key.group_key(arrays_id)}
+    assert [other.index for other in group] == list(range(group[0].index, group[0].index + LANES))
+
+
+@given(st.integers(0, 9), st.integers(1, 60), st.sampled_from([100, PIECE // 6, PIECE // 2, PIECE, PIECE + 1]))
+def test_batches_are_whole_lane_groups(first: int, count: int, nbytes: int) -> None:
+    """Batches cover all draws in order; no lane group of small draws is split, and large draws are read one by one."""
+    keys = [DrawKey(0, first + i, 1.0, "posterior", "none") for i in range(count)]
+    batches, start = [], 0
+    while start < count:
+        end = batch_end(keys, start, count, nbytes)
+        batches.append(keys[start:end])
+        assert (end - start) * nbytes <= PIECE + LANES * nbytes
+        start = end
+    assert list(chain(*batches)) == keys
+    if nbytes > PIECE:
+        assert {len(batch) for batch in batches} == {1}
+    else:
+        groups = [{key.group_key("") for key in batch} for batch in batches]
+        assert sum(map(len, groups)) == len(set().union(*groups))
