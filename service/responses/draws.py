@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _TABLE_BYTES = 2**20  # of the rows of a table that are made at once
+SMALL_BYTES = 8 * 2**20  # of a result that is read at once
 _ATTEMPTS = 4  # at draws that are evicted before they are sent
 
 
@@ -56,7 +57,8 @@ def draws_response(
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     chosen = [spec.key(position) for position in positions]
     result = _DrawReader(cache, posterior, chosen, points, 8 * spec.n * spec.p, restore)
-    if (sha256 := result.sha256()) is None:
+    is_sent = "if-none-match" not in query.request.headers
+    if (sha256 := result.sha256(is_sent=is_sent)) is None:
         return None
     scales = [float(scale) for scale in spec.scales]
     form = f"{spec.grid} {len(scales)}"  # the same draws may have several shapes
@@ -97,7 +99,7 @@ class _DrawReader:
     """Reader of some points of some draws, each of `nbytes`.
 
     `heads` and `eigenvalues` belong to the draws read so far. `announced` has the digests in the ETag; a draw that was
-    computed again with another digest is never sent.
+    computed again with another digest is never sent. `held` has all draws of a small result.
     """
 
     cache: DrawCache
@@ -109,10 +111,19 @@ class _DrawReader:
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
     announced: list[str] = field(default_factory=list)
+    held: list[Entry] = field(default_factory=list)
 
-    def sha256(self) -> str | None:
-        """Return the digest of all draws for the ETag, or None if some are not cached."""
-        heads = self.cache.heads(self.posterior, self.draws)
+    def sha256(self, *, is_sent: bool = False) -> str | None:
+        """Return the digest of all draws for the ETag, or None if some are not cached.
+
+        Read a small result that is likely to be sent (`is_sent`) at once and completely.
+        """
+        if is_sent and len(self.draws) * self.nbytes <= SMALL_BYTES:
+            entries = self.cache.views(self.posterior, self.draws)
+            self.held[:] = [entry for entry in entries if entry is not None]
+            heads = [None if entry is None else entry.meta for entry in entries]
+        else:
+            heads = self.cache.heads(self.posterior, self.draws)
         self.announced[:] = [head["sha256"] for head in heads if head is not None]
         if len(self.announced) < len(heads):
             return None
@@ -127,7 +138,8 @@ class _DrawReader:
         """Yield the embeddings from the draw at position `start` on."""
         while start < len(self.draws):
             first, start = start, batch_end(self.draws, start, len(self.draws), self.nbytes)
-            for position, entry in enumerate(self._read(self.draws[first:start]), start=first):
+            entries = self.held[first:start] or self._read(self.draws[first:start])
+            for position, entry in enumerate(entries, start=first):
                 if entry.meta["sha256"] != self.announced[position]:
                     raise ResponseAbortedError(
                         f"Draw {self.draws[position].index} was computed again with other bits than the ETag announced."

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 5  # for work, at a time
 FLUSH_SECONDS = 3.0  # between two writes of counts
+LOOK_SECONDS = 0.008  # between two looks for requests during a task
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Executor:
         self._reports = reports
         self._is_waiting = False
         self._is_stopping = False
-        self._flushed = time.monotonic()
+        self._flushed = self._looked = time.monotonic()
         self._handlers: dict[str, Callable[..., None]] = {
             **tasks.HANDLERS,
             DRAWS: partial(tasks.draw, between_groups=self._serve_requests),
@@ -118,11 +119,16 @@ class Executor:
             TaskOrigin(task.metadata, task.enqueued).current(),
             UnixSignalDeathPenalty(seconds, JobTimeoutException, job_id=task.id),  # type: ignore[no-untyped-call] # RQ's
         ):
-            self._handlers[task.name](*task.arguments)
+            options = {"is_repeated": task.attempts > 1} if task.name == DRAWS else {}
+            self._handlers[task.name](*task.arguments, **options)
         self._queue.end(task)
 
     def _serve_requests(self) -> None:
-        """Draw one lane group of requests if any wait."""
+        """Draw one lane group of requests if any wait; look once per `LOOK_SECONDS`."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
         if (batch := self._queue.batch(LANES)) is not None:
             self._draw(batch)
 

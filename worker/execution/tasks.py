@@ -26,7 +26,14 @@ from worker.base.numerics import provenance
 from worker.base.problems import internal_error, problem_of, timed_out
 from worker.base.versions import require_own_numbers
 from worker.execution.background_writer import BackgroundWriter
-from worker.execution.context import LongWorkError, TaskContext, cache_result, load_or_fit, progress_writer
+from worker.execution.context import (
+    PROGRESS_SECONDS,
+    LongWorkError,
+    TaskContext,
+    cache_result,
+    load_or_fit,
+    progress_writer,
+)
 from worker.execution.draws import group_size, make_draws, store_draws, uncached_group
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
@@ -50,9 +57,26 @@ def fit(job_id: str) -> None:
     _run(job_id, _fit)
 
 
-def draw(job_id: str, round_: int, shard: int, *, between_groups: Callable[[], object] = lambda: None) -> None:
-    """Make the draws of a shard, and enqueue the next shard; call `between_groups` between two lane groups."""
-    _run(job_id, partial(_draw, round_=round_, shard=shard, between_groups=between_groups))
+def draw(
+    job_id: str,
+    round_: int,
+    shard: int,
+    *,
+    between_groups: Callable[[], object] = lambda: None,
+    is_repeated: bool = True,
+) -> None:
+    """Make the draws of a shard, and enqueue the next shard.
+
+    Parameters
+    ----------
+    between_groups
+        Called between two lane groups.
+    is_repeated
+        Whether the task may have run before; then it gives back the shards that it had taken.
+
+    """
+    work = partial(_draw, round_=round_, shard=shard, between_groups=between_groups, is_repeated=is_repeated)
+    _run(job_id, work)
 
 
 def analyse(job_id: str, round_: int) -> None:
@@ -79,17 +103,16 @@ def _run(job_id: str, work: Callable[[Stores, Job], None]) -> None:
                 with suppress(redis.RedisError, Cancelled):
                     stores.jobs.stage(job_id, "waiting for a server")
                 time.sleep(AGAIN_SECONDS)
-    _clean_up(stores, job_id)
+    if telemetry.job is not None:
+        _clean_up(stores, telemetry.job)
 
 
-def _clean_up(stores: Stores, job_id: str) -> None:
+def _clean_up(stores: Stores, job: Job) -> None:
     """Remove the results of a task whose data set or posterior was deleted meanwhile.
 
     A deletion removes the record first and the results last; a task looks up the record last. So the later of the two
     removes the results.
     """
-    if (job := stores.jobs.get(job_id)) is None:
-        return
     if job.posterior is not None and not stores.posteriors.exists(job.posterior):
         stores.posteriors.forget(job.posterior, is_drawn=job.kind != "fit")  # a fit makes no draws
     if job.dataset is not None and not job.is_inline and stores.datasets.get(job.dataset) is None:
@@ -166,7 +189,9 @@ def _fit(stores: Stores, job: Job) -> None:
     stores.jobs.succeed(job.id)
 
 
-def _draw(stores: Stores, job: Job, *, round_: int, shard: int, between_groups: Callable[[], object]) -> None:
+def _draw(
+    stores: Stores, job: Job, *, round_: int, shard: int, between_groups: Callable[[], object], is_repeated: bool
+) -> None:
     """Make a shard, and more waiting shards of the job while time is left: a task costs tens of milliseconds."""
     if job.round != round_:  # reopened since: another task has this shard
         return
@@ -174,7 +199,9 @@ def _draw(stores: Stores, job: Job, *, round_: int, shard: int, between_groups: 
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(stores, job))
     until = time.monotonic() + stores.settings.shard_seconds
-    stores.queue.give_back(job, taker=shard)
+    if is_repeated:
+        stores.queue.give_back(job, taker=shard)
+    stores.jobs.stage(job.id, "drawing")
     with BackgroundWriter() as writer:
         shards = _ShardMaker(stores, job, spec, writer, between_groups)
         following: int | None = shard
@@ -199,6 +226,7 @@ class _ShardMaker:
     writer: BackgroundWriter
     between_groups: Callable[[], object]
     read_seconds: float = 0.0
+    advanced: float = float("-inf")  # time of the last write of progress
 
     @cached_property
     def record(self) -> PosteriorRecord:
@@ -219,7 +247,6 @@ class _ShardMaker:
         arrays_id = self.record.arrays_id
         present = stores.draws.contains(arrays_id, keys)
         size = len(keys) if all(present) else group_size(self.posterior)
-        stores.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is cached now, so the other chains need not fit it
             for other in range(1, min(job.chains, spec.shards)):
                 submit(partial(stores.queue.enqueue_shard, job, other))
@@ -233,7 +260,10 @@ class _ShardMaker:
                 submit(partial(store_draws, stores.draws, arrays_id, missing, draws, seconds, keep))
             if done == len(keys) and spec.shards > job.chains:  # the first shard has not opened all
                 submit(partial(stores.queue.open_next, job, shard))
-            submit(partial(stores.jobs.advance, job.id, job.round, shard, done))
+            now = time.monotonic()
+            if done == len(keys) or now - self.advanced >= PROGRESS_SECONDS:
+                submit(partial(stores.jobs.advance, job.id, job.round, shard, done))
+                self.advanced = now
             self.between_groups()
 
 

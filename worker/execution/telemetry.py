@@ -84,7 +84,8 @@ class TaskTelemetry:
         """Count the task, and its job if that has ended; write a log line, and complete the span."""
         if self.job is None:
             return
-        counts, job = self._stores.counts, self._stores.jobs.get(self.job.id) or self.job
+        counts = self._stores.counts
+        job = self.job = self._stores.jobs.get(self.job.id) or self.job
         self.count_stages(job.kind)
         # A later round belongs to another request.
         if job.finished and job.round == 0 and counts.is_first(job_key(job.id), "counted"):

@@ -98,14 +98,27 @@ class DrawBatch:
 
 @dataclass(frozen=True)
 class ShortTask:
-    """A short task that an executor has begun: its handler's name and arguments, and the request's metadata."""
+    """A short task that an executor has begun.
 
-    queue: str
+    Parameters
+    ----------
+    name, arguments
+        Of its handler.
+    metadata
+        Request id and trace of the request that enqueued it.
+    enqueued
+        Time, in ISO format.
+    attempts
+        Number of its begins.
+
+    """
+
     id: str
     name: str
     arguments: list[Any]
     metadata: dict[str, str]
     enqueued: str
+    attempts: int
 
 
 class DrawRequests:
@@ -217,7 +230,7 @@ class ExecutorQueue:
         if raw is None:
             return None
         name, arguments, metadata = json.loads(raw[0])
-        return ShortTask(self._queue, id_, name, arguments, metadata, text(raw[1]))
+        return ShortTask(id_, name, arguments, metadata, text(raw[1]), int(raw[2]))
 
 
 def return_expired(client: redis.Redis, queue: str) -> None:

@@ -125,16 +125,17 @@ return 1
 
 # Begins a short task that an executor has popped from the list, and publishes the next one. KEYS: queue, taken, the
 # registry of begun tasks. ARGV: the task's id, the executor, the end of its lease in milliseconds since 1970. Returns
-# the task and the time at which it was enqueued, or nothing if it was withdrawn.
+# the task, the time at which it was enqueued and the number of its begins, or nothing if it was withdrawn.
 BEGIN = f"""
 {_LINES}
 publish()
 local record = '{TASKS}' .. ARGV[1]
 if redis.call('EXISTS', record) == 0 then return nil end
 redis.call('HSET', record, 'status', 'started')
-redis.call('HINCRBY', record, 'attempts', 1)
+local attempts = redis.call('HINCRBY', record, 'attempts', 1)
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1] .. ':' .. ARGV[2])
-return redis.call('HMGET', record, 'task', 'enqueued_at')
+local task = redis.call('HMGET', record, 'task', 'enqueued_at')
+return {{task[1], task[2], attempts}}
 """
 
 # Ends a short task; its record stays for a while, so that a late repetition of its enqueuing has no effect.

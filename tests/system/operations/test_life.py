@@ -39,15 +39,15 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
-    posterior = fitted(client, synthetic(client, 5000, seed=7))
-    job = client.get(posterior + "/summary?count=400&wait=0").json()
+    posterior = fitted(client, synthetic(client, 2000, seed=7))
+    job = client.get(posterior + "/summary?count=900&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
     busy = up.busy_worker()
     assert busy is not None
     os.kill(busy, signal.SIGKILL)
     assert client.get(posterior + "/draws/0?wait=0").status_code == 200
     final = ended(client, job["id"])
-    assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
+    assert (final["status"], final["progress"]["done"]) == ("succeeded", 900)
     until(lambda: len(up.children("worker")) == 2)
 
 
@@ -126,7 +126,7 @@ def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
     with running(tmp_path, GLLE_WORKERS="1") as second, httpx.Client(base_url=second.url, timeout=60) as client:
         assert client.get(posterior).status_code == 200
         final = ended(client, job["id"])
-        assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
+        assert (final["status"], final["progress"]["done"]) == ("succeeded", 900)
         busy = subprocess.run(
             [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
