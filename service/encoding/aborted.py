@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis
 from fastapi.responses import StreamingResponse
@@ -22,6 +22,10 @@ class ResponseAbortedError(RuntimeError):
 
 class AbortableResponse(StreamingResponse):
     """Streaming response that aborts if its rest cannot be produced, so that the client sees it is incomplete."""
+
+    def __init__(self, content: Any, *arguments: Any, **options: Any) -> None:
+        self.content = content
+        super().__init__(content, *arguments, **options)
 
     async def stream_response(self, send: Send) -> None:
         """Send the stream; without the last message the server closes the connection."""

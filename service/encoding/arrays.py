@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import orjson
-from starlette.concurrency import iterate_in_threadpool
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 
 from service.encoding.aborted import AbortableResponse
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
@@ -184,10 +184,14 @@ def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None
 
 
 async def buffered(response: AbortableResponse) -> RangedResponse:
-    """Return a streaming response as a complete one."""
-    parts = [part.encode() if isinstance(part, str) else bytes(part) async for part in response.body_iterator]
+    """Return a streaming response as a complete one; one thread encodes all of it."""
+    body = await run_in_threadpool(_joined, response.content)
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    return RangedResponse(b"".join(parts), response.status_code, headers)
+    return RangedResponse(body, response.status_code, headers)
+
+
+def _joined(parts: Iterable[str | bytes | memoryview]) -> bytes:
+    return b"".join(part.encode() if isinstance(part, str) else part for part in parts)
 
 
 def json_response(

@@ -25,7 +25,7 @@ from worker.stores import Stores
 
 AGAIN_SECONDS = 30.0  # how long a response that has begun waits for an evicted result
 LOOK_SECONDS = 0.05
-_WAITING = threading.BoundedSemaphore(8)  # of some 40 threads
+_WAITING = threading.BoundedSemaphore(8)  # threads, of some 40: a response that has begun is read by one
 
 
 def accepted(job: Job) -> Response:

@@ -58,7 +58,7 @@ class Cluster:
     def do(self, work: Callable[[RedisCluster], Any]) -> Any:
         """Return the result of `work` with redis-py's client; retry while nodes are unreachable or change.
 
-        On an event loop a thread does the work, because redis-py's client of a cluster waits with locks in its hands.
+        On an event loop a thread does the work, because redis-py's client sleeps, and holds locks while it waits.
         """
         if is_on_loop():
             return in_thread(self.do, work)

@@ -25,11 +25,12 @@ from worker.base.problems import ProblemError, refuse
 from worker.connections.event_loop import in_thread
 
 if TYPE_CHECKING:
+    from worker.base.problems import Problem
     from worker.base.settings import Settings
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
-LOOK_SECONDS = 1.0  # between two INFO commands of a process
+LOOK_SECONDS = 1.0  # between two looks of a process at the disk and the server's memory
 RETRY_SECONDS = 30
 _REMEDY = "Delete data sets that are no longer needed, enlarge the disk of GLLE_DATA_DIR, or lower GLLE_DISK_RESERVE."
 
@@ -137,19 +138,20 @@ class QueueCapacity:
     def __init__(self, client: redis.Redis, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self._look_again = 0.0  # monotonic time of the next INFO
+        self._look_again = 0.0  # monotonic time of the next look at disk and server
+        self._disk: Problem | None = None
         self._share: float | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether new jobs are refused; the memory's share may be a second old."""
-        if in_thread(disk_refusal, self._settings) is not None:
-            return True
+        """Whether new jobs are refused, as of a look that may be a second old."""
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
+            refusal = in_thread(disk_refusal, self._settings)
+            self._disk = None if refusal is None else refusal.problem
             with suppress(redis.ResponseError):  # a managed server may not report its memory
                 self._share = memory_share(self._client.info("memory"))
-        return self._share is not None and self._share > self._settings.queue_high_water
+        return self._disk is not None or (self._share or 0.0) > self._settings.queue_high_water
 
     def require(self) -> None:
         """Raise ``redis-full`` if new jobs are refused."""
@@ -158,8 +160,8 @@ class QueueCapacity:
 
     def refusal(self) -> ProblemError:
         """Return the refusal of a new job."""
-        if (refusal := in_thread(disk_refusal, self._settings)) is not None:
-            return refusal
+        if self._disk is not None:
+            return ProblemError(self._disk)
         high_water = self._settings.queue_high_water
         return refuse(
             "redis-full",

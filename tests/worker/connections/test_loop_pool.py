@@ -7,8 +7,9 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,14 +21,17 @@ from worker.base.settings import Settings, SettingsError
 from worker.connections import circuit_breaker, loop_pool
 from worker.connections.circuit_breaker import CircuitBreaker, CircuitOpenError
 from worker.connections.clients import connect_cache, connect_queue
+from worker.connections.cluster import Cluster
 from worker.connections.event_loop import on_loop, pause
 from worker.connections.loop_pool import LoopConnection, LoopPool
+from worker.connections.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from redis.client import Pipeline
+    from redis.cluster import RedisCluster
 
     from worker.stores import Stores
 
@@ -388,6 +392,23 @@ def test_tls(settings: Settings, tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
 
     asyncio.run(run())
+
+
+def test_a_thread_asks_a_cluster() -> None:
+    """redis-py's client of a cluster would block the loop while it looks for the nodes."""
+    threads = []
+
+    class OneNode:
+        """A cluster that answers at once."""
+
+        def get(self, name: str) -> str:
+            """Return the name."""
+            threads.append(threading.get_ident())
+            return name
+
+    cluster = Cluster(lambda: cast("RedisCluster", OneNode()), RetryPolicy(0.0))
+    assert (asyncio.run(on_loop(cluster.get, "a")), cluster.get("b")) == ("a", "b")
+    assert threads[0] != threads[1] == threading.get_ident()
 
 
 def test_options_without_support_are_refused() -> None:
