@@ -14,6 +14,7 @@ from service.middleware import cors
 from service.middleware.access_policy import AccessPolicy, required_scope
 from service.middleware.answer_cache import AnswerCache, AnswerCacheMiddleware
 from service.middleware.authentication import AuthenticationMiddleware
+from service.middleware.concurrency import ConcurrencyMiddleware
 from service.middleware.errors import ErrorMiddleware
 from service.middleware.head import HeadMiddleware
 from service.middleware.observe import ObservabilityMiddleware, RequestLimitMiddleware
@@ -98,6 +99,7 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(module.router)
     problems.install(app)
     app.add_middleware(RequestLimitMiddleware)
+    app.add_middleware(ConcurrencyMiddleware, limit=settings.max_requests)
     app.add_middleware(SlowBodyMiddleware, seconds=settings.patience, speed=settings.least_speed)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(AnswerCacheMiddleware, cache=app.state.answer_cache)

@@ -28,9 +28,11 @@ def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> Non
 
 
 def evict(stores: Stores, prefix: str) -> None:
-    """Delete the keys with a prefix from the cache server, like an eviction."""
+    """Delete the keys of this version with a prefix from the cache server, like an eviction."""
+    from worker.base.versions import versioned  # noqa: PLC0415 # engine tests need no server
+
     client = stores.cache.client
-    for key in client.scan_iter(match=f"{prefix}*", count=1000):
+    for key in client.scan_iter(match=f"{versioned(prefix)}*", count=1000):
         client.unlink(key)
 
 

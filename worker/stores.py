@@ -11,6 +11,7 @@ from worker.base.settings import Settings
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import RetryPolicy
+from worker.jobs.executor_queue import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
@@ -18,6 +19,7 @@ from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
+from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
@@ -39,14 +41,17 @@ class Stores:
     settings: Settings
     client: redis.Redis
     cache: TieredCache
+    draws: DrawCache
     datasets: DatasetStore
     posteriors: PosteriorStore
     embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
     recovery: JobRecovery
+    requests: DrawRequests
     endings: Notifications
     changes: Notifications
+    drawn: Notifications
     counts: Counters
     keys: KeyStore
     quotas: Quotas
@@ -83,14 +88,17 @@ class Stores:
             settings=settings,
             client=client,
             cache=cache,
+            draws=DrawCache(cache),
             datasets=DatasetStore.under(settings.data_dir),
             posteriors=PosteriorStore(client, cache),
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
             queue=queue,
             recovery=JobRecovery(client, jobs, queue, settings),
+            requests=DrawRequests(client),
             endings=Notifications(connect_queue(settings), ENDED),  # separate: a silent channel is no failed server
             changes=Notifications(connect_queue(settings), CHANGED),
+            drawn=Notifications(connect_queue(settings), DRAWN, draw_outcomes),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
             quotas=quotas,
@@ -106,6 +114,7 @@ class Stores:
             datasets=self.datasets.of(tenant, quota.bytes),
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
+            requests=self.requests.of(tenant),
             jobs=self.jobs.of(tenant, JobLimits(open=quota.jobs, all_open=self.settings.max_jobs, ended=quota.records)),
         )
 
@@ -113,6 +122,7 @@ class Stores:
         """Close the connections."""
         self.endings.close()
         self.changes.close()
+        self.drawn.close()
         self.client.close()
         self.cache.close()
 

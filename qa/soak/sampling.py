@@ -122,7 +122,8 @@ def processes(up: Up) -> dict[str, int]:
     pids = {"head": up.process.pid}
     for number, pid in enumerate(up.children(" worker "), 1):
         pids[f"worker {number}"] = pid
-    (pids["API"],) = up.children(" serve ")
+    for number, pid in enumerate(up.children(" serve "), 1):
+        pids[f"API {number}"] = pid
     pids["queue server"], pids["cache server"] = sorted(up.children("valkey-server"))
     residents = Counter[str]()
     for process in tree(up.process.pid):

@@ -16,7 +16,9 @@ from glle import cli
 from service.cli import backup, keys, store
 from service.cli import settings as settings_page
 from service.cli.options import StartError, add_flags, require_both_urls, settings_of
+from service.cli.process_tree import ApiSupervisor
 from service.middleware.access_policy import AccessPolicy
+from service.server.listening import BACKLOG, SharedSocket
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
 from worker.observability import logging, tracing
@@ -34,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.main(arguments, [add_commands])
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> SharedSocket:
     """Return a listening TCP socket, or raise `StartError` if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        server = socket.create_server((host, port), family=family, backlog=2048)
+        server = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         remedy = "Choose another port with --port (0 takes a free one)."
         raise StartError(f"Cannot listen on {host}:{port}: {error.strerror}. {remedy}") from error
     # From its descriptor the socket has proto TCP, so that asyncio disables Nagle's algorithm (40 ms a response).
-    return socket.socket(fileno=server.detach())
+    return SharedSocket(fileno=server.detach())
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,8 +59,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     up = commands.add_parser("up", help="start servers, API and workers on this machine, until Ctrl-C")
     up.set_defaults(run=_up)
 
-    serve = commands.add_parser("serve", aliases=["api"], help="run the HTTP API alone")
-    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that `glle up` holds open
+    serve = commands.add_parser("serve", aliases=["api"], help="run the HTTP API alone, as several processes")
+    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that the head of the processes holds open
     serve.set_defaults(run=_serve)
 
     worker = commands.add_parser("worker", help="run one worker")
@@ -118,28 +120,34 @@ def _up(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve(options: argparse.Namespace, settings: Settings) -> int:
+    from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
+
+    logging.configure(settings)
+    if options.fd is not None:
+        # The address of the socket, which may differ from the setting, decides about keys.
+        sock = SharedSocket(fileno=options.fd)
+        return _serve_on(sock, replace(settings, host=sock.getsockname()[0]), lambda: None)
+    Stores.connect(settings).close()  # for its errors, before a process starts
+    _check_access(settings)
+    with listen(settings.host, settings.port) as sock:
+        if settings.api_processes > 1:
+            return ApiSupervisor(settings, sock).run()
+        return _serve_on(sock, settings, lambda: _announce(sock, settings))
+
+
+def _serve_on(sock: SharedSocket, settings: Settings, started: Callable[[], object]) -> int:
+    """Run one API process on a socket; `started` is called once it accepts requests."""
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from service.server.uvicorn_server import Server  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
-    logging.configure(settings)
     if tracing.wanted(settings):
         tracing.TRACING.start("glle-api")
-    inherited = None if options.fd is None else socket.socket(fileno=options.fd)
-    # Access depends on the address of the socket, which may differ from the setting.
-    host = settings.host if inherited is None else inherited.getsockname()[0]
-    app = create_app(Stores.connect(replace(settings, host=host)))
+    app = create_app(Stores.connect(settings))
     app.state.stores.datasets.remove_abandoned()
     app.state.readers.start()
-    sock = inherited or listen(settings.host, settings.port)
-    if inherited is None:
-        _check_access(replace(settings, host=host))
     with sock, contextlib.suppress(KeyboardInterrupt):
-        if inherited is None:
-            server = Server(app, settings, drain=settings.drain, started=lambda: _announce(sock, settings))
-        else:  # `glle up` stops as a whole, so that no other process takes over
-            server = Server(app, settings, drain=0.0, started=lambda: None)
-        server.run(sockets=[sock])
+        Server(app, settings, drain=settings.drain, started=started).run(sockets=[sock])
     app.state.readers.close()
     metrics = app.state.metrics
     metrics.flush(metrics.take())

@@ -24,6 +24,7 @@ from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_tag, gz
 from service.encoding.ranges import header, send_body
 from service.middleware.authentication import tenant_of
 from service.schemas.problems import problem_response, redis_problem
+from worker.connections.event_loop import on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,7 @@ class CachedAnswer:
 class AnswerCache:
     """LRU cache of responses, within a budget of bytes for bodies, headers, keys and containers.
 
-    `state` returns the state of a posterior by its id (`PosteriorRecord.state`), or None; it may block.
+    `state` returns the state of a posterior by its id (`PosteriorRecord.state`), or None; it runs by `on_loop`.
     """
 
     def __init__(self, budget: int, state: Callable[[str], str | None]) -> None:
@@ -124,7 +125,7 @@ class AnswerCache:
             return None
         if self._alive.get(answer.posterior, 0.0) < time.monotonic():
             checked = time.monotonic()
-            if await run_in_threadpool(self._state, answer.posterior) != answer.state:
+            if await on_loop(self._state, answer.posterior) != answer.state:
                 self._forget(answer.posterior)
                 return None
             self._alive[answer.posterior] = checked + ALIVE_SECONDS

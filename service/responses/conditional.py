@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from service.encoding.arrays import JSON, JSON_ENCODER
 from service.encoding.compression import matches_tag
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cach
 
 def immutable_headers(sha256: str, media: str, dtype: str, part: str = "") -> dict[str, str]:
     """Return the headers of one representation of content with this digest; `part` identifies a slice."""
-    tag = hashlib.sha256(" ".join(filter(None, (sha256, media, dtype, part))).encode()).hexdigest()[:32]
+    encoder = JSON_ENCODER if media == JSON else ""  # equal strong ETags promise equal bytes
+    tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, part))).encode()).hexdigest()[:32]
     return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
 
 

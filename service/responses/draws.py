@@ -27,6 +27,7 @@ from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection
 from service.encoding.tables import Table, matrix_columns, table_response
 from service.responses.conditional import immutable_headers, is_not_modified, scale_header
+from worker.records.draws import batch_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     from service.responses.analyses import ResultQuery
     from worker.records.cache_entry import Entry
     from worker.records.draws import DrawKey, DrawsSpec
-    from worker.storage.tiered_cache import TieredCache
+    from worker.storage.draw_cache import DrawCache
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
-_READ_BYTES = 2**20  # of draws per round trip
+_TABLE_BYTES = 2**20  # of the rows of a table that are made at once
 _ATTEMPTS = 4  # at draws that are evicted before they are sent
 
 
 def draws_response(
-    cache: TieredCache, posterior: str, spec: DrawsSpec, query: ResultQuery, restore: Callable[[], None]
+    cache: DrawCache, posterior: str, spec: DrawsSpec, query: ResultQuery, restore: Callable[[], None]
 ) -> Response | None:
     """Return the requested embeddings of a draws job with numeric scales, or None if some were evicted.
 
@@ -54,7 +55,7 @@ def draws_response(
     draws = Selection.of(query.draws, spec.count, "draws")
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     chosen = [spec.key(position) for position in positions]
-    result = _DrawReader(cache, posterior, chosen, points, max(1, _READ_BYTES // (8 * spec.n * spec.p)), restore)
+    result = _DrawReader(cache, posterior, chosen, points, 8 * spec.n * spec.p, restore)
     if (sha256 := result.sha256()) is None:
         return None
     scales = [float(scale) for scale in spec.scales]
@@ -93,17 +94,17 @@ def draws_response(
 
 @dataclass(frozen=True)
 class _DrawReader:
-    """Reader of some points of some draws, `batch` of them per round trip.
+    """Reader of some points of some draws, each of `nbytes`.
 
     `heads` and `eigenvalues` belong to the draws read so far. `announced` has the digests in the ETag; a draw that was
     computed again with another digest is never sent.
     """
 
-    cache: TieredCache
+    cache: DrawCache
     posterior: str
     draws: Sequence[DrawKey]
     points: Selection
-    batch: int
+    nbytes: int
     restore: Callable[[], None]
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
@@ -111,7 +112,7 @@ class _DrawReader:
 
     def sha256(self) -> str | None:
         """Return the digest of all draws for the ETag, or None if some are not cached."""
-        heads = self.cache.heads(self._keys())
+        heads = self.cache.heads(self.posterior, self.draws)
         self.announced[:] = [head["sha256"] for head in heads if head is not None]
         if len(self.announced) < len(heads):
             return None
@@ -124,9 +125,9 @@ class _DrawReader:
 
     def embeddings(self, start: int = 0) -> Iterator[Array]:
         """Yield the embeddings from the draw at position `start` on."""
-        keys = self._keys()
-        for first in range(start, len(keys), self.batch):
-            for position, entry in enumerate(self._read(keys[first : first + self.batch]), start=first):
+        while start < len(self.draws):
+            first, start = start, batch_end(self.draws, start, len(self.draws), self.nbytes)
+            for position, entry in enumerate(self._read(self.draws[first:start]), start=first):
                 if entry.meta["sha256"] != self.announced[position]:
                     raise ResponseAbortedError(
                         f"Draw {self.draws[position].index} was computed again with other bits than the ETag announced."
@@ -135,17 +136,14 @@ class _DrawReader:
                 self.eigenvalues.append(entry.arrays["eigenvalues"])
                 yield self.points.take(entry.arrays["embedding"])
 
-    def _read(self, keys: list[str]) -> list[Entry]:
-        """Return the entries of these keys; evicted ones are restored first, because the response has started."""
+    def _read(self, keys: Sequence[DrawKey]) -> list[Entry]:
+        """Return these draws; evicted ones are restored first, because the response has started."""
         for _ in range(_ATTEMPTS):
-            entries = [entry for entry in self.cache.views(keys) if entry is not None]
+            entries = [entry for entry in self.cache.views(self.posterior, keys) if entry is not None]
             if len(entries) == len(keys):
                 return entries
             self.restore()
         raise ResponseAbortedError("Draws are evicted faster than they are sent; the cache is too small for its use.")
-
-    def _keys(self) -> list[str]:
-        return [key.cache_key(self.posterior) for key in self.draws]
 
 
 def _table(result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
@@ -153,7 +151,7 @@ def _table(result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dt
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     columns = [*index_columns, ("point", np.dtype(np.int64)), *((f"y{i}", dtype) for i in range(1, spec.p + 1))]
     numbers = np.array(result.points.positions, np.int64)
-    batch = max(1, _READ_BYTES // (8 * spec.p * len(numbers)))
+    batch = max(1, _TABLE_BYTES // (8 * spec.p * len(numbers)))
 
     def parts() -> Iterator[list[Array]]:
         pairs = zip(result.draws, embeddings, strict=True)

@@ -59,6 +59,7 @@ from worker.analyses.posterior_analyses import (
     TransformSpec,
 )
 from worker.base.numerics import numbers_for
+from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
 from worker.records.dataset import Array
@@ -113,8 +114,8 @@ async def summary(
     bias exceeds it.
     """
     negotiate(request, _SUMMARY_MEDIA)
-    record = await run_in_threadpool(require_posterior, stores, id_)
-    require_sample(stores, record, source, first=first, count=count)
+    record = await on_loop(require_posterior, stores, id_)
+    await on_loop(require_sample, stores, record, source, first=first, count=count)
     is_auto = scale == "auto"
     if is_auto:
         require_calibratable(record, source)
@@ -128,7 +129,7 @@ async def summary(
         engine=numbers_for(record.numbers),
     )
     cached = partial(stores.cache.view, spec.cache_key(id_))
-    entry = await run_in_threadpool(cached)
+    entry = await on_loop(cached)
     if entry is None:
         terms = Terms(priority="interactive" if not is_auto and _is_quick(stores, record, count) else "batch")
         submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms)
@@ -154,7 +155,7 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: C
     reference embedding, and `distances` (m,) to the nearest training point: far from all of them the embedding
     extrapolates. With `draws` it also has `mean` (m, p) and `covariance` (m, p, p) of each position over the draws.
     """
-    return await job_response(stores, partial(_transform, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(in_thread, _transform, stores, id_, body, command), command.wait)
 
 
 @router.post(
@@ -199,7 +200,7 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
     `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components`, null where the curve allows none.
     Nothing is applied.
     """
-    return await job_response(stores, partial(_advice, stores, body, command), command.wait)
+    return await job_response(stores, partial(in_thread, _advice, stores, body, command), command.wait)
 
 
 def _is_quick(stores: Stores, record: PosteriorRecord, count: int) -> bool:
@@ -215,10 +216,12 @@ def _submitted(
     spec: AnalysisSpec,
     posterior: str | None,
     points: Array | None = None,
+    *,
+    short: bool = False,
 ) -> Job:
     """Return the job of an analysis, once for each Idempotency-Key."""
     terms = Terms.within(command.deadline)
-    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points)
+    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points, short=short)
     return once(stores, command.key, request, submit)
 
 
@@ -246,7 +249,8 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
         engine=numbers_for(record.numbers),
     )
     request = (f"POST /v1/posteriors/{id_}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
-    return _submitted(stores, command, request, spec, id_, points)
+    short = shape[0] <= record.n and _is_quick(stores, record, spec.total)
+    return _submitted(stores, command, request, spec, id_, points, short=short)
 
 
 def _points(stores: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
@@ -271,7 +275,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
         engine=numbers_for(record.numbers),
     )
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return _submitted(stores, command, request, spec, id_)
+    return _submitted(stores, command, request, spec, id_, short=_is_quick(stores, record, spec.total))
 
 
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:

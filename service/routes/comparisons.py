@@ -18,6 +18,7 @@ from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
 from worker.base.problems import Problem, ProblemError
+from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
 from worker.records.priority import Terms
@@ -40,7 +41,7 @@ async def compare(body: ComparisonIn, stores: TenantStores, command: Command) ->
     embed the data, would not finish, or failed. The other methods continue. An existing embedding is not computed
     again. With `align` also the embeddings, by their labels, rotated and scaled for display.
     """
-    return await job_response(stores, partial(_compare, stores, body, command), command.wait)
+    return await job_response(stores, partial(in_thread, _compare, stores, body, command), command.wait)
 
 
 def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job:

@@ -211,7 +211,7 @@ def get_data(
         return npz_response(
             {"data": stack, **{name: Stack.of(array) for name, array in (extras | named).items()}}, headers
         )
-    members = [("names", dataset.names), *((name, array.tolist()) for name, array in extras.items())]
+    members = [("names", dataset.names), *extras.items()]
     return json_response(stack, members, headers)
 
 

@@ -1,10 +1,11 @@
 """`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or as a job."""
 
+import time
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
+from glle_engine.linalg import LANES
 from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import (
     CSV,
@@ -50,15 +51,18 @@ from service.routes.params import (
 )
 from service.schemas.problems import documented
 from service.schemas.resources import DrawsIn
+from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.records.ids import digest
+from worker.records.job import SHORT_SECONDS
 from worker.records.priority import Terms
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -119,10 +123,14 @@ async def draw_one(
     """
     media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    record, spec, entry = await run_in_threadpool(_lookup, stores, id_, body)
+    record, spec, entry = await on_loop(_lookup, stores, id_, body)
+    cached = partial(_cached, stores, record, spec)
+    if entry is None and not spec.is_auto:
+        began = time.monotonic()
+        entry = await requested_draw(stores, record, spec.key(0), cached, wait)
+        wait = max(0.0, wait - (time.monotonic() - began))
     if entry is None:
-        cached, submit = partial(_cached, stores, record, spec), partial(_single, stores, record, spec)
-        result = await computed(stores, cached, submit, wait)
+        result = await computed(stores, cached, partial(_single, stores, record, spec), wait)
         if isinstance(result, Job):
             return accepted(result)
         entry = result
@@ -136,14 +144,14 @@ async def draw_one(
 def _lookup(stores: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
     """Return the posterior, the specification of one draw, and the draw if it is cached."""
     record = require_posterior(stores, id_)
-    spec = _spec(stores, record, body)
+    spec = _calibrated(stores, record.id, _spec(stores, record, body))
     return record, spec, _cached(stores, record, spec)
 
 
 def _cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache."""
     spec = _calibrated(stores, record.id, spec)
-    return None if spec.is_auto else stores.cache.view(spec.key(0).cache_key(record.arrays_id))
+    return None if spec.is_auto else stores.draws.view(record.arrays_id, spec.key(0))
 
 
 def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
@@ -219,6 +227,7 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
         chains=_chains(stores, spec, numbers),
         numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
+        short=LANES * record.draw_seconds <= SHORT_SECONDS,
     )[0]
 
 

@@ -37,6 +37,7 @@ from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError
+from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.priority import Terms
@@ -61,7 +62,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
     method, all parameters, labels and engine version. A request that cannot finish within the job's time is refused at
     once, with the size that can.
     """
-    return await job_response(stores, partial(_embed, stores, body, command), command.wait)
+    return await job_response(stores, partial(in_thread, _embed, stores, body, command), command.wait)
 
 
 @router.post(
@@ -161,9 +162,9 @@ async def get_coordinates(
 
 async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry | Job]:
     """Return a record with its embedding, or with the job that computes it if `wait` seconds do not suffice."""
-    record = await run_in_threadpool(stores.embeddings.fetch, id_)
+    record = await on_loop(stores.embeddings.fetch, id_)
     cached = partial(stores.cache.view, record.recipe.cache_key)
-    entry = await run_in_threadpool(cached)
+    entry = await on_loop(cached)
     if entry is not None:
         return record, entry
     return record, await computed(stores, cached, partial(_embedding_job, stores, record), wait)
@@ -174,7 +175,7 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
     job = stores.jobs.get(record.job)
     if job is not None and job.is_open:
         return job
-    require_dataset(stores, record.recipe.dataset)
+    in_thread(require_dataset, stores, record.recipe.dataset)
     job = analysis_job(stores, record.spec, posterior=None)
     stores.embeddings.note(record.recipe, job.id)
     return job

@@ -22,6 +22,7 @@ from service.submission.jobs import accepted, look, reopened, settle, wait_for_e
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_draws, require_success
 from worker.analyses.registry import analysis_of
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
 from worker.records.tenants import DEFAULT
@@ -50,7 +51,7 @@ async def list_jobs(
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: Wait = 0.0) -> JobOut:
     """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
-    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
+    job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
     return JobOut.of(job)
@@ -85,7 +86,7 @@ async def follow(
     Last-Event-ID a reconnecting client gets the state that it has not received, or 204 after the end.
     """
     negotiate(request, (EVENTS,))
-    job = await run_in_threadpool(look, stores, id_)
+    job = await on_loop(look, stores, id_)
     if has_seen_end(job, last_event_id):
         return Response(status_code=204)
     streams = request.app.state.stream_limiter
@@ -142,7 +143,7 @@ async def get_result(
     With `partial` the npy of draws begins at once (202 while their scale is being calibrated), draw by draw in order,
     and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length.
     """
-    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
+    job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
     if partial:
         require_draws(job)
         if job.is_open and job.status != "cancelling":
@@ -163,7 +164,7 @@ async def get_result(
         **documented(_404="No such job.", _409="With `record`: the job has not ended."),
     },
 )
-def cancel(
+async def cancel(
     id_: Id,
     stores: TenantStores,
     *,
@@ -175,12 +176,18 @@ def cancel(
     job is removed, and its last state returned. Its results stay cached under their names.
     """
     if record:
-        return Response(JobOut.of(stores.jobs.delete(id_)).model_dump_json(), 200, media_type="application/json")
-    stores.jobs.fetch(id_)
-    job = stores.queue.withdraw(stores.jobs.cancel(id_))
+        job = await on_loop(stores.jobs.delete, id_)
+    else:
+        job = await on_loop(_cancelled, stores, id_)
     if job.is_open:
         return accepted(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
+
+
+def _cancelled(stores: Stores, id_: str) -> Job:
+    """Cancel a job of the tenant, withdraw its tasks, and return it."""
+    stores.jobs.fetch(id_)
+    return stores.queue.withdraw(stores.jobs.cancel(id_))
 
 
 def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
@@ -207,7 +214,7 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     negotiate(request, (NPY,))
-    spec = await run_in_threadpool(_draws_spec, stores, job)
+    spec = await on_loop(_draws_spec, stores, job)
     if spec is None:
         return accepted(job)
     headers = scale_header(*(float(scale) for scale in spec.scales))
@@ -230,4 +237,4 @@ def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
         return accepted(reopened(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
     arrays_id = stores.posteriors.arrays_id(job.subject)
-    return drawn.draws_response(stores.cache, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))
+    return drawn.draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))

@@ -15,8 +15,8 @@ from service.submission.idempotency import IN_USE, Key
 from worker.stores import Stores
 
 
-def _stores(request: Request) -> Stores:
-    """Return the stores, restricted to the request's tenant."""
+async def _stores(request: Request) -> Stores:
+    """Return the stores, restricted to the request's tenant; async, because FastAPI calls a function in a thread."""
     stores = request.app.state.stores_of(tenant_of(request.scope))
     assert isinstance(stores, Stores)
     return stores

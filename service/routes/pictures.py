@@ -30,6 +30,7 @@ from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_m
 from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.draws import draw_seconds
 from worker.records.priority import ANY_TIME, Terms
@@ -156,7 +157,7 @@ async def see_embedding(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = 10.0
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
-    record = await run_in_threadpool(stores.embeddings.fetch, id_)
+    record = await on_loop(stores.embeddings.fetch, id_)
     dataset = record.recipe.dataset
     await run_in_threadpool(_require_color, stores, dataset, options.color)
     spec = _spec("embedding", record.spec.to_dict(), options, dataset)
@@ -173,7 +174,7 @@ async def see_comparison(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = 10.0
 ) -> Response:
     """Return the embeddings of a comparison side by side, with their scores: immutable, with a strong ETag."""
-    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
+    job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
     if job.kind != "comparison":
         raise refuse(
             "no-picture",
@@ -201,7 +202,7 @@ async def _posterior_picture(
     stores: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: DrawGrid
 ) -> Response:
     """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
-    record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
+    record = await on_loop(_require_panels, stores, posterior, grid, spec.of)
     await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
     engine = numbers_for(record.numbers)
     spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})
@@ -217,7 +218,7 @@ async def _picture(
 ) -> Response:
     """Return a picture, which a worker draws unless it is cached; 202 until then."""
     cached = partial(stores.cache.get, spec.cache_key(posterior or str(spec.dataset)))
-    entry = await run_in_threadpool(cached)
+    entry = await on_loop(cached)
     if entry is None:
         submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms)
         result = await computed(stores, cached, submit, wait)

@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
@@ -24,6 +23,7 @@ from service.submission.validation import (
 )
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
+from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.ids import posterior_id
 from worker.records.labels import matches_labels
@@ -57,14 +57,14 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: Command) -> Resp
     The id is the digest of data, specification and engine version. An existing posterior is returned at once, and two
     concurrent requests share one job.
     """
-    result = await run_in_threadpool(_posterior_or_job, stores, body, command)
+    result = await on_loop(_posterior_or_job, stores, body, command)
     if isinstance(result, PosteriorRecord):
         return _posterior_response(result, 200)
     job = await settle(stores, result, command.wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
-    return _posterior_response(await run_in_threadpool(stores.posteriors.fetch, job.subject), 201)
+    return _posterior_response(await on_loop(stores.posteriors.fetch, job.subject), 201)
 
 
 @router.get("", summary="List posteriors", response_model=PosteriorPage, responses=documented(_422="Bad cursor."))
@@ -94,14 +94,9 @@ async def list_posteriors(
         **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: the reason."),
     },
 )
-def get_posterior(id_: Id, stores: TenantStores) -> Response:
+async def get_posterior(id_: Id, stores: TenantStores) -> Response:
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
-    job = stores.jobs.claim_holder(id_)
-    if job is not None and stores.posteriors.get(id_) is None:
-        job = stores.recovery.refresh(job)
-        if job.is_open:
-            return accepted(job)
-    return _posterior_response(require_posterior(stores, id_), 200)
+    return await on_loop(_described, stores, id_)
 
 
 @router.get(
@@ -159,25 +154,36 @@ def get_arrays(
     summary="Name and tag a posterior",
     **RENAME,
 )
-def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
+async def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
     """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
 
     They are not part of the content: id and ETags stay.
     """
-    return PosteriorOut.of(stores.posteriors.rename(id_, body.changes()))
+    return PosteriorOut.of(await on_loop(stores.posteriors.rename, id_, body.changes()))
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="No such posterior."))
-def delete_posterior(id_: Id, stores: TenantStores) -> Response:
+async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
-    delete_posterior_of(stores, stores.posteriors.fetch(id_))
+    record = await on_loop(stores.posteriors.fetch, id_)
+    await on_loop(delete_posterior_of, stores, record)
     return Response(status_code=204)
+
+
+def _described(stores: Stores, id_: str) -> Response:
+    """Return a posterior, or the job that fits it."""
+    job = stores.jobs.claim_holder(id_)
+    if job is not None and stores.posteriors.get(id_) is None:
+        job = stores.recovery.refresh(job)
+        if job.is_open:
+            return accepted(job)
+    return _posterior_response(require_posterior(stores, id_), 200)
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     spec = body.fit_spec()
-    dataset = require_dataset(stores, body.dataset)
+    dataset = in_thread(require_dataset, stores, body.dataset)
     require_within(stores, "n_neighbors", body.n_neighbors)
     require_within(stores, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
@@ -189,7 +195,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions
         if (record := stores.posteriors.get(id_)) is not None:
             return record
         stores.posteriors.require_room()
-        require_not_all_equal(stores, dataset)
+        in_thread(require_not_all_equal, stores, dataset)
         return _fit(stores, id_, dataset.id, spec.to_dict(), numbers, terms)
 
     def recall(name: str) -> PosteriorRecord | Job | None:

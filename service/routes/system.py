@@ -19,6 +19,7 @@ from service.schemas.problems import documented
 from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
+from worker.connections.event_loop import on_loop
 from worker.jobs.live_workers import workers_by_numbers
 from worker.operations.health import queue_states, readiness
 from worker.stores import Stores
@@ -33,7 +34,7 @@ _LIMITS = (
 
 
 @router.get("/v1/info", summary="Versions and limits", responses=documented())
-def info(stores: TenantStores) -> InfoOut:
+async def info(stores: TenantStores) -> InfoOut:
     """Return versions, limits and available features."""
     return InfoOut(
         name="glle",
@@ -47,7 +48,7 @@ def info(stores: TenantStores) -> InfoOut:
         limits={name: getattr(stores.settings, name) for name in _LIMITS},
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
-        numerics=_kinds(stores),
+        numerics=await on_loop(_kinds, stores),
     )
 
 
@@ -70,7 +71,7 @@ async def livez() -> LiveOut:
 
 
 @router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
-def readyz(request: Request, stores: TenantStores) -> ReadyOut:
+async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     """Return 200 if the servers answer, each queue has a worker, data can be written, and this process is not stopping.
 
     The status is `degraded` while a check has a warning: the queue server is above GLLE_QUEUE_HIGH_WATER, so that new
@@ -81,7 +82,7 @@ def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     if other paths need one, gets the status alone.
     """
     request.app.state.shutdown.require_not_draining()
-    checks = readiness(stores)
+    checks = await on_loop(readiness, stores)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
     if not request.app.state.access_policy.is_authenticated(request.scope):
@@ -93,7 +94,7 @@ def readyz(request: Request, stores: TenantStores) -> ReadyOut:
         first, names = failed[0], [check.name for check in failed]
         states = [check.to_dict() for check in checks]
         raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=states)
-    queues = queue_states(stores)
+    queues = await on_loop(queue_states, stores)
     workers = {worker.name for queue in queues for worker in queue.workers}
     return ReadyOut(
         status=status,

@@ -84,7 +84,10 @@ def plain_problem(status: int, detail: str) -> Problem:
 
 
 def install(app: FastAPI) -> None:
-    """Register handlers of the expected exceptions; `service.middleware.errors` handles the others."""
+    """Register handlers of the expected exceptions; `service.middleware.errors` handles the others.
+
+    They are async, because Starlette calls a function in a thread.
+    """
     problems: dict[type[Exception], Callable[[Any], Problem]] = {
         ProblemError: lambda error: error.problem,
         GlleError: Problem.from_engine,
@@ -93,20 +96,20 @@ def install(app: FastAPI) -> None:
         redis.RedisError: redis_problem,
     }
 
-    def handle(_: Request, error: Exception) -> Response:
+    async def handle(_: Request, error: Exception) -> Response:
         return problem_response(next(problems[kind] for kind in type(error).__mro__ if kind in problems)(error))
 
     for kind in problems:
         app.add_exception_handler(kind, handle)
 
     @app.exception_handler(HTTPException)
-    def _http(request: Request, error: HTTPException) -> Response:
+    async def _http(request: Request, error: HTTPException) -> Response:
         detail = f"{request.method} {request.url.path}: {error.detail}."
         headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
         return problem_response(plain_problem(error.status_code, detail), headers)
 
     @app.exception_handler(OSError)
-    def _disk(_: Request, error: OSError) -> Response:
+    async def _disk(_: Request, error: OSError) -> Response:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return internal_error(error)
         detail = "The data folder is full."

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from service.middleware.answer_cache import AnswerCache
     from worker.stores import Stores
 
-FLUSH_SECONDS = 5.0  # between flushes of a process's counts to Redis; each scrape flushes, too
+FLUSH_SECONDS = 5.0  # from the first count to the flush of a process's counts to Redis; each scrape flushes, too
 UNKNOWN = float("nan")  # managed Redis servers hide some figures
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -69,7 +69,7 @@ class Metrics:
         self._counts = stores.counts
         self._answer_cache = answer_cache
         self._responses: Responses = {}
-        self._due = time.perf_counter() + FLUSH_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
         self._registry = CollectorRegistry()
         self._registry.register(_Deployment(stores))
 
@@ -81,9 +81,12 @@ class Metrics:
             counts = self._responses[method, route, status] = [0] * (len(BUCKETS) + 2)
         counts[bisect_left(BUCKETS, now - started)] += 1
         counts[-1] += now - started
-        if now > self._due:
-            self._due = now + FLUSH_SECONDS
-            asyncio.get_running_loop().run_in_executor(None, self.flush, self.take())
+        if self._timer is None:  # a timer, because a process may be idle while another one is scraped
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._timer = None
+        asyncio.get_running_loop().run_in_executor(None, self.flush, self.take())
 
     def take(self) -> tuple[Responses, int]:
         """Return and reset the counted responses and the hits of the answer cache."""

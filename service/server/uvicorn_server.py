@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.middleware.slow_clients import limited_protocol
+from service.server.listening import ACCEPTED
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Shutdown:
     def end_waits(self) -> None:
         """Answer all requests that wait for a job with the job's current state, and end every stream."""
         self._stores.endings.end()
+        self._stores.drawn.end()
         self._stream_limiter.stop(self._stores.changes)
 
     def require_not_draining(self) -> None:
@@ -78,6 +80,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                backlog=ACCEPTED,
                 log_config=None,  # the project's logging formats its lines
                 log_level="debug" if settings.log_level == "debug" else "warning",
                 access_log=False,  # ObservabilityMiddleware logs the route, too

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from fastapi import Response
-from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
@@ -15,6 +14,7 @@ from service.submission.validation import require_success
 from service.submission.waiting import WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.base.numerics import numbers_for
+from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
@@ -37,7 +37,7 @@ def accepted(job: Job) -> Response:
 
 async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
     """Submit a job; return 200 once it has succeeded, else 202 after the wait, or raise its problem."""
-    job = await settle(stores, await run_in_threadpool(submit), wait)
+    job = await settle(stores, await on_loop(submit), wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
@@ -58,11 +58,11 @@ async def computed(
         Seconds to wait for the job.
 
     """
-    job = await settle(stores, await run_in_threadpool(submit), wait)
+    job = await settle(stores, await on_loop(submit), wait)
     if job.is_open:
         return job
     require_success(job)
-    entry = await run_in_threadpool(cached)
+    entry = await on_loop(cached)
     return job if entry is None else entry  # a busy cache may evict it at once
 
 
@@ -71,7 +71,7 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
     wait = min(wait, stores.settings.max_wait)
     if not job.is_open:
         return job
-    now = partial(run_in_threadpool, look, stores, job.id)
+    now = partial(on_loop, look, stores, job.id)
     if not wait:
         return await now()
     tenant, most = stores.tenant or DEFAULT, stores.settings.max_waits
@@ -83,9 +83,13 @@ def look(stores: Stores, id_: str) -> Job:
     return stores.recovery.refresh(stores.jobs.fetch(id_))
 
 
-def submitted(stores: Stores, terms: Terms, **fields: Any) -> tuple[Job, bool]:
-    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`."""
-    job, created = stores.jobs.create(terms=terms, **fields)
+def submitted(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> tuple[Job, bool]:
+    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`.
+
+    By default its tasks are short if its priority is interactive, because that of a quick job is.
+    """
+    short = terms.priority == "interactive" if short is None else short
+    job, created = stores.jobs.create(terms=terms, short=short, **fields)
     if created:
         stores.queue.enqueue(job)
     elif terms.priority == "interactive" and job.is_open:
@@ -95,11 +99,17 @@ def submitted(stores: Stores, terms: Terms, **fields: Any) -> tuple[Job, bool]:
 
 
 def analysis_job(
-    stores: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
+    stores: Stores,
+    spec: AnalysisSpec,
+    *,
+    posterior: str | None,
+    terms: Terms = ANY_TIME,
+    points: Array | None = None,
+    short: bool | None = None,
 ) -> Job:
     """Return the job of an analysis: an open one, one whose result is cached, or a new one.
 
-    `points` are the inline points of the request, if any.
+    `points` are the inline points of the request, if any; `short` is as for `submitted`.
     """
     subject = posterior or spec.to_dict()["dataset"]
     key = spec.cache_key(subject)
@@ -114,6 +124,7 @@ def analysis_job(
         reuse=("queued", "running", "succeeded"),
         numbers=numbers_for(spec.engine),
         points=points,
+        short=short,
     )
     if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
         return reopened(stores, job, terms)

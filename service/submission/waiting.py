@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from worker.jobs.notifications import Notifications
     from worker.jobs.store import Job
@@ -61,6 +61,21 @@ class Waits:
         self._watches: dict[Key, Watch] = {}
         self._of_tenant: Counter[str] = Counter()
 
+    def has_room(self, tenant: str, most: int) -> bool:
+        """Return whether fewer than `most` requests of a tenant wait."""
+        return self._of_tenant[tenant] < most
+
+    @contextlib.contextmanager
+    def counted(self, tenant: str) -> Iterator[None]:
+        """Count a waiting request of a tenant."""
+        self._of_tenant[tenant] += 1
+        try:
+            yield
+        finally:
+            self._of_tenant[tenant] -= 1
+            if not self._of_tenant[tenant]:
+                del self._of_tenant[tenant]
+
     async def settled(
         self, notifications: Notifications, job: str, look: Look, seconds: float, *, tenant: str, most: int
     ) -> Job:
@@ -76,22 +91,19 @@ class Waits:
             Waiting requests of a tenant at a time; a further request returns at once.
 
         """
-        if self._of_tenant[tenant] >= most:
+        if not self.has_room(tenant, most):
             return await look()
         key = (asyncio.get_running_loop(), notifications, job)
         watch = self._watches.get(key)
         if watch is None or watch.task.done():  # a finished watch may be of an end before the job was reopened
             watch = self._watches[key] = Watch(notifications, job, look)
         watch.waiters += 1
-        self._of_tenant[tenant] += 1
         try:
-            await asyncio.wait({watch.task}, timeout=seconds)
+            with self.counted(tenant):
+                await asyncio.wait({watch.task}, timeout=seconds)
             if watch.task.done():
                 watch.task.result()
         finally:
-            self._of_tenant[tenant] -= 1
-            if not self._of_tenant[tenant]:
-                del self._of_tenant[tenant]
             watch.waiters -= 1
             if not watch.waiters:
                 watch.task.cancel()

@@ -181,7 +181,7 @@ def test_pods_have_the_environment_of_compose() -> None:
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
     assert variables == in_compose - {"GLLE_PUBLISHED"}  # addresses of the pod itself
-    others = {"GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
+    others = {"GLLE_API_PROCESSES": "1", "GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
     assert result == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in result}
     threads = {row["name"]: row["value"] for row in main_container("worker")["env"] if "value" in row}
     assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}

@@ -144,5 +144,5 @@ def drawn(stores: Stores) -> str:
             created="now", provenance={"numbers": glle_engine.NUMBERS},
         )
     )  # fmt: skip
-    draw_and_cache(stores.cache, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])
+    draw_and_cache(stores.draws, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])
     return f"/v1/posteriors/{id_}"

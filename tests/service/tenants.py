@@ -88,7 +88,7 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
         )
     )  # fmt: skip
     stores.jobs.succeed(job.id)
-    draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
+    draw_and_cache(stores.draws, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, job.id)
     recipe.load_or_compute(TaskContext(stores, job), silent)

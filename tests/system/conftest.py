@@ -17,7 +17,9 @@ import pytest
 import redis
 
 from tests.conftest import until
+from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
+from worker.jobs.executor_queue import begun_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,15 +37,36 @@ class Up:
 
     def children(self, word: str = "") -> list[int]:
         """Return the pids of the child processes whose command line contains `word`."""
-        pid = self.process.pid
-        pids = [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        return [child for child in pids if word in command_line(child)]
+        return [child for child in children(self.process.pid) if word in command_line(child)]
+
+    def named(self, name: str, worker: int | None = None) -> list[int]:
+        """Return the pids of the workers' children with a name, `glle-forking` or `glle-executor`."""
+        workers = self.children("worker") if worker is None else [worker]
+        return [child for pid in workers for child in children(pid) if name_of(child) == name]
+
+    def horses(self, worker: int | None = None) -> list[int]:
+        """Return the pids of the work-horses, of all workers or of one."""
+        return [horse for forking in self.named("glle-forking", worker) for horse in children(forking)]
+
+    def busy_worker(self) -> int | None:
+        """Return the pid of a worker whose executor has begun a task, or None."""
+        with self.redis("GLLE_REDIS_URL") as client:
+            begun = client.zrange(begun_key(short_queue(queue_name())), 0, -1)
+        for name in (entry.decode().rpartition(":")[2] for entry in begun):
+            for pid in self.children("worker"):
+                if command_line(pid).rstrip().endswith(f"--name {name}"):
+                    return pid
+        return None
+
+    def apis(self) -> list[int]:
+        """Return the pids of the API processes."""
+        return self.children(" serve ")
 
     def tree(self) -> list[int]:
         """Return the pids of the process and all its descendants."""
         pids = [self.process.pid]
         for pid in pids:
-            pids += [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+            pids += children(pid)
         return pids
 
     def redis(self, variable: str) -> redis.Redis:
@@ -51,11 +74,27 @@ class Up:
         return redis.Redis.from_url(self.redis_url(variable))
 
     def redis_url(self, variable: str) -> str:
-        """Return the URL of an embedded Redis server from the environment of the API process."""
-        (api,) = self.children(" serve ")
+        """Return the URL of an embedded Redis server from the environment of an API process."""
+        api = self.apis()[0]
         environment = Path(f"/proc/{api}/environ").read_text().split("\0")
         (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
         return url
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of the children of a process; none of a missing process."""
+    try:
+        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process as the kernel shows it; empty for a missing process."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def command_line(pid: int) -> str:

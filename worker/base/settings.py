@@ -52,6 +52,9 @@ class Settings:
     quota_posteriors: int = _setting(10_000, "Posteriors of a tenant; 0: no limit.")
     quotas: str = _setting("", "Tenants with other quotas: `alice=bytes:5000000000,jobs:20 bob=requests:600`.")
     cors_origins: str = _setting("", "Origins whose pages may use the API, comma-separated; * for all. Empty: none.")
+    api_processes: int = _setting(
+        2, "API processes of `glle up` and of `glle serve`, which share one socket.", at_least=1
+    )
     workers: int = _setting(2, "Worker processes of `glle up`.", at_least=1)
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded body other than JSON.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)
@@ -81,6 +84,9 @@ class Settings:
     max_address: int = _setting(
         800,
         "Open connections of one address per API process, except GLLE_TRUSTED_PROXIES; 0: no limit.",
+    )
+    max_requests: int = _setting(
+        800, "Requests in progress of each API process, waiting ones included; one more gets 503. 0: no limit."
     )
     max_waits: int = _setting(
         200, "Waiting requests of one tenant per API process; one more is answered at once.", at_least=0
@@ -128,6 +134,9 @@ class Settings:
     )
     redis_patience: float = _setting(60.0, "Seconds that a worker waits for an unreachable Redis, or for a new master.")
     replicas: int = _setting(0, "Replicas of the queue's Redis that must have a job before it is accepted.")
+    resident_bytes: int = _setting(
+        512 * 2**20, "Bytes of posteriors that the executor of a worker keeps in memory.", at_least=0
+    )
     shard_seconds: float = _setting(
         2.0, "Seconds of work in one shard of a draws job, at most, so that jobs interleave."
     )

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-SCHEMA = 1  # of records in Redis, files, cache entries and backups; docs/how-to/upgrades.md lists the releases
+SCHEMA = 2  # of records in Redis, files, cache entries and backups; docs/how-to/upgrades.md lists the releases
 OLDEST_SCHEMA = 1  # the oldest schema whose records this version reads
 MEMBER = "format"  # member of a record with its schema; absent in schema 1
 FIRST_NUMBERS = "0.1.0"  # of records without numerics version
 FIRST_QUEUE = "glle"
+_SHORT = "-short"  # ending of the queue of short tasks
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -88,8 +89,24 @@ def queue_name(numbers: str = NUMBERS) -> str:
     return FIRST_QUEUE if is_first else f"{FIRST_QUEUE}-{SCHEMA}-{numbers}"
 
 
+def short_queue(queue: str) -> str:
+    """Return the queue of the short tasks of the same workers, which executors run (`worker.execution.executor`)."""
+    return long_queue(queue) + _SHORT
+
+
+def is_short(queue: str) -> bool:
+    """Return whether a queue has short tasks."""
+    return queue.endswith(_SHORT)
+
+
+def long_queue(queue: str) -> str:
+    """Return the queue of the long tasks of the same workers."""
+    return queue.removesuffix(_SHORT)
+
+
 def numbers_of_queue(name: str) -> str | None:
     """Return the numerics of a queue's workers, None for a queue of another version."""
+    name = long_queue(name)
     if name == queue_name():
         return NUMBERS
     numbers = name.split("-", 2)[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, cast
 
 import redis
@@ -12,6 +13,7 @@ from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedS
 
 from worker.base.settings import Settings, SettingsError
 from worker.connections.cluster import Cluster
+from worker.connections.loop_pool import serve_event_loops
 from worker.connections.retry import RetryPolicy
 from worker.connections.urls import RedisUrl, parse_redis_url
 
@@ -77,9 +79,25 @@ def _connect(target: RedisUrl, variable: str, options: dict[str, Any], retry: Re
         else:
             client = redis.Redis.from_url(target.url, **options, retry=retry)
         client.connection_pool.make_connection()  # checks the parameters, and sends nothing
+        serve_event_loops(client)
     except (TypeError, ValueError, redis.RedisError) as error:
         raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
     return client
+
+
+class _Sentinels(Sentinel):
+    """Sentinels, the last responsive one first."""
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Return the master's address.
+
+        redis-py swaps entries of its list while it asks, so that concurrent calls would lose some.
+        """
+        view = copy(self)
+        view.sentinels = list(self.sentinels)
+        address = super(_Sentinels, view).discover_master(service_name)  # type: ignore[no-untyped-call] # redis-py's
+        self.sentinels = view.sentinels
+        return cast("tuple[str, int]", address)
 
 
 class _MasterConnection(SentinelManagedConnection):
@@ -115,7 +133,7 @@ def _master(target: RedisUrl, options: dict[str, Any], retry: Retry) -> redis.Re
         **{name: value for name, value in target.options.items() if name.startswith("ssl_")},
         **target.login,
     }
-    sentinels = Sentinel(target.hosts, sentinel_kwargs={**sentinel_options, "ssl": target.encrypted})  # type: ignore[no-untyped-call] # redis-py's
+    sentinels = _Sentinels(target.hosts, sentinel_kwargs={**sentinel_options, "ssl": target.encrypted})  # type: ignore[no-untyped-call] # redis-py's
     client = sentinels.master_for(  # type: ignore[no-untyped-call] # redis-py's
         target.service,
         connection_class=_EncryptedMasterConnection if target.encrypted else _MasterConnection,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import redis
 from redis.exceptions import RedisClusterException
 
+from worker.connections.event_loop import in_thread, is_on_loop
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -54,7 +56,12 @@ class Cluster:
         return command
 
     def do(self, work: Callable[[RedisCluster], Any]) -> Any:
-        """Return the result of `work` with redis-py's client; retry while nodes are unreachable or change."""
+        """Return the result of `work` with redis-py's client; retry while nodes are unreachable or change.
+
+        On an event loop a thread does the work, because redis-py's client of a cluster waits with locks in its hands.
+        """
+        if is_on_loop():
+            return in_thread(self.do, work)
         try:
             return self._retry.call_with_retry(lambda: work(self._client()), self._refresh_topology)
         except RedisClusterException as error:  # not a RedisError

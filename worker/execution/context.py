@@ -14,12 +14,14 @@ import glle_engine
 from glle_engine import Draw, FitSpec, Posterior
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import require_own_numbers
+from worker.base.versions import is_short, require_own_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
+from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import stage
 from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
+from worker.records.job import SHORT_SECONDS
 from worker.storage.datasets import not_found
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 0.05  # between two writes of progress, which also look up a cancellation
+
+
+class LongWorkError(Exception):
+    """A short task turns out to be long; it continues as a long one."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,12 @@ class TaskContext:
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
         keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
-        cache = self.stores.cache
-        keep = cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
+        cache = self.stores.draws
+        keep = self.stores.cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
-            entries = {key: cache.get(key.cache_key(id_)) for key in group}
-            draws = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
+            entries = zip(group, cache.get_many(id_, group), strict=True)
+            draws = {key: cached_draw(key, entry) for key, entry in entries if entry}
             if missing := [key for key in group if key not in draws]:
                 draws.update(zip(missing, draw_and_cache(cache, id_, posterior, missing, keep), strict=True))
             for done, key in enumerate(group, start=start + 1):
@@ -137,16 +143,20 @@ def _put(stores: Stores, key: str, entry: Entry) -> Entry:
 def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     """Return the posterior of a job, fitted again if its arrays were evicted.
 
-    Raises ``other-numbers`` if this worker's fits have other bits, and ``other-bits`` if the new fit has.
+    Raises ``other-numbers`` if this worker's fits have other bits, ``other-bits`` if the new fit has, and
+    `LongWorkError` if the new fit takes long and the task is a short one.
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
-    posterior = _load(stores, record)
+    posterior = RESIDENT.get(record.arrays_id) or _load(stores, record)
     if posterior is None:
+        if is_short(job.queue) and record.seconds > SHORT_SECONDS:
+            raise LongWorkError
         values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
             on_progress = progress_writer(stores, job, "fitting again: ")
             posterior = glle_engine.fit(values, FitSpec.from_dict(record.spec), on_progress=on_progress)
         stores.posteriors.cache(record.id, posterior, record.seconds)
+    RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     return posterior
 
 

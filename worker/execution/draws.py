@@ -10,6 +10,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
+from glle_engine.linalg import LANES
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from worker.records.draws import DrawKey
-    from worker.storage.tiered_cache import Tier, TieredCache
+    from worker.storage.draw_cache import DrawCache
+    from worker.storage.tiered_cache import Tier
 
 
 def group_size(posterior: Posterior) -> int:
@@ -28,16 +30,22 @@ def group_size(posterior: Posterior) -> int:
     return posterior.lane_solver.lanes if posterior.lane_solver else 1
 
 
-def uncached_group(cache: TieredCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
+def lane_group(key: DrawKey) -> list[DrawKey]:
+    """Return the draws of a draw's lane group."""
+    first = key.index - key.index % LANES
+    return [replace(key, index=index) for index in range(first, first + LANES)]
+
+
+def uncached_group(cache: DrawCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
     """Return a draw and the uncached others of its lane group, which cost next to nothing."""
     first = key.index - key.index % size
     others = [replace(key, index=index) for index in range(first, first + size) if index != key.index]
-    present = cache.contains([other.cache_key(id_) for other in others]) if others else []
+    present = cache.contains(id_, others) if others else []
     return [key, *(other for other, is_present in zip(others, present, strict=True) if not is_present)]
 
 
 def draw_and_cache(
-    cache: TieredCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Tier = "cache"
+    cache: DrawCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Tier = "cache"
 ) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
     draws, seconds = make_draws(posterior, keys)
@@ -61,7 +69,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw
 
 
 def store_draws(
-    cache: TieredCache,
+    cache: DrawCache,
     id_: str,
     keys: Sequence[DrawKey],
     draws: Sequence[Draw],
@@ -70,9 +78,9 @@ def store_draws(
 ) -> None:
     """Cache draws, or store those of a job that is larger than the cache; `id_` is `PosteriorRecord.arrays_id`.
 
-    Raises ``no-convergence`` if a draw is not finite, and as `worker.storage.tiered_cache.TieredCache.put_many`.
+    Raises ``no-convergence`` if a draw is not finite, and as `worker.storage.draw_cache.DrawCache.put`.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[DrawKey, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):
         if not np.isfinite(draw.embedding).all():
             detail = f"Draw {key.index} of {id_.partition(':')[0]} is not finite."
@@ -81,9 +89,9 @@ def store_draws(
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
         # The digest covers what answers contain, not the seconds, which differ each time.
         metadata = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
-        entries[key.cache_key(id_)] = Entry(metadata, arrays)
+        entries[key] = Entry(metadata, arrays)
     with stage("caching"):
-        cache.put_many(entries, keep)
+        cache.put(id_, entries, keep)
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:

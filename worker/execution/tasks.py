@@ -26,9 +26,10 @@ from worker.base.numerics import provenance
 from worker.base.problems import internal_error, problem_of, timed_out
 from worker.base.versions import require_own_numbers
 from worker.execution.background_writer import BackgroundWriter
-from worker.execution.context import TaskContext, cache_result, load_or_fit, progress_writer
+from worker.execution.context import LongWorkError, TaskContext, cache_result, load_or_fit, progress_writer
 from worker.execution.draws import group_size, make_draws, store_draws, uncached_group
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
+from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
 from worker.storage.datasets import not_found
@@ -36,7 +37,7 @@ from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
@@ -49,14 +50,17 @@ def fit(job_id: str) -> None:
     _run(job_id, _fit)
 
 
-def draw(job_id: str, round_: int, shard: int) -> None:
-    """Make the draws of a shard, and enqueue the next shard."""
-    _run(job_id, partial(_draw, round_=round_, shard=shard))
+def draw(job_id: str, round_: int, shard: int, *, between_groups: Callable[[], object] = lambda: None) -> None:
+    """Make the draws of a shard, and enqueue the next shard; call `between_groups` between two lane groups."""
+    _run(job_id, partial(_draw, round_=round_, shard=shard, between_groups=between_groups))
 
 
 def analyse(job_id: str, round_: int) -> None:
     """Run the analysis of a job."""
     _run(job_id, partial(_analyse, round_=round_))
+
+
+HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyse}
 
 
 def _run(job_id: str, work: Callable[[Stores, Job], None]) -> None:
@@ -100,6 +104,8 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Callab
         work(stores, job)
     except Cancelled:
         stores.jobs.finish_cancel(job_id)
+    except LongWorkError:
+        stores.recovery.make_long(job_id)
     except redis.RedisError:
         raise
     except Exception as error:  # noqa: BLE001 # logged, and recorded as the job's problem
@@ -160,7 +166,7 @@ def _fit(stores: Stores, job: Job) -> None:
     stores.jobs.succeed(job.id)
 
 
-def _draw(stores: Stores, job: Job, *, round_: int, shard: int) -> None:
+def _draw(stores: Stores, job: Job, *, round_: int, shard: int, between_groups: Callable[[], object]) -> None:
     """Make a shard, and more waiting shards of the job while time is left: a task costs tens of milliseconds."""
     if job.round != round_:  # reopened since: another task has this shard
         return
@@ -170,7 +176,7 @@ def _draw(stores: Stores, job: Job, *, round_: int, shard: int) -> None:
     until = time.monotonic() + stores.settings.shard_seconds
     stores.queue.give_back(job, taker=shard)
     with BackgroundWriter() as writer:
-        shards = _ShardMaker(stores, job, spec, writer)
+        shards = _ShardMaker(stores, job, spec, writer, between_groups)
         following: int | None = shard
         while following is not None:
             began, read_before = time.monotonic(), shards.read_seconds
@@ -191,6 +197,7 @@ class _ShardMaker:
     job: Job
     spec: DrawsSpec
     writer: BackgroundWriter
+    between_groups: Callable[[], object]
     read_seconds: float = 0.0
 
     @cached_property
@@ -210,7 +217,7 @@ class _ShardMaker:
         stores, job, spec, submit = self.stores, self.job, self.spec, self.writer.submit
         keys, keep = spec.shard_keys(shard), stores.cache.tier_by_size(spec.nbytes)
         arrays_id = self.record.arrays_id
-        present = stores.cache.contains([key.cache_key(arrays_id) for key in keys])
+        present = stores.draws.contains(arrays_id, keys)
         size = len(keys) if all(present) else group_size(self.posterior)
         stores.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is cached now, so the other chains need not fit it
@@ -221,12 +228,13 @@ class _ShardMaker:
             group = zip(keys[start:done], present[start:done], strict=True)
             if missing := [key for key, is_present in group if not is_present]:
                 if spec.total == 1:
-                    missing = uncached_group(stores.cache, arrays_id, keys[0], size)
+                    missing = uncached_group(stores.draws, arrays_id, keys[0], size)
                 draws, seconds = make_draws(self.posterior, missing)
-                submit(partial(store_draws, stores.cache, arrays_id, missing, draws, seconds, keep))
+                submit(partial(store_draws, stores.draws, arrays_id, missing, draws, seconds, keep))
             if done == len(keys) and spec.shards > job.chains:  # the first shard has not opened all
                 submit(partial(stores.queue.open_next, job, shard))
             submit(partial(stores.jobs.advance, job.id, job.round, shard, done))
+            self.between_groups()
 
 
 def _analyse(stores: Stores, job: Job, *, round_: int) -> None:

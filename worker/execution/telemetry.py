@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +75,17 @@ class TaskTelemetry:
                 self._stores.counts.add("draws_rejected", str(rejected).partition(":")[0])
         return sorted(set(solvers))
 
+    def count_stages(self, kind: str) -> None:
+        """Count the seconds of the stages."""
+        for stage, duration in self._seconds.items():
+            self._stores.counts.observe("task_seconds", kind, stage, seconds=duration)
+
     def finish(self, seconds: float, span: Span | None) -> None:
         """Count the task, and its job if that has ended; write a log line, and complete the span."""
         if self.job is None:
             return
         counts, job = self._stores.counts, self._stores.jobs.get(self.job.id) or self.job
-        for stage, duration in self._seconds.items():
-            counts.observe("task_seconds", job.kind, stage, seconds=duration)
+        self.count_stages(job.kind)
         # A later round belongs to another request.
         if job.finished and job.round == 0 and counts.is_first(job_key(job.id), "counted"):
             lasted = (datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.created)).total_seconds()
@@ -98,38 +104,88 @@ class TaskTelemetry:
         TRACING.record(stage, began, seconds, parent=self._parent, **attributes)
 
 
-_ACTIVE: list[TaskTelemetry] = []  # that of the running task, if any
+_ACTIVE: list[TaskTelemetry] = []  # those of the running task and of requests between its lane groups
+
+
+@dataclass(frozen=True)
+class TaskOrigin:
+    """The request id and trace of the request that enqueued a task, and the time, if it is known."""
+
+    metadata: Mapping[str, str]
+    enqueued: str | None = None
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make this the origin of the tasks within, in a process that counts by itself."""
+        token = _ORIGIN.set(self)
+        try:
+            yield
+        finally:
+            _ORIGIN.reset(token)
+
+
+_ORIGIN: ContextVar[TaskOrigin | None] = ContextVar("origin", default=None)
+
+
+def _origin_in_work_horse() -> TaskOrigin:
+    """Return the origin of RQ's task."""
+    task = get_current_job()
+    if task is None:
+        return TaskOrigin({})
+    return TaskOrigin(task.meta, None if task.enqueued_at is None else task.enqueued_at.isoformat())
 
 
 @contextmanager
 def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
-    """Observe the task of a job."""
-    if not TRACING.is_on and wanted(stores.settings):
-        TRACING.start("glle-worker", seconds=HORSE_SECONDS)
-    task = get_current_job()
-    task_metadata = {} if task is None else task.meta
+    """Observe the task of a job; a work-horse sends its counts and spans at the end."""
+    resident = _ORIGIN.get()
+    origin = resident or _origin_in_work_horse()
     started = time.perf_counter()
-    with (
-        on_behalf(task_metadata, job),
-        TRACING.span(
-            "task", parent=PROPAGATOR.extract(task_metadata, Context()), kind=SpanKind.CONSUMER, glle__job=job
-        ) as span,
-    ):
-        telemetry = TaskTelemetry(stores)
-        _ACTIVE.append(telemetry)
-        if task is not None and task.enqueued_at is not None:
-            waited = (datetime.now(UTC) - task.enqueued_at).total_seconds()
+    with _observed(stores, origin, job) as (telemetry, span):
+        if origin.enqueued is not None:
+            waited = (datetime.now(UTC) - datetime.fromisoformat(origin.enqueued)).total_seconds()
             telemetry.record_stages({"queued": max(0.0, waited)})
         try:
             yield telemetry
         finally:
-            _ACTIVE.remove(telemetry)
             try:
                 telemetry.finish(time.perf_counter() - started, span)
             except redis.RedisError as error:
                 log.warning("The task was not counted: %s", error)
-            stores.counts.flush()
-    TRACING.flush()
+            if resident is None:
+                stores.counts.flush()
+    if resident is None:
+        TRACING.flush()
+
+
+@contextmanager
+def observe_requests(stores: Stores, metadata: Mapping[str, str]) -> Iterator[None]:
+    """Observe draws that clients request one by one; `metadata` is that of the first request."""
+    with _observed(stores, TaskOrigin(metadata), "") as (telemetry, span):
+        if span is not None:
+            span.update_name("task draws")
+        try:
+            yield
+        finally:
+            telemetry.count_stages("draws")
+
+
+@contextmanager
+def _observed(stores: Stores, origin: TaskOrigin, job: str) -> Iterator[tuple[TaskTelemetry, Span | None]]:
+    """Open the span of a task, and make its telemetry the active one."""
+    if not TRACING.is_on and wanted(stores.settings):
+        TRACING.start("glle-worker", seconds=HORSE_SECONDS)
+    parent = PROPAGATOR.extract(origin.metadata, Context())
+    with (
+        on_behalf(origin.metadata, job),
+        TRACING.span("task", parent=parent, kind=SpanKind.CONSUMER, glle__job=job) as span,
+    ):
+        telemetry = TaskTelemetry(stores)
+        _ACTIVE.append(telemetry)
+        try:
+            yield telemetry, span
+        finally:
+            _ACTIVE.remove(telemetry)
 
 
 @contextmanager

@@ -1,53 +1,56 @@
-"""The worker process: RQ's forking worker with the engine preloaded, hardened against kills.
+"""A worker: RQ's forking worker for long tasks, an executor for short ones, and the parent that watches both.
 
-`main` is the command `glle worker`. A work-horse, forked for each task, dies with its worker; another worker enqueues
-the task of a dead worker again within seconds. On a first signal the worker finishes its task, on a second one it
-returns the task to the queue.
+`main` is the command `glle worker`. The parent loads the engine once and forks its two children, so that a child that
+was killed is replaced within milliseconds:
+
+    parent -> forking worker -> one work-horse for each long task
+          `-> executor
+
+The children die with the parent. The parent kills an executor whose job is not wanted or that exceeds its time, and
+returns the tasks of a dead executor to their queue. On a first signal the children finish their work, on a second one
+they return it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import select
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import redis
-from rq import Worker, worker_registration
-from rq.utils import now
 
-import glle_engine
 from glle_engine.posterior.fingerprint import numerics_kind
-from worker.base.numerics import adopt, kind_of, own_numbers
+from worker.base.numerics import adopt, kind_of
+from worker.base.problems import timed_out
 from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
-from worker.connections.retry import RetryPolicy
-from worker.execution import process_guard, tasks  # the engine is loaded before the fork, not in each work-horse
-from worker.execution.supervisor import JobSupervisor
-from worker.jobs.live_workers import worker_ttl
-from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, SERIALIZER, SafeJob, SafeQueue
+from worker.execution import forking_worker, process_guard
+from worker.execution.executor import Executor
+from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS
+from worker.jobs.executor_queue import ExecutorQueue
 from worker.observability import logging as logs
 from worker.observability import tracing
-from worker.stores import process_stores
+from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import FrameType
 
-    from redis.client import Pipeline
-    from rq.job import Job
-    from rq.queue import Queue
-
-MAINTAINED = "glle:maintained"  # exists for a heartbeat after a worker has cleaned the registries
-SWEPT = "glle:swept"  # exists for a heartbeat after a worker has checked the open jobs
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
-MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
+IDLE_SECONDS = 1.0  # between two looks at children without work
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # before the replacement of a child that ended soon after its start
+STEADY_SECONDS = 5.0
 
 _OTHER_KIND = (
     "Numerics kind: {}; reference results differ in bits from the pinned ones. This worker takes work of its kind "
@@ -57,138 +60,216 @@ _OTHER_KIND = (
 log = logging.getLogger(__name__)
 
 
-class TaskJob(SafeJob):
-    """An RQ job that can run the tasks of this worker."""
+@dataclass
+class Child:
+    """A forked process, replaced when it ends."""
 
-    handlers: ClassVar[Mapping[str, Callable[..., None]]] = {
-        FIT: tasks.fit,
-        DRAWS: tasks.draw,
-        ANALYSIS: tasks.analyse,
-        # Earlier versions enqueued the paths of functions.
-        "worker.tasks.fit": tasks.fit,
-        "worker.tasks.draw": tasks.draw,
-        "worker.tasks.analyse": tasks.analyse,
-    }
+    name: str  # as the kernel shows it
+    run: Callable[[], int]
+    pid: int = 0
+    started: float = 0.0
+    due: float = 0.0
+    pause: float = 0.0
 
-
-class GlleWorker(Worker):
-    """A worker of the queue."""
-
-    max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
-
-    def get_heartbeat_ttl(self, job: Job) -> int:  # noqa: ARG002 # RQ's signature
-        """Return the seconds without a heartbeat after which a task counts as abandoned (RQ adds a minute)."""
-        return int(self.job_monitoring_interval * MAX_MISSED)
-
-    @property
-    def dequeue_timeout(self) -> int:
-        """Seconds to block for a task between maintenance (RQ: worker_ttl - 15)."""
-        return int(self.job_monitoring_interval)
-
-    def run_maintenance_tasks(self) -> None:
-        """Recover tasks of dead workers, and jobs without a task."""
-        super().run_maintenance_tasks()  # type: ignore[no-untyped-call] # RQ's
-        if self.connection.set(SWEPT, 1, nx=True, ex=int(self.job_monitoring_interval)):  # one worker is enough
-            process_stores().recovery.sweep()
-
-    def clean_registries(self) -> None:
-        """Recover tasks of dead workers, unless another worker did within a heartbeat.
-
-        Each run reads every worker and every started task, so the cost of a run by each worker would be quadratic.
-        """
-        if self.connection.set(MAINTAINED, 1, nx=True, ex=max(1, int(self.job_monitoring_interval))):
-            super().clean_registries()  # type: ignore[no-untyped-call] # RQ's
-        self.last_cleaned_at = now()  # type: ignore[assignment] # RQ's class says None alone
-
-    def register_birth(self) -> None:
-        """Enter the registry, with the facts that `glle doctor` compares."""
-        super().register_birth()  # type: ignore[no-untyped-call] # RQ's
-        self._describe()
-
-    def _describe(self) -> None:
-        """Register the facts that `glle doctor` compares, and the queue, even before it has a task."""
-        threads = os.environ.get("OPENBLAS_NUM_THREADS", "")
-        with self.connection.pipeline() as pipeline:
-            engine = glle_engine.__version__
-            pipeline.hset(self.key, mapping={"engine": engine, "threads": threads, "numbers": own_numbers()})
-            pipeline.sadd("rq:queues", *(queue.key for queue in self.queues))
-            pipeline.execute()
-
-    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
-        """Send a heartbeat, and enter the registry again if the server has lost the entry.
-
-        The server may have restarted from an older copy, or the entry may have expired.
-        """
-        super().heartbeat(timeout, pipeline)
-        with self.connection.pipeline(transaction=False) as check:
-            check.hexists(self.key, "hostname")
-            check.sismember(f"rq:workers:{self.queues[0].name}", self.key)
-            is_registered = all(check.execute())
-        if not is_registered:
-            log.warning("The registry has lost worker %s, which enters it again", self.name)
-            with self.connection.pipeline() as entry:
-                entry.hset(self.key, mapping=self.serialize())
-                worker_registration.register(self, entry)
-                entry.execute()
-            self._describe()
-
-    def maintain_heartbeats(self, job: Job) -> None:
-        """Send a heartbeat during a task, which continues if the server does not answer."""
-        with suppress(redis.RedisError):
-            super().maintain_heartbeats(job)
-
-    def set_current_job_working_time(self, current_job_working_time: float, pipeline: Pipeline | None = None) -> None:
-        """Write the duration of a task, which continues if the server does not answer."""
-        with suppress(redis.RedisError):
-            super().set_current_job_working_time(current_job_working_time, pipeline)
-
-    def dequeue_job_and_maintain_ttl(
-        self, timeout: int | None, max_idle_time: int | None = None
-    ) -> tuple[Job, Queue] | None:
-        """Dequeue a task; wait for a silent server as RQ waits for one that refuses connections."""
-        while True:
-            try:
-                return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-            except redis.TimeoutError as error:
-                log.warning("The queue's Redis does not answer: %s", error)
-                time.sleep(AGAIN_SECONDS)
-
-    def main_work_horse(self, job: Job, queue: Queue) -> None:
-        """Run a task in the forked child, which dies with its worker.
-
-        The child reads all data of the task itself, so that its worker can send heartbeats and stop it meanwhile.
-        """
-        process_guard.die_with_parent(signal.SIGKILL, os.getppid())
-        process_stores().counts.clear()  # its parent's
-        super().main_work_horse(job, queue)
-
-    def monitor_work_horse(self, job: Job, queue: Queue) -> None:
-        """Wait for the task's end; kill an unwanted one that does not stop, without a retry."""
-        if job.func_name not in TaskJob.handlers:  # refused by the work-horse
-            super().monitor_work_horse(job, queue)
+    def start(self) -> None:
+        """Fork the process."""
+        self.started, parent = time.monotonic(), os.getpid()
+        self.pid = os.fork()
+        if self.pid:
             return
-        stores, id_ = process_stores(), job.args[0]
-        prevent_retry = partial(setattr, self, "_stopped_job_id", job.id)
-        with JobSupervisor(stores.jobs, id_, self.horse_pid, stores.settings.job_timeout, prevent_retry) as supervisor:
-            super().monitor_work_horse(job, queue)
-        if supervisor.has_killed:
-            self._stopped_job_id = None  # the work-horse may have ended regularly just before
-            stores.jobs.finish_cancel(id_)
+        code = 1
+        try:
+            process_guard.die_with_parent(signal.SIGKILL, parent)
+            for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+                signal.signal(signum, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            with suppress(OSError):  # Linux
+                Path("/proc/self/comm").write_text(self.name)
+            code = self.run()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            log.exception("%s ended", self.name)
+        finally:
+            logging.shutdown()
+            os._exit(code)
 
-    def request_force_stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # RQ's signature
-        """Kill the work-horse on a second signal; the main loop returns its task to the queue and ends."""
-        if self.horse_pid:
-            self.kill_horse()
+    def reap(self) -> bool:
+        """Return whether the process has ended just now."""
+        if not self.pid:
+            return False
+        try:
+            if os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+                return False
+        except ChildProcessError:
+            pass
+        is_steady = time.monotonic() - self.started > STEADY_SECONDS
+        self.pause = 0.0 if is_steady else min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
+        self.pid, self.due = 0, time.monotonic() + self.pause
+        return True
+
+    def send(self, signum: int) -> None:
+        """Send a signal, if the process runs."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+
+@dataclass
+class Watch:
+    """What the executor does, as its reports say."""
+
+    task: str | None = None  # empty for requests
+    job: str = ""
+    since: float = 0.0
+    looked: float = 0.0
+    renewed: float = 0.0
+    unwanted_since: float | None = None
+    _partial: bytes = field(default=b"", repr=False)
+
+    def read(self, raw: bytes) -> None:
+        """Read reports; the last one counts."""
+        *lines, self._partial = (self._partial + raw).split(b"\n")
+        if not lines:
+            return
+        report, now = json.loads(lines[-1]), time.monotonic()
+        self.task, self.job = report.get("task"), report.get("job", "")
+        self.since = self.looked = self.renewed = now
+        self.unwanted_since = None
+
+
+class Worker:
+    """The parent of a worker's processes."""
+
+    def __init__(self, name: str, numbers: str, settings: Settings) -> None:
+        self._settings = settings
+        self._name = name
+        self._numbers = numbers
+        self._stores = Stores.connect(settings)
+        self._queue = ExecutorQueue(
+            self._stores.client, queue=queue_name(numbers), executor=name, heartbeat=settings.heartbeat
+        )
+        self._forked = 0
+        self._forking = Child("glle-forking", self._run_forking)
+        self._executor = Child("glle-executor", self._run_executor)
+        self._reports, self._reports_of_executor = -1, -1
+        self._watch = Watch()
+        self._signals = 0
+        self._is_held = False  # whether a dead executor may hold tasks
+
+    def run(self) -> int:
+        """Run the children until a signal; return the exit code."""
+        wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._on_signal)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `select`
+        while True:
+            self._replace_ended()
+            if self._signals and not (self._executor.pid or self._forking.pid):
+                self._return_tasks()
+                return 0
+            self._look()
+            busy = self._watch.task is not None
+            descriptors = [wake] if self._reports < 0 else [wake, self._reports]
+            ready, _, _ = select.select(descriptors, [], [], self._seconds_to_next(busy=busy))
+            if wake in ready:
+                os.read(wake, 4096)
+            if self._reports in ready:
+                self._watch.read(os.read(self._reports, 65536))
+
+    def _seconds_to_next(self, *, busy: bool) -> float:
+        """Return the seconds until a look or a start is due."""
+        now = time.monotonic()
+        due = [child.due - now for child in (self._forking, self._executor) if not child.pid and not self._signals]
+        return max(0.0, min([LOOK_SECONDS if busy or self._is_held else IDLE_SECONDS, *due]))
+
+    def _replace_ended(self) -> None:
+        """Start the children that are due, and return the tasks of those that ended."""
+        if self._forking.reap() and not self._signals:
+            log.warning("The forking worker ended and is replaced")
+            with suppress(redis.RedisError):  # its heartbeat expires
+                self._stores.recovery.requeue_tasks_of(self._forking_name())
+        if self._executor.reap():
+            if not self._signals:
+                log.warning("The executor ended and is replaced")
+            os.close(self._reports)
+            self._reports, self._watch, self._is_held = -1, Watch(), True
+        self._return_tasks()
+        for child in (self._forking, self._executor):
+            if not child.pid and not self._signals and time.monotonic() >= child.due:
+                self._start(child)
+
+    def _start(self, child: Child) -> None:
+        if child is self._forking:
+            self._forked += 1
+        else:
+            self._reports, self._reports_of_executor = os.pipe()
+        child.start()
+        if child is self._executor:
+            os.close(self._reports_of_executor)
+
+    def _return_tasks(self) -> None:
+        """Return the tasks of a dead executor to their queue."""
+        if self._is_held:
+            with suppress(redis.RedisError):  # tried again
+                self._queue.give_back()
+                self._is_held = False
+
+    def _look(self) -> None:
+        """Renew the lease of the executor's task; kill the executor if the task is not wanted or late."""
+        watch, now = self._watch, time.monotonic()
+        if watch.task is None or not self._executor.pid or now - watch.looked < LOOK_SECONDS:
+            return
+        watch.looked = now
+        is_late = now - watch.since > self._settings.job_timeout + GRACE_SECONDS
+        with suppress(redis.RedisError):  # without an answer the job counts as wanted
+            if watch.task and now - watch.renewed > self._settings.heartbeat:
+                self._queue.renew(watch.task)
+                watch.renewed = now
+            if is_late and watch.job:
+                self._stores.jobs.fail(watch.job, timed_out(self._settings.job_timeout))
+            if not is_late:
+                if not watch.job or self._stores.jobs.is_wanted(watch.job):
+                    watch.unwanted_since = None
+                    return
+                watch.unwanted_since = watch.unwanted_since or now
+                if now - watch.unwanted_since < GRACE_SECONDS:
+                    return
+            log.warning("Job %s is not wanted and did not stop: killing executor %d", watch.job, self._executor.pid)
+            if watch.job:
+                self._stores.jobs.finish_cancel(watch.job)
+            self._executor.send(signal.SIGKILL)
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        """Stop warm at the first signal, cold at the second."""
+        del signum, frame
+        self._signals += 1
+        self._forking.send(signal.SIGTERM)
+        self._executor.send(signal.SIGTERM if self._signals == 1 else signal.SIGKILL)
+
+    def _forking_name(self) -> str:
+        return self._name if self._forked <= 1 else f"{self._name}.{self._forked}"
+
+    def _run_forking(self) -> int:
+        process_stores.cache_clear()
+        return forking_worker.work(self._forking_name(), self._numbers, self._settings)
+
+    def _run_executor(self) -> int:
+        process_stores.cache_clear()
+        os.close(self._reports)
+        Executor(process_stores(), self._name, self._reports_of_executor).run()
+        return 0
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code. `name` in the registry is random by default."""
+    """Work until a signal; return the exit code. `name` in the registry is by default that of host and process."""
     settings = Settings.from_env()
     logs.configure(settings)
     if tracing.wanted(settings):
         tracing.load()
     if find_spec("numba") is not None:
-        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- before the fork, not in each work-horse
+        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- before the fork, not in each child
 
         warm()
     numbers = adopt(numerics_kind())
@@ -196,24 +277,8 @@ def main(name: str | None = None) -> int:
         log.warning("%s", _OTHER_KIND.format(numbers))
     else:
         log.info("Numerics kind: pinned (%s)", numbers)
-    connection = connect_queue(settings, retry=RetryPolicy(settings.redis_patience))
-    _wait_for_server(connection)
-    worker = GlleWorker(
-        [queue_name(numbers)],
-        name=name,
-        connection=connection,
-        serializer=SERIALIZER,
-        job_class=TaskJob,
-        queue_class=SafeQueue,
-        worker_ttl=worker_ttl(settings),
-        job_monitoring_interval=settings.heartbeat,
-        maintenance_interval=settings.heartbeat,
-        log_job_description=False,
-    )
-    worker.log_result_lifespan = False
-    worker.work(logging_level=settings.log_level.upper())
-    is_requested = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ has no public name
-    return 0 if is_requested else 1
+    _wait_for_server(connect_queue(settings))
+    return Worker(name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-"), numbers, settings).run()
 
 
 def _wait_for_server(connection: redis.Redis) -> None:
@@ -225,7 +290,16 @@ def _wait_for_server(connection: redis.Redis) -> None:
             log.warning("The queue's Redis does not answer: %s", error)
             time.sleep(AGAIN_SECONDS)
         else:
+            connection.close()
             return
+
+
+def _pipe() -> tuple[int, int]:
+    """Return a pipe that does not block, on systems without `os.pipe2`."""
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from worker.base.versions import numbers_of_queue, queue_name
+from worker.base.versions import long_queue, numbers_of_queue, queue_name
 from worker.records.ids import text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def worker_ttl(settings: Settings) -> int:
 
 def workers_of(client: redis.Redis, settings: Settings, queue: str) -> tuple[WorkerState, ...]:
     """Return the live workers of a queue, by name; two round trips. Raises `redis.RedisError`."""
-    keys = sorted(text(raw) for raw in client.smembers(f"rq:workers:{queue}"))
+    keys = sorted(text(raw) for raw in client.smembers(f"rq:workers:{long_queue(queue)}"))
     with client.pipeline(transaction=False) as pipeline:
         for key in keys:
             pipeline.hmget(key, _FIELDS)
@@ -49,8 +49,11 @@ def workers_of(client: redis.Redis, settings: Settings, queue: str) -> tuple[Wor
 
 
 def own_queues(client: redis.Redis) -> tuple[str, ...]:
-    """Return the names of this version's queues: the pinned kind's first, then those of other known kinds, sorted."""
-    names = {text(raw).removeprefix("rq:queue:") for raw in client.smembers("rq:queues")}
+    """Return the names of this version's queues: the pinned kind's first, then those of other known kinds, sorted.
+
+    A queue of short tasks has the workers of the queue of long ones and is not among them.
+    """
+    names = {long_queue(text(raw).removeprefix("rq:queue:")) for raw in client.smembers("rq:queues")}
     pinned = queue_name()
     return (pinned, *sorted(name for name in names - {pinned} if numbers_of_queue(name) is not None))
 

@@ -1,7 +1,8 @@
-"""Notifications of job changes, from Redis to the requests that wait for them.
+"""Notifications of job changes and of draws, from Redis to the requests that wait for them.
 
 Each script that changes a job publishes its id (`worker.jobs.lua_scripts`): changes on one channel, ends on another, so
-that a request that waits for an end is not woken by progress. One thread per channel listens, from the first
+that a request that waits for an end is not woken by progress. An executor publishes the draws that it has made
+(`worker.jobs.executor_queue`). One thread per channel listens, from the first
 subscription on, and wakes the requests through their event loops. Notifications get lost while a connection is
 restored, so every waiting request is woken when the channel is subscribed again.
 """
@@ -10,25 +11,66 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from worker.records.ids import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 LISTEN_SECONDS = 0.5
 RECONNECT_SECONDS = 0.5
+SUBSCRIBE_SECONDS = 1.0
+_TICK = 0.001
 
-Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+
+class Waiter(asyncio.Event):
+    """Event of a waiting request, in its event loop.
+
+    Attributes
+    ----------
+    outcome : Mapping or None
+        What the last notification said about that for which the request waits.
+
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.get_running_loop()
+        self.outcome: Mapping[str, Any] | None = None
+
+    def wake(self, outcome: Mapping[str, Any] | None) -> None:
+        """Set the event, from another thread."""
+
+        def wake() -> None:
+            self.outcome = outcome or self.outcome
+            self.set()
+
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(wake)
+
+
+Outcomes = Callable[[str], "Mapping[str, Mapping[str, Any] | None]"]
+
+
+def _job_outcomes(message: str) -> Mapping[str, None]:
+    """Return the job that a message names."""
+    return {message: None}
 
 
 class Notifications:
     """Notifications of one channel; `close` also closes the client.
+
+    Parameters
+    ----------
+    outcomes
+        Returns what a message says, by the names for which requests wait; nothing wakes them all.
 
     Attributes
     ----------
@@ -37,29 +79,42 @@ class Notifications:
 
     """
 
-    def __init__(self, client: redis.Redis, channel: str) -> None:
+    def __init__(self, client: redis.Redis, channel: str, outcomes: Outcomes = _job_outcomes) -> None:
         self._client = client
         self._channel = channel
+        self._outcomes = outcomes
         self._lock = threading.Lock()
         self._waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self._is_subscribed = False
         self.is_over = False
 
     @contextmanager
-    def of(self, job: str) -> Iterator[asyncio.Event]:
-        """Provide an event of the running loop that each notification of a job sets; the caller clears it."""
-        waiter = (asyncio.get_running_loop(), asyncio.Event())
+    def of(self, name: str) -> Iterator[Waiter]:
+        """Provide an event of the running loop that each notification of a job or draw sets; the caller clears it."""
+        waiter = Waiter()
         with self._lock:
-            self._waiters[job].add(waiter)
+            self._waiters[name].add(waiter)
             self._listen()
         try:
-            yield waiter[1]
+            yield waiter
         finally:
             with self._lock:
-                self._waiters[job].discard(waiter)
-                if not self._waiters[job]:
-                    del self._waiters[job]
+                self._waiters[name].discard(waiter)
+                if not self._waiters[name]:
+                    del self._waiters[name]
+
+    def waiting(self, name: str) -> int:
+        """Return how many requests of this process wait for a name."""
+        with self._lock:
+            return len(self._waiters.get(name, ()))
+
+    async def subscribed(self) -> None:
+        """Return once the channel is subscribed, or after `SUBSCRIBE_SECONDS`."""
+        until = time.monotonic() + SUBSCRIBE_SECONDS
+        while not self._is_subscribed and time.monotonic() < until:  # noqa: ASYNC110 # set by a thread, once
+            await asyncio.sleep(_TICK)
 
     def end(self) -> None:
         """Wake all waiting requests for the last time."""
@@ -69,9 +124,9 @@ class Notifications:
     def wake_all(self) -> None:
         """Wake all waiting requests."""
         with self._lock:
-            jobs = list(self._waiters)
-        for job in jobs:
-            self._wake(job)
+            names = list(self._waiters)
+        for name in names:
+            self._wake(name)
 
     def close(self) -> None:
         """Stop listening."""
@@ -96,16 +151,24 @@ class Notifications:
                         if message is None:
                             continue
                         if message["type"] == "message":
-                            self._wake(text(message["data"]))
-                        elif not is_first:  # a new subscription, by redis-py or by this loop: notifications were lost
+                            self._receive(text(message["data"]))
+                            continue
+                        self._is_subscribed = True
+                        if not is_first:  # a new subscription, by redis-py or by this loop: notifications were lost
                             self.wake_all()
                         is_first = False
             except redis.RedisError:
                 self._closed.wait(RECONNECT_SECONDS)
 
-    def _wake(self, job: str) -> None:
+    def _receive(self, message: str) -> None:
+        outcomes = self._outcomes(message)
+        if not outcomes:
+            self.wake_all()
+        for name, outcome in outcomes.items():
+            self._wake(name, outcome)
+
+    def _wake(self, name: str, outcome: Mapping[str, Any] | None = None) -> None:
         with self._lock:
-            waiters = list(self._waiters.get(job, ()))
-        for loop, event in waiters:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(event.set)
+            waiters = list(self._waiters.get(name, ()))
+        for waiter in waiters:
+            waiter.wake(outcome)

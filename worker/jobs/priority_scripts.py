@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import redis
 
 MOST_PASSED = 64  # single draws of some 30 ms: together about as long as the delayed shard of a batch
+MOST_ATTEMPTS = 4  # at a short task whose executor died
 MOST_ADOPTED = 100  # tasks of the list that one script moves to the lines; the next script continues
 TASKS = "rq:job:"  # prefix of RQ's records
 INTERACTIVE, BATCH = "interactive", "batch"
@@ -120,6 +121,54 @@ redis.call('SADD', KEYS[3], queue)
 arrive(id)
 publish()
 return 1
+"""
+
+# Begins a short task that an executor has popped from the list, and publishes the next one. KEYS: queue, taken, the
+# registry of begun tasks. ARGV: the task's id, the executor, the end of its lease in milliseconds since 1970. Returns
+# the task and the time at which it was enqueued, or nothing if it was withdrawn.
+BEGIN = f"""
+{_LINES}
+publish()
+local record = '{TASKS}' .. ARGV[1]
+if redis.call('EXISTS', record) == 0 then return nil end
+redis.call('HSET', record, 'status', 'started')
+redis.call('HINCRBY', record, 'attempts', 1)
+redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1] .. ':' .. ARGV[2])
+return redis.call('HMGET', record, 'task', 'enqueued_at')
+"""
+
+# Ends a short task; its record stays for a while, so that a late repetition of its enqueuing has no effect.
+# KEYS: the registry of begun tasks. ARGV: the task's id, the executor, the seconds.
+END = f"""
+redis.call('ZREM', KEYS[1], ARGV[1] .. ':' .. ARGV[2])
+if redis.call('EXPIRE', '{TASKS}' .. ARGV[1], ARGV[3]) == 1 then
+  redis.call('HSET', '{TASKS}' .. ARGV[1], 'status', 'finished')
+end
+"""
+
+# Puts the short tasks of a dead executor first in their lines; one that was begun too often has failed. KEYS: queue,
+# taken, the registry of begun tasks. ARGV: the executor, or an empty string for all whose leases have ended; now in
+# milliseconds. Returns the number of tasks.
+RETURN = f"""
+{_LINES}
+local returned = 0
+local begun = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+for at = 1, #begun, 2 do
+  local id, executor = string.match(begun[at], '^(.*):([^:]*)$')
+  if executor == ARGV[1] or (ARGV[1] == '' and tonumber(begun[at + 1]) < tonumber(ARGV[2])) then
+    redis.call('ZREM', KEYS[3], begun[at])
+    returned = returned + 1
+    local attempts = redis.call('HGET', '{TASKS}' .. id, 'attempts')
+    if attempts and tonumber(attempts) >= {MOST_ATTEMPTS} then
+      redis.call('HSET', '{TASKS}' .. id, 'status', 'failed')
+    elseif attempts then
+      redis.call('HSET', '{TASKS}' .. id, 'status', 'queued')
+      place(id, redis.call('HINCRBY', clock, 'first', -1))
+    end
+  end
+end
+publish()
+return returned
 """
 
 # Puts a retried task last, or first, in its line. ARGV: the task's id, 1 for first.

@@ -1,7 +1,8 @@
 """The queue of the jobs' tasks: enqueue, take, withdraw.
 
-Each numerics kind has one queue for all work, so that short shards interleave and no job starves another. Tenants take
-turns, and interactive tasks go first (`worker.jobs.priority_scripts`). A job's record names its queue.
+Each numerics kind has a queue of long tasks, which RQ's workers fork for, and one of short tasks, which executors run
+(`worker.jobs.executor_queue`). A job's record names its queue. Shards are short, so that they interleave and no job
+starves another. Tenants take turns, and interactive tasks go first (`worker.jobs.priority_scripts`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from rq.job import JobStatus
 from worker.base.clock import now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import refuse
+from worker.base.versions import is_short, short_queue
 from worker.jobs import priority_scripts
+from worker.jobs.executor_queue import short_fields
 from worker.jobs.live_workers import workers_by_numbers, workers_of
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SafeQueue, open_queue, script_keys, started_tasks
 from worker.jobs.shards import Shards, draw_counts, taker_field, takers
@@ -138,8 +141,9 @@ class TaskQueue:
             )
 
     def length(self) -> int:
-        """Return the number of waiting tasks of the pinned kind."""
-        return self._queue.count
+        """Return the number of waiting tasks of the pinned kind, long and short."""
+        keys = (script_keys(queue)[0] for queue in (NAME, short_queue(NAME)))
+        return sum(priority_scripts.length(self._client, key) for key in keys)
 
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of live workers of a queue."""
@@ -182,6 +186,14 @@ class TaskQueue:
 
     def _enqueue(self, name: str, arguments: list[Any], id_: str, job: Job) -> bool:
         """Enqueue a task in the queue of its job once; return whether it is new."""
+        fields = short_fields(name, arguments) if is_short(job.queue) else self._long_fields(name, arguments, id_, job)
+        if job.priority == "interactive":
+            fields["interactive"] = 1
+        flat = [part for pair in fields.items() for part in pair]
+        return bool(self._add(keys=[*script_keys(job.queue), SafeQueue.redis_queues_keys], args=[id_, *flat]))
+
+    def _long_fields(self, name: str, arguments: list[Any], id_: str, job: Job) -> dict[str, Any]:
+        """Return the record of a task for RQ."""
         task = self._queue.create_job(
             name,
             args=arguments,
@@ -195,9 +207,7 @@ class TaskQueue:
             description=id_,
         )
         task.origin, task.enqueued_at = job.queue, datetime.now(UTC)
-        fields = {**task.to_dict(), "interactive": 1 if job.priority == "interactive" else None}
-        flat = [part for pair in fields.items() if pair[1] is not None for part in pair]
-        return bool(self._add(keys=[*script_keys(job.queue), SafeQueue.redis_queues_keys], args=[id_, *flat]))
+        return {name: value for name, value in task.to_dict().items() if value is not None}
 
 
 def task_id(job: Job, shard: int | None = None) -> str:

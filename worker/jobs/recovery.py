@@ -15,6 +15,7 @@ from worker.base.numerics import is_of_this_version
 from worker.base.problems import ProblemError, no_worker_of_kind, orphaned_job, worker_lost
 from worker.base.versions import numbers_of_queue
 from worker.jobs import priority_scripts
+from worker.jobs.executor_queue import ExecutorQueue, return_expired
 from worker.jobs.live_workers import own_queues, workers_by_numbers
 from worker.jobs.queue import RETRIES, task_id
 from worker.jobs.rq_types import open_queue, script_keys, started_tasks
@@ -97,6 +98,8 @@ class JobRecovery:
 
     def sweep(self) -> None:
         """Repair open jobs and job lists, remove surplus records, and share running jobs with new workers."""
+        for name in own_queues(self._client):
+            return_expired(self._client, name)
         live_workers = cache(self._queue.live_workers)
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
             with suppress(ProblemError):  # a record of a later version is left to its workers
@@ -107,20 +110,32 @@ class JobRecovery:
             index.reindex(tenant)
             index.trim(tenant, quotas.of(tenant).records)
 
+    def make_long(self, id_: str) -> None:
+        """Continue a job whose short task turned out to be long in the queue of long tasks."""
+        job = self._jobs.fetch(id_)
+        if job.is_open and self._jobs.hand_over(job):
+            self._forget_tasks(job)
+            for enqueue in self._expected_tasks(self._jobs.fetch(id_)).values():
+                enqueue()
+
     def requeue_tasks_of(self, worker: str) -> None:
-        """Enqueue the tasks of a dead worker again at once, before its heartbeat expires."""
+        """Enqueue the tasks of a dead worker again at once, before its heartbeat expires.
+
+        The names of its processes are the worker's, perhaps with a dot and a number.
+        """
         for name in own_queues(self._client):
             queue, started = open_queue(name, self._client), started_tasks(name, self._client)
             for raw in self._client.zrange(started.key, 0, -1):
                 entry = text(raw)
                 holder = self._client.hget(f"rq:execution:{entry}", "worker_name")
-                if holder is not None and holder == worker.encode():
+                if holder is not None and f"{text(holder)}.".startswith(f"{worker}."):
                     self._client.zadd(started.key, {entry: 1}, xx=True)
             if queue.acquire_maintenance_lock():  # RQ's cleanup does not lock: two would enqueue twice
                 try:
                     started.cleanup()
                 finally:
                     queue.release_maintenance_lock()  # type: ignore[no-untyped-call] # RQ's
+            ExecutorQueue(self._client, queue=name, executor=worker).give_back()
 
     def _fail_if_kind_is_gone(self, job: Job) -> Job:
         """Fail a job after `ABANDONED_SECONDS` if workers live, but none of its kind; return it."""
@@ -142,15 +157,19 @@ class JobRecovery:
             return job
         if is_of_this_version(job.numbers):
             if self._jobs.hand_over(job):
-                keys = [*script_keys(job.queue), started_tasks(job.queue, self._client).key]
-                for id_ in self._queue.task_ids(job):
-                    self._forget(keys=keys, args=[id_])
+                self._forget_tasks(job)
                 log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
         elif job.idle_seconds > ABANDONED_SECONDS:
             self._jobs.finish_cancel(job.id)
             self._jobs.fail(job.id, orphaned_job(job.id, job.numbers, NUMBERS))
             return self._queue.withdraw(self._jobs.fetch(job.id))
         return self._jobs.fetch(job.id)
+
+    def _forget_tasks(self, job: Job) -> None:
+        """Remove the tasks of a job from the queue that its record named."""
+        keys = [*script_keys(job.queue), started_tasks(job.queue, self._client).key]
+        for id_ in self._queue.task_ids(job):
+            self._forget(keys=keys, args=[id_])
 
     def _share(self, job: Job, live_workers: Callable[[str], int]) -> None:
         """Share a running draws job with all live workers."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
     from rq.job import JobStatus
 
-NAME = queue_name()  # each version and numerics kind has a queue with the tasks that its workers can do
+NAME = queue_name()  # each version and numerics kind has a queue with the long tasks that its workers can do
 SERIALIZER = "json"
 FIT, DRAWS, ANALYSIS = "fit", "draws", "analysis"  # the names of the tasks
 MAINTENANCE_SECONDS = 30

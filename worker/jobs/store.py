@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import deadline_exceeded, refuse
-from worker.base.versions import queue_name, require_own_version, stamp, versioned
+from worker.base.versions import is_short, queue_name, require_own_version, short_queue, stamp
 from worker.jobs import lua_scripts
+from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_field
 from worker.records.draws import CHAINS
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
-_STATS = versioned("glle:jobs:entered")
+_STATS = "glle:jobs:entered"  # of all versions, as the counters
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the client's request
@@ -61,6 +62,8 @@ class JobStore:
         default tenant.
     room
         The free space of the queue server; None for no check.
+    backlog
+        Shared with the store of another tenant; None: new.
 
     """
 
@@ -72,12 +75,14 @@ class JobStore:
         tenant: str | None = None,
         limits: JobLimits | None = None,
         room: QueueCapacity | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         self._client = client
         self._ttl = ttl
         self._tenant = tenant
         self._limits = limits or JobLimits()
         self._room = room
+        self._backlog = backlog or Backlog(client, ttl)
         self.index = JobIndex(client)
         self._create = client.register_script(lua_scripts.CREATE)
         self._move = client.register_script(lua_scripts.MOVE)
@@ -91,7 +96,9 @@ class JobStore:
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the store as a tenant sees it."""
-        return type(self)(self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room)
+        return type(self)(
+            self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room, backlog=self._backlog
+        )
 
     def create(
         self,
@@ -106,6 +113,7 @@ class JobStore:
         chains: int = CHAINS,
         numbers: str | None = None,
         points: Array | None = None,
+        short: bool = False,
     ) -> tuple[Job, bool]:
         """Create a job, or return the job that holds `claim` with a status in `reuse`.
 
@@ -123,6 +131,8 @@ class JobStore:
             The bits of the results, which name the queue of the tasks; None for the pinned kind.
         points
             Points of the request, under a data set id without a stored data set (`worker.records.inline_points`).
+        short
+            Whether its tasks are short, so that executors run them (`worker.jobs.executor_queue`).
 
         Returns
         -------
@@ -136,10 +146,11 @@ class JobStore:
         """
         new, tenant, limits = new_job_id(), self._tenant or DEFAULT, self._limits
         created, numbers = now_iso(), numbers or numbers_of("")
+        queue = short_queue(queue_name(numbers)) if short else queue_name(numbers)
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers), "digests": 1,
+            "tenant": tenant, "numbers": numbers, "queue": queue, "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
@@ -325,7 +336,8 @@ class JobStore:
         require_own_version(f"Job {job.id}", job.numbers)
         self._require_room_for(job)
         deadline, priority = _term_fields(terms)
-        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name(job.numbers)}
+        queue = short_queue(queue_name(job.numbers)) if is_short(job.queue) else queue_name(job.numbers)
+        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue}
         moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
         if moved == ("succeeded", "queued"):
             return True
@@ -333,7 +345,7 @@ class JobStore:
         return False
 
     def hand_over(self, job: Job) -> bool:
-        """Move an open job to this version's queue; return False if another call did."""
+        """Move an open job to this version's queue of long tasks; return False if another call did."""
         return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name(job.numbers)]))
 
     def transition_counts(self) -> dict[tuple[str, str], int]:
@@ -351,17 +363,24 @@ class JobStore:
             pipeline.scard(lua_scripts.ALL_OPEN)
             tenant_open, all_open = map(int, pipeline.execute())
         if self._limits.open and tenant_open >= self._limits.open:
-            raise too_many_jobs(self._tenant, self._limits.open)
+            raise self._too_many_jobs()
         if self._limits.all_open and all_open >= self._limits.all_open:
-            raise too_many_jobs_overall(self._limits.all_open)
+            raise self._too_many_jobs_overall()
 
     def _refusal(self, reply: str) -> ProblemError | None:
         """Return the refusal in the creation script's reply, or None for the id of a job."""
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self._tenant, self._limits.open)
+            return self._too_many_jobs()
         if reply == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open)
+            return self._too_many_jobs_overall()
         return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
+
+    def _too_many_jobs(self) -> ProblemError:
+        seconds = self._backlog.seconds_of_tenant(self._tenant or DEFAULT)
+        return too_many_jobs(self._tenant, self._limits.open, seconds)
+
+    def _too_many_jobs_overall(self) -> ProblemError:
+        return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds_of_all(self._tenant or DEFAULT))
 
     def _claim(self, claim: str) -> str:
         return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from worker.base.versions import versioned
 from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # upper edges in seconds; one more bucket is open
-KEY = versioned("glle:counts")
+KEY = "glle:counts"  # of all versions, so that an upgrade keeps the totals
 _SEPARATOR = "\t"
 
 # KEYS: record. ARGV: field. Returns 1 to the first caller; does not create a record that has expired.

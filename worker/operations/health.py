@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,10 +15,11 @@ import redis
 
 from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
-from worker.base.versions import numbers_of_queue
+from worker.base.versions import long_queue, numbers_of_queue, short_queue
+from worker.connections.event_loop import in_thread
 from worker.jobs import priority_scripts
 from worker.jobs.live_workers import WorkerState, own_queues, workers_of
-from worker.jobs.rq_types import NAME
+from worker.jobs.rq_types import NAME, script_keys
 from worker.records.ids import text
 from worker.storage import free_space
 from worker.storage.free_space import disk_refusal, free_bytes, nearest_existing, probe
@@ -62,7 +64,7 @@ class Check:
 
 @dataclass(frozen=True)
 class QueueState:
-    """A queue with its waiting tasks and its live workers."""
+    """The waiting tasks of a numerics kind, long and short, and its live workers."""
 
     name: str
     length: int
@@ -99,16 +101,16 @@ def queue_states(stores: Stores, names: Sequence[str] | None = None) -> list[Que
 
 def other_queues(stores: Stores) -> list[str]:
     """Return the names of other versions' queues; raises `redis.RedisError`."""
-    names = {text(raw).removeprefix("rq:queue:") for raw in stores.client.smembers("rq:queues")}
+    names = {long_queue(text(raw).removeprefix("rq:queue:")) for raw in stores.client.smembers("rq:queues")}
     return sorted(names - {*QUEUES, *own_queues(stores.client)})
 
 
 def _queue_state(stores: Stores, name: str) -> QueueState:
     now = datetime.now(UTC)
-    key = f"rq:queue:{name}"
-    length = priority_scripts.length(stores.client, key)
+    keys = [script_keys(queue)[0] for queue in (name, short_queue(name))]
+    length = sum(priority_scripts.length(stores.client, key) for key in keys)
     with stores.client.pipeline(transaction=False) as pipeline:
-        for id_ in priority_scripts.waiting(stores.client, key, _MAX_READ):
+        for id_ in chain.from_iterable(priority_scripts.waiting(stores.client, key, _MAX_READ) for key in keys):
             pipeline.hget(f"{priority_scripts.TASKS}{id_}", "enqueued_at")
         times = [datetime.fromisoformat(text(raw)) for raw in pipeline.execute() if raw is not None]
     oldest = max(((now - enqueued).total_seconds() for enqueued in times), default=0.0)
@@ -122,9 +124,9 @@ def readiness(stores: Stores) -> list[Check]:
         _server("queue server", lambda: _queue_server(stores.client.info("memory"), settings.queue_high_water)),
         _server("cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")),
         *_workers_of_queues(stores),
-        data_folder(Path(settings.data_dir)),
-        disk_space(settings),
-        *([] if objects is None else [_object_store(objects)]),
+        in_thread(data_folder, Path(settings.data_dir)),
+        in_thread(disk_space, settings),
+        *([] if objects is None else [in_thread(_object_store, objects)]),
     ]
 
 

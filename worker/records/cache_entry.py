@@ -10,6 +10,12 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+# Bytes of a field of the cache: larger ones were slower, and a server disconnects at 512 MB. With its header, 2 ** 20
+# bytes would take the next size of the server's allocator, 25 % more.
+PIECE = 2**20 - 64
+_HEAD_BYTES = 2048  # of the metadata, names and expiry of an entry
+_PAGE, _MAPPED = 4096, 2**17  # libc maps larger blocks, in whole pages
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -25,5 +31,13 @@ class Entry:
 
 
 def entry_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return an upper bound of the bytes of an entry with float64 arrays of these shapes."""
-    return 2048 + 8 * sum(math.prod(shape) for shape in shapes)
+    """Return an upper bound of the bytes that an entry with float64 arrays of these shapes takes on the server."""
+    pieces, rest = divmod(8 * sum(math.prod(shape) for shape in shapes), PIECE)
+    return _HEAD_BYTES + pieces * _allocated(PIECE) + _allocated(rest)
+
+
+def _allocated(nbytes: int) -> int:
+    """Return the bytes that the server's allocator takes for a field: jemalloc has four sizes per power of two."""
+    nbytes += 32  # the header of a string
+    step = 1 << max(4, (nbytes - 1).bit_length() - 3)
+    return -(-nbytes // step) * step + _PAGE * (nbytes >= _MAPPED)

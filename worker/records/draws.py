@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from glle_engine.linalg import LANES
 from worker.base.versions import versioned
-from worker.records.cache_entry import entry_bytes
+from worker.records.cache_entry import PIECE, entry_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+DRAW, LANE_GROUP = "draw", "lanes"  # kinds of cache keys
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
 CHAINS = 4  # minimum number of concurrent shards of a job; each shard enqueues its successor
 MOST_PER_SHARD = 64
@@ -32,8 +33,42 @@ class DrawKey:
     align: str
 
     def cache_key(self, posterior: str) -> str:
-        """Return the cache key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return f"{cache_prefix(posterior)}{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}"
+        """Return the draw's own key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
+        return versioned(f"{DRAW}:{posterior}:{self._address(self.index)}")
+
+    def group_key(self, posterior: str) -> str:
+        """Return the cache key of the draw's lane group: the draws that differ only in ``index % LANES``."""
+        return versioned(f"{LANE_GROUP}:{posterior}:{self._address(self.index // LANES)}")
+
+    def _address(self, number: int) -> str:
+        return f"{self.seed}:{number}:{self.scale!r}:{self.source}:{self.align}"
+
+
+def parse_draw_key(key: str) -> tuple[str, DrawKey]:
+    """Return the name of the arrays and the draw of an unversioned `DrawKey.cache_key`; raises `ValueError`."""
+    posterior, seed, index, scale, source, align = key.removeprefix(f"{DRAW}:").rsplit(":", 5)
+    return posterior, DrawKey(int(seed), int(index), float(scale), source, align)
+
+
+def parse_group_key(key: str) -> tuple[str, list[DrawKey]]:
+    """Return the name of the arrays and the draws of an unversioned `DrawKey.group_key`; raises `ValueError`."""
+    posterior, first = parse_draw_key(key.removeprefix(f"{LANE_GROUP}:"))
+    return posterior, [replace(first, index=LANES * first.index + lane) for lane in range(LANES)]
+
+
+def batch_end(keys: Sequence[DrawKey], start: int, stop: int, nbytes: int) -> int:
+    """Return the end of the draws before `stop` that are read together from `start`: some 1 MB, whole lane groups.
+
+    Parameters
+    ----------
+    nbytes
+        Bytes of one draw.
+
+    """
+    end = min(start + max(1, PIECE // nbytes), stop)
+    while nbytes <= PIECE and end < stop and keys[end].group_key("") == keys[end - 1].group_key(""):
+        end += 1
+    return end
 
 
 def draws_bytes(n: int, p: int, count: int) -> int:
@@ -49,11 +84,6 @@ def draw_seconds(n: int, p: int) -> float:
 def shard_seconds(n: int, p: int, total: int, most: float) -> float:
     """Return the seconds of work in one shard of `total` draws: at most `most`, and less if the shards would be few."""
     return min(most, max(LEAST_SECONDS, total * draw_seconds(n, p) / PIECES))
-
-
-def cache_prefix(posterior: str) -> str:
-    """Return the prefix of the cache keys of a posterior's draws."""
-    return versioned(f"draw:{posterior}:")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "f
 
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
 OPEN = ("queued", "running", "cancelling")
+SHORT_SECONDS = 2.0  # expected duration of the longest task that an executor runs
 
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",

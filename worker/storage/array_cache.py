@@ -1,14 +1,13 @@
 """Array cache: named arrays with JSON metadata, visible completely or not at all.
 
 An entry is one Redis hash, so Redis evicts it as a whole. Field `head` is JSON: the caller's metadata, and the arrays'
-names, dtypes and shapes. Fields `0`, `1`, ... are the arrays' concatenated bytes in pieces of 1 MB (larger pieces were
-slower, and a server disconnects at 512 MB). A small entry is written in one transaction. A larger one is written under
-the temporary key `{key}:tmp:...`, and one script counts its pieces and renames it. The braces put both keys on one
-server of a cluster.
+names, dtypes and shapes. Fields `0`, `1`, ... are the arrays' concatenated bytes in pieces of `PIECE`. A small entry is
+written in one transaction. A larger one is written under the temporary key `{key}:tmp:...`, and one script counts its
+pieces and renames it. The braces put both keys on one server of a cluster.
 
 The index of a subject, a posterior or a data set, lists the keys `<kind>:<subject>:...`, so that `forget` need not scan
-all keys. It is created before the subject's first entry, so it is complete. An evicted index is not created again;
-`forget` then scans all keys.
+all keys. It is created before the subject's first entry, and a key is added before its entry is written, so the index
+is complete. An evicted index is not created again; `forget` then scans all keys.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.base.problems import refuse
-from worker.records.cache_entry import Array, Entry
+from worker.connections.cluster import Cluster
+from worker.records.cache_entry import PIECE, Array, Entry
 from worker.records.ids import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import redis
     from redis.client import Pipeline
 
     from worker.observability.counters import Counters
 
-PIECE = 2**20
 _LAYOUT = 2  # concatenated arrays; in layout 1 each array began a piece
 _FIRST = ["head", "0"]  # one round trip, because most entries are one piece
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
@@ -57,11 +56,18 @@ _PLACEHOLDER = ""  # a set needs a member
 
 # KEYS: an index. ARGV: its lifetime in seconds, the largest number of keys, then keys.
 _ADD_TO_INDEX = """
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-redis.call('SADD', KEYS[1], unpack(ARGV, 3))
-redis.call('EXPIRE', KEYS[1], ARGV[1])
-if redis.call('SCARD', KEYS[1]) > tonumber(ARGV[2]) then redis.call('UNLINK', KEYS[1]) end
+if redis.call('EXPIRE', KEYS[1], ARGV[1]) == 0 then return 0 end
+local added = redis.call('SADD', KEYS[1], unpack(ARGV, 3))
+if added > 0 and redis.call('SCARD', KEYS[1]) > tonumber(ARGV[2]) then redis.call('UNLINK', KEYS[1]) end
 return 1
+"""
+
+# KEYS: any, then hashes. ARGV: their lifetime in seconds. An empty field keeps the expiry until the fields are written.
+_CREATE_HASHES = """
+for i = 2, #KEYS do
+  redis.call('HSETNX', KEYS[i], '', '')
+  redis.call('EXPIRE', KEYS[i], ARGV[1])
+end
 """
 
 
@@ -84,8 +90,8 @@ class ArrayCache:
     def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counters | None = None) -> None:
         self.client = client
         self.budget = budget
+        self.ttl = ttl
         self._counts = counts
-        self._ttl = ttl
 
     def check_size(self, nbytes: int, name: str) -> None:
         """Raise ``cache-too-small`` if `nbytes` exceed half of the budget; `name` begins the detail."""
@@ -131,7 +137,7 @@ class ArrayCache:
                 fields: dict[Any, Any] = {str(number): piece for number, piece in enumerate(pieces)}
                 pipeline.unlink(key)  # the previous entry may have more pieces
                 pipeline.hset(key, mapping={**fields, "head": head})
-                pipeline.expire(key, self._ttl)
+                pipeline.expire(key, self.ttl)
             pipeline.execute()
         for item in large:
             self._put_large(*item)
@@ -142,7 +148,7 @@ class ArrayCache:
         self.client.expire(temporary, TEMPORARY_SECONDS)
         for number, piece in enumerate(pieces):
             self.client.hset(temporary, str(number), piece)  # sent uncopied
-        if not self.client.eval(_PUBLISH, 2, temporary, key, len(pieces) + 1, self._ttl):
+        if not self.client.eval(_PUBLISH, 2, temporary, key, len(pieces) + 1, self.ttl):
             raise refuse(
                 "cache-too-small",
                 422,
@@ -175,9 +181,13 @@ class ArrayCache:
 
     def _entry(self, key: str, reply: list[Any]) -> Entry | None:
         entry = self._assemble(key, reply)
-        if self._counts is not None:
-            self._counts.add("cache_reads", "server", "miss" if entry is None else "hit")
+        self.count_read(is_hit=entry is not None)
         return entry
+
+    def count_read(self, *, is_hit: bool) -> None:
+        """Count the read of an entry."""
+        if self._counts is not None:
+            self._counts.add("cache_reads", "server", "hit" if is_hit else "miss")
 
     def _assemble(self, key: str, reply: list[Any]) -> Entry | None:
         """Build an entry from its head and first piece; read the other pieces."""
@@ -196,7 +206,7 @@ class ArrayCache:
                 rest = rest[size:]
                 continue
             arrays[name] = array = np.empty(shape, dtype)
-            view = _bytes(array)
+            view = bytes_of(array)
             while view:
                 if not rest:
                     piece = self.client.hget(key, str(number)) if first is not None else None
@@ -226,8 +236,27 @@ class ArrayCache:
         """Create the index of a subject that has no entries yet."""
         with self.client.pipeline() as pipeline:
             pipeline.sadd(_index(subject), _PLACEHOLDER)
-            pipeline.expire(_index(subject), self._ttl)
+            pipeline.expire(_index(subject), self.ttl)
             pipeline.execute()
+
+    def prepare_hashes(self, pipeline: Pipeline, subject: str, keys: Sequence[str]) -> None:
+        """Within a pipeline, index keys and create their hashes with an expiry; the fields follow in the pipeline.
+
+        It is one command: a script that writes the fields as well would copy their bytes twice, which takes ten times
+        as long. On a cluster it is one command per key after that of the index, because their servers differ.
+        """
+        indexed = (str(self.ttl), str(MOST_INDEXED), *keys)
+        if isinstance(self.client, Cluster):
+            self.client.eval(_ADD_TO_INDEX, 1, _index(subject), *indexed)
+            for key in keys:
+                pipeline.eval(_CREATE_HASHES, 2, key, key, str(self.ttl))
+        else:
+            pipeline.eval(_CREATE_HASHES + _ADD_TO_INDEX, 1 + len(keys), _index(subject), *keys, *indexed)
+
+    def may_contain(self, subject: str, keys: Sequence[str]) -> list[bool]:
+        """Return False for each key that the index of its subject excludes, in one command."""
+        has_index, *indexed = self.client.smismember(_index(subject), [_PLACEHOLDER, *keys])
+        return [bool(is_indexed) or not has_index for is_indexed in indexed]
 
     def _add_to_indexes(self, pipeline: Pipeline, keys: Iterable[str]) -> None:
         """Add keys to the indexes of their subjects, within a pipeline."""
@@ -236,7 +265,7 @@ class ArrayCache:
             if (match := _SUBJECT.match(key)) is not None:
                 by_subject[match[1]].append(key)
         for subject, members in by_subject.items():
-            pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self._ttl), str(MOST_INDEXED), *members)
+            pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self.ttl), str(MOST_INDEXED), *members)
 
     def forget(self, subject: str) -> None:
         """Remove a subject's index and all its entries, whose keys are `<kind>:<subject>:...`."""
@@ -260,7 +289,7 @@ def _index(subject: str) -> str:
     return f"keys:{subject}"
 
 
-def _bytes(array: Array) -> memoryview:
+def bytes_of(array: Array) -> memoryview:
     """Return the bytes of a C-contiguous array, uncopied."""
     return array.reshape(-1).view(np.uint8).data
 
@@ -269,7 +298,7 @@ def _pieces(arrays: list[Array]) -> Iterator[bytes | memoryview]:
     """Cut the concatenated bytes of arrays into pieces; a piece within one array is not copied."""
     partial = b""
     for array in arrays:
-        view = _bytes(array)
+        view = bytes_of(array)
         if partial:
             missing = PIECE - len(partial)
             partial, view = partial + view[:missing], view[missing:]

@@ -22,6 +22,7 @@ import redis
 
 from worker.base.files import FILE_MODE
 from worker.base.problems import ProblemError, refuse
+from worker.connections.event_loop import in_thread
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
@@ -142,7 +143,7 @@ class QueueCapacity:
     @property
     def is_full(self) -> bool:
         """Whether new jobs are refused; the memory's share may be a second old."""
-        if disk_refusal(self._settings) is not None:
+        if in_thread(disk_refusal, self._settings) is not None:
             return True
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
@@ -157,7 +158,7 @@ class QueueCapacity:
 
     def refusal(self) -> ProblemError:
         """Return the refusal of a new job."""
-        if (refusal := disk_refusal(self._settings)) is not None:
+        if (refusal := in_thread(disk_refusal, self._settings)) is not None:
             return refusal
         high_water = self._settings.queue_high_water
         return refuse(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from glle_engine import Posterior
 from worker.base.problems import refuse
 from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
+from worker.records.draws import draw_seconds
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, tenant_key
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from worker.storage.tiered_cache import TieredCache
 
 _INDEX = "glle:posteriors"
+DRAWS_PER_FIT = 30  # at least: a fit takes as long as so many draws
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 
 
@@ -82,6 +84,11 @@ class PosteriorRecord:
     def arrays_id(self) -> str:
         """Name of the arrays in the cache keys of draws: the id, and the digest if there is one."""
         return self.id if self.arrays_sha256 is None else f"{self.id}:{self.arrays_sha256[:DIGEST]}"
+
+    @property
+    def draw_seconds(self) -> float:
+        """Estimated seconds of one of many draws."""
+        return max(draw_seconds(self.n, self.spec["n_components"]), self.seconds / DRAWS_PER_FIT)
 
     @property
     def state(self) -> str:

@@ -8,14 +8,16 @@ is an `ArrayCache`.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
+from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import Entry
 from worker.storage.array_cache import ArrayCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import redis
 
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
     from worker.storage.object_store.store import ObjectStore
 
     Objects = list[tuple[str, StoredObject]]  # by key
+    Write = Callable[[Mapping[str, Entry]], None]
 
 T = TypeVar("T")
+K = TypeVar("K")
 Tier = Literal["cache", "store", "both"]
 
-_HEAD = "#head"  # suffix of the cached metadata of a stored entry: lists of draws need no request to the store
+HEAD = "#head"  # suffix of the cached metadata of a stored entry: lists of draws need no request to the store
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +86,16 @@ class TieredCache(ArrayCache):
         self.put_many({key: Entry(meta, dict(arrays))}, tier)
 
     def put_many(self, entries: Mapping[str, Entry], tier: Tier = "cache") -> None:
+        """Write entries to their tier; raises as `put_with`."""
+        self.put_with(super().put_many, entries, tier)
+
+    def put_with(self, write: Write, entries: Mapping[str, Entry], tier: Tier) -> None:
         """Write entries to their tier.
+
+        Parameters
+        ----------
+        write
+            Writes those of the cache.
 
         Raises
         ------
@@ -92,7 +105,7 @@ class TieredCache(ArrayCache):
 
         """
         if self.objects is None:
-            super().put_many(entries)
+            write(entries)
             return
         stored = {key: entry for key, entry in entries.items() if tier == "store" or not self.fits(entry.nbytes)}
         cached = {key: entry for key, entry in entries.items() if key not in stored}
@@ -100,7 +113,7 @@ class TieredCache(ArrayCache):
             self.objects.put(stored)
             self._cache_heads(self.objects, stored)
         if cached:
-            super().put_many(cached)
+            write(cached)
         if cached and tier == "both":
             try:
                 self.objects.put(cached, cached=True)
@@ -109,52 +122,59 @@ class TieredCache(ArrayCache):
 
     def get(self, key: str) -> Entry | None:
         """Return an entry, its arrays perhaps read-only, or None if a part is missing."""
-        return super().get(key) or self._from_store([key], self._read)[0]
+        return super().get(key) or self.stored_entries([key])[0]
 
     def get_many(self, keys: list[str]) -> list[Entry | None]:
         """Return entries, each as `get` does."""
-        return self._fill(keys, super().get_many(keys), self._read)
+        return fill(keys, super().get_many(keys), self.stored_entries)
 
     def view(self, key: str) -> Entry | None:
         """Return an entry as `views` does."""
-        return super().get(key) or self._from_store([key], self._views)[0]
+        return super().get(key) or self.stored_views([key])[0]
 
     def views(self, keys: list[str]) -> list[Entry | None]:
         """Return entries for partial reads: large arrays of the store are `LazyArray`s."""
-        return self._fill(keys, super().get_many(keys), self._views)
+        return fill(keys, super().get_many(keys), self.stored_views)
 
     def heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
         """Return the metadata of entries, each as `head` does."""
-        return self._fill(keys, super().heads(keys), self._stored_heads)
+        return fill(keys, super().heads(keys), self.stored_heads)
 
     def contains(self, keys: list[str]) -> list[bool]:
         """Return for each key whether it has an entry."""
-        cached = super().contains(keys)
-        if self.objects is None or all(cached):
-            return cached
-        stored = self.objects.find(keys)
-        return [is_cached or item is not None for is_cached, item in zip(cached, stored, strict=True)]
+        cached: list[bool | None] = [is_cached or None for is_cached in super().contains(keys)]
+        return list(map(bool, fill(keys, cached, self.stored)))
+
+    def stored_entries(self, keys: list[str], write: Write | None = None) -> list[Entry | None]:
+        """Return entries of the store; `write` caches evicted ones of tier ``both`` again."""
+        return self._from_store(keys, partial(self._read, write=write or super().put_many))
+
+    def stored_views(self, keys: list[str]) -> list[Entry | None]:
+        """Return entries of the store for partial reads, as `views` does."""
+        return self._from_store(keys, lambda objects, stored: in_thread(objects.views, stored))
+
+    def stored_heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
+        """Return the metadata of entries of the store."""
+        return self._from_store(keys, self._read_heads)
+
+    def stored(self, keys: list[str]) -> list[bool]:
+        """Return for each key whether the store has an entry."""
+        if self.objects is None or not keys:
+            return [False] * len(keys)
+        return [item is not None for item in self.objects.find(keys)]
 
     def delete(self, key: str) -> None:
         """Remove an entry, if it exists."""
         super().delete(key)
-        super().delete(key + _HEAD)
+        super().delete(key + HEAD)
         if self.objects is not None:
-            self.objects.delete([key])
+            in_thread(self.objects.delete, [key])
 
     def forget(self, subject: str) -> None:
         """Remove all entries of a subject."""
         super().forget(subject)
         if self.objects is not None:
-            self.objects.forget(subject)
-
-    def _fill(
-        self, keys: list[str], cached: list[T | None], read: Callable[[ObjectStore, Objects], list[T | None]]
-    ) -> list[T | None]:
-        """Replace None by the store's value."""
-        missing = [key for key, value in zip(keys, cached, strict=True) if value is None]
-        stored = dict(zip(missing, self._from_store(missing, read), strict=True))
-        return [stored[key] if value is None else value for key, value in zip(keys, cached, strict=True)]
+            in_thread(self.objects.forget, subject)
 
     def _from_store(self, keys: list[str], read: Callable[[ObjectStore, Objects], list[T | None]]) -> list[T | None]:
         """Return the store's values in the order of the keys."""
@@ -169,20 +189,17 @@ class TieredCache(ArrayCache):
             self._counts.add("cache_reads", "store", "miss", by=len(keys) - hits)
         return [values.get(key) for key in keys]
 
-    def _read(self, objects: ObjectStore, stored: Objects) -> list[Entry | None]:
+    def _read(self, objects: ObjectStore, stored: Objects, *, write: Write) -> list[Entry | None]:
         """Read entries, and write evicted ones of tier ``both`` to the cache again."""
-        entries = [objects.get(key, item) for key, item in stored]
+        entries = [in_thread(objects.get, key, item) for key, item in stored]
         for (key, item), entry in zip(stored, entries, strict=True):
             if item.cached and entry is not None and self.fits(entry.nbytes):
-                super().put_many({key: entry})
+                write({key: entry})
         return entries
 
-    def _views(self, objects: ObjectStore, stored: Objects) -> list[Entry | None]:
-        return objects.views(stored)
-
-    def _stored_heads(self, objects: ObjectStore, stored: Objects) -> list[dict[str, Any] | None]:
+    def _read_heads(self, objects: ObjectStore, stored: Objects) -> list[dict[str, Any] | None]:
         """Return metadata, from the cache if it is of the indexed object."""
-        cached = super().heads([key + _HEAD for key, _ in stored])
+        cached = super().heads([key + HEAD for key, _ in stored])
         metas: dict[str, dict[str, Any] | None] = {
             key: head["meta"]
             for (key, item), head in zip(stored, cached, strict=True)
@@ -190,7 +207,7 @@ class TieredCache(ArrayCache):
         }
         missing = [(key, item) for key, item in stored if key not in metas]
         if missing:
-            metas.update(zip([key for key, _ in missing], objects.heads(missing), strict=True))
+            metas.update(zip([key for key, _ in missing], in_thread(objects.heads, missing), strict=True))
         return [metas[key] for key, _ in stored]
 
     def _cache_heads(self, objects: ObjectStore, entries: Mapping[str, Entry]) -> None:
@@ -198,8 +215,17 @@ class TieredCache(ArrayCache):
         items = zip(entries.items(), objects.find(list(entries)), strict=True)
         super().put_many(
             {
-                key + _HEAD: Entry({"path": item.path, "meta": entry.meta}, {})
+                key + HEAD: Entry({"path": item.path, "meta": entry.meta}, {})
                 for (key, entry), item in items
                 if item is not None  # deleted meanwhile
             }
         )
+
+
+def fill(
+    keys: Sequence[K], values: Sequence[T | None], read: Callable[[list[K]], Sequence[T | None]]
+) -> list[T | None]:
+    """Replace each None among the values of keys by what `read` returns for its key."""
+    missing = [key for key, value in zip(keys, values, strict=True) if value is None]
+    later = dict(zip(missing, read(missing), strict=True)) if missing else {}
+    return [later[key] if value is None else value for key, value in zip(keys, values, strict=True)]

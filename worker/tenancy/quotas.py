@@ -13,7 +13,6 @@ from worker.records.tenants import is_tenant_name
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
-JOB_SECONDS = 5  # Retry-After, if a job must end first
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
 
 _LIMIT = re.compile(r"(bytes|jobs|requests|records|posteriors):([0-9]{1,18})")
@@ -99,22 +98,22 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
     )
 
 
-def too_many_jobs(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the refusal of a tenant's job."""
+def too_many_jobs(tenant: str | None, allowed: int, seconds: int) -> ProblemError:
+    """Return the refusal of a tenant's job; one of its jobs has ended in about `seconds`."""
     detail = f"Tenant {tenant} has {allowed:,} open jobs; no more are allowed."
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
-    return _exceeded("jobs", detail, remedy, JOB_SECONDS, allowed=allowed)
+    return _exceeded("jobs", detail, remedy, seconds, allowed=allowed)
 
 
-def too_many_jobs_overall(allowed: int) -> ProblemError:
-    """Return the refusal of a job because of all tenants' jobs."""
+def too_many_jobs_overall(allowed: int, seconds: int) -> ProblemError:
+    """Return the refusal of a job because of all tenants' jobs; one of them has ended in about `seconds`."""
     return refuse(
         "too-many-jobs",
         503,
         f"{allowed:,} jobs wait or run; the service accepts no more (GLLE_MAX_JOBS).",
         "Send the request again after Retry-After; more workers end jobs faster.",
         allowed=allowed,
-        retry_after=JOB_SECONDS,
+        retry_after=seconds,
     )
 
 

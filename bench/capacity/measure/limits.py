@@ -16,7 +16,7 @@ import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
-from worker.execution.worker import MAINTAINED, GlleWorker
+from worker.execution.forking_worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.operations.health import queue_states, readiness
@@ -48,11 +48,10 @@ for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
 end
 """
 
-# One cached draw of each. ARGV: first number, last number.
+# One cached draw of each. ARGV: first number, last number, the key's format.
 _DRAWS = """
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
-  local key = string.format('draw:post_%032x:0:0:1.0:posterior:procrustes', number)
-  redis.call('HSET', key, 'head', '{}', '0', string.rep('0', 64))
+  redis.call('HSET', string.format(ARGV[3], number), 'head:0', '{}', 'data:0', string.rep('0', 64))
 end
 """
 
@@ -143,10 +142,10 @@ def _of_posteriors(stores: Stores, count: int) -> Iterator[Question]:
         record = _record(count + 1 + number)
         stores.posteriors.record(record)
         small = Entry({}, {"embedding": np.zeros((2, 2))})
-        keys = [DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.arrays_id) for index in range(DRAWS)]
-        stores.cache.put_many(dict.fromkeys(keys, small))
+        keys = [DrawKey(0, index, 1.0, "posterior", "procrustes") for index in range(DRAWS)]
+        stores.draws.put(record.arrays_id, dict.fromkeys(keys, small))
         stores.posteriors.delete(record)
-        assert not any(stores.cache.contains(keys))
+        assert not any(stores.draws.contains(record.arrays_id, keys))
 
     yield _measure(stores, "posteriors", count, f"delete one with {DRAWS} draws", delete)
 
@@ -190,7 +189,7 @@ def _fill_posteriors(stores: Stores, count: int) -> None:
     for first in range(begin, count, TOGETHER):
         last = min(first + TOGETHER, count) - 1
         records(keys=["glle:posteriors"], args=[first, last, record])
-        draws(args=[first, last])
+        draws(args=[first, last, DrawKey(0, 0, 1.0, "posterior", "procrustes").group_key("post_%032x")])
 
 
 def _posterior(number: int) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.capacity.measure.deployment import tree
+from worker.base.versions import versioned
+from worker.records.draws import LANE_GROUP
 
 if TYPE_CHECKING:
     import redis
@@ -75,13 +77,15 @@ def keys(deployment: Deployment) -> list[Row]:
 
 def draws(deployment: Deployment, posterior: str, n: int, p: int) -> Row:
     """Return the cached bytes of a draw and of a posterior's arrays."""
-    usage = list(deployment.cache.scan_iter(f"draw:{posterior}:*", 1000))[:20]
-    sizes = [deployment.cache.memory_usage(key, samples=0) for key in usage]
-    whole = deployment.cache.memory_usage(f"posterior:{posterior}", samples=0) or 0
+    groups = list(deployment.cache.scan_iter(versioned(f"{LANE_GROUP}:{posterior}:*"), 1000))[:20]
+    sizes = [  # two fields per draw
+        2 * (deployment.cache.memory_usage(key, samples=0) or 0) / deployment.cache.hlen(key) for key in groups
+    ]
+    whole = deployment.cache.memory_usage(versioned(f"posterior:{posterior}"), samples=0) or 0
     return {
         "n": n,
         "p": p,
-        "draw_cached": statistics.median(size or 0 for size in sizes),
+        "draw_cached": statistics.median(sizes),
         "posterior_cached": whole or 0,
     }
 

@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from worker.base.versions import versioned
 from worker.jobs import priority_scripts
 from worker.jobs.rq_types import NAME
+from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.ids import text
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class Owner:
     count_keys: Literal["", "posterior", "subject", "dataset"] = ""
 
 
+_PREFIX = versioned("")
 _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
@@ -58,9 +61,9 @@ QUEUE = (
 )
 CACHE = (
     Owner("cache: unfinished", r".+:tmp:[0-9a-f]+", "always"),
-    Owner("cache: posterior", rf"posterior:{_SUBJECT}", "always", "posterior"),
-    Owner("cache: draw", rf"draw:{_SUBJECT}:.+", "always", "posterior"),
-    Owner("cache: result", rf"result:{_SUBJECT}:.+", "always", "subject"),
+    Owner("cache: posterior", rf"{_PREFIX}posterior:{_SUBJECT}", "always", "posterior"),
+    Owner("cache: draw", rf"{_PREFIX}({DRAW}|{LANE_GROUP}):{_SUBJECT}:.+", "always", "posterior"),
+    Owner("cache: result", rf"{_PREFIX}result:{_SUBJECT}:.+", "always", "subject"),
     Owner("cache: keys by subject", rf"keys:{_SUBJECT}", "always", "subject"),
 )
 

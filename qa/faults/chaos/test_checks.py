@@ -92,19 +92,20 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     stores.client.set("glle:calibration:post_2", 1)
     stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
     stores.client.sadd("glle:open", "job_gone")
-    stores.cache.client.set("draw:post_2:0", 1, ex=100)
+    group = DrawKey(0, 0, 1.0, "posterior", "none").group_key("post_2")
+    stores.cache.client.set(group, 1, ex=100)
     leaky = Census()
     leaky.count_keys(stores.client, QUEUE, alive)
     leaky.count_keys(stores.cache.client, CACHE, alive)
     leaky.check_members(stores.client, alive)
     assert sorted(leaky.leaks) == [
-        "draw:post_2:0: its subject does not exist",
         "glle:calibration:post_2: its subject does not exist",
         "glle:claim:kept: should expire",
         "glle:jobs: job_gone has no record",
         "glle:open: job_gone has ended",
         "glle:orphan: no owner",
         "glle:posterior:post_1: should not expire",
+        f"{group}: its subject does not exist",
     ]
 
 

@@ -91,6 +91,7 @@ class Deployment:
         log = Path(self.settings.data_dir).parent / f"{self.started}-{version.name}-{arguments[0]}.log"
         environment = {
             **os.environ, **self.settings.to_env(), **version.environment, "PYTHONPATH": str(version.root),
+            "GLLE_API_PROCESSES": "1",  # the head of several would start the current version
             "GLLE_HEARTBEAT": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
         }  # fmt: skip
         command = [sys.executable, "-m", version.module, *arguments]

@@ -14,8 +14,8 @@ from qa.faults.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clu
 from tests.conftest import until
 from worker.base.settings import Settings, SettingsError
 from worker.operations import doctor
-from worker.records.cache_entry import Entry
-from worker.storage.array_cache import PIECE
+from worker.records.cache_entry import PIECE, Entry
+from worker.records.draws import DrawKey
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -101,6 +101,28 @@ def test_entries_of_a_subject_are_deleted_on_all_servers(stores: Stores, servers
         )
         cache.forget("d")
         assert sum(node.client.dbsize() for node in masters) == 0
+
+
+def test_lane_groups_are_spread_over_all_servers(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
+    """Draws of many lane groups, small and large, are written, read and deleted together, whatever their server."""
+    masters = servers[1][:3]
+    keys = [DrawKey(0, index, 1.0, "posterior", "none") for index in range(48)]
+    large = np.arange(3.0 * PIECE / 8)
+    stores.cache.create_index("post_a")
+    stores.draws.put("post_a:0", {key: Entry({"i": key.index}, {"x": np.arange(3.0)}) for key in keys[:40]})
+    stores.draws.put("post_a:0", {keys[40]: Entry({"i": 40}, {"x": large})})
+    assert all(node.client.dbsize() for node in masters)
+    assert sum(node.client.dbsize() for node in masters) == 11 + 1 + 1, "groups, a separate entry, and the index"
+    entries = stores.draws.get_many("post_a:0", keys)
+    assert [entry and entry.meta["i"] for entry in entries] == [*range(41), *[None] * 7]
+    assert entries[40] is not None
+    np.testing.assert_array_equal(entries[40].arrays["x"], large)
+    assert stores.draws.heads("post_a:0", [keys[7], keys[47]]) == [{"i": 7}, None]
+    assert stores.draws.contains("post_a:0", keys) == [True] * 41 + [False] * 7
+    stores.draws.delete("post_a:0", keys[3])
+    assert stores.draws.contains("post_a:0", keys[:5]) == [True, True, True, False, True]
+    stores.cache.forget("post_a")
+    assert sum(node.client.dbsize() for node in masters) == 0
 
 
 def test_doctor_checks_all_servers(settings: Settings) -> None:

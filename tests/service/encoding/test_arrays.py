@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import math
@@ -34,7 +35,7 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
     buffer = io.BytesIO()
     np.save(buffer, expected)
     assert stack.npy_header() + b"".join(stack.pieces()) == buffer.getvalue()
-    assert json.loads("".join(stack.json())) == expected.tolist()
+    assert json.loads(b"".join(stack.json())) == expected.tolist()
     packed = b"".join(arrays._npz({"x": stack, "y": Stack.of(np.arange(3))}))
     with np.load(io.BytesIO(packed)) as loaded:
         np.testing.assert_array_equal(loaded["x"], expected)
@@ -46,7 +47,7 @@ def test_float32_is_rounded_once() -> None:
     values = np.array([[0.1, 1 / 3]])
     stack = Stack.of(values, "float32")
     assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
-    assert np.array(json.loads("".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
+    assert np.array(json.loads(b"".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
     assert Stack.of(np.arange(3), "float32").dtype == np.int64
 
 
@@ -58,10 +59,59 @@ def test_text_labels_travel_without_pickle() -> None:
         assert loaded["labels"].tolist() == labels.tolist()
 
 
-def test_json_of_nan_is_an_error_never_null() -> None:
-    """A non-finite value aborts the response."""
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_json_of_nan_is_an_error_never_null(value: float, dtype: str) -> None:
+    """A non-finite value aborts the response, in any block."""
+    values = np.zeros((arrays._JSON_VALUES + 1, 1), dtype)
+    values[-1] = value
     with pytest.raises(ValueError, match="JSON compliant"):
-        "".join(Stack.of(np.array([[np.nan]])).json())
+        b"".join(Stack.of(values).json())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_json_reads_back_to_the_same_bits(dtype: str) -> None:
+    """Random bit patterns, subnormal numbers and signed zeros come back as the same doubles."""
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2**64, 40_000, np.uint64).view(dtype)
+    edges = [0.0, -0.0, 5e-324, np.finfo(dtype).max, np.finfo(dtype).tiny, 1e-7, 1e16, 1e22, 0.1]
+    with np.errstate(under="ignore"):
+        values = np.concatenate([bits[np.isfinite(bits)], np.array(edges).astype(dtype)])
+    read = np.array(json.loads(b"".join(Stack.of(values).json())))
+    assert read.tobytes() == values.astype(np.float64).tobytes()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(-3, 4),
+        np.array([[2**64 - 1, 0]], np.uint64),
+        np.array([True, False]),
+        np.array(["ü", 'quote"', "\ud800"]),
+        np.arange(12.0).reshape(6, 2)[::-2, ::-1],
+    ],
+    ids=["integers", "unsigned", "booleans", "texts", "views"],
+)
+def test_json_of_other_arrays_is_their_list(values: np.ndarray[Any, Any]) -> None:
+    """Integers, booleans, texts and views that are not contiguous become lists."""
+    assert json.loads(b"".join(Stack.of(values).json())) == values.tolist()
+
+
+def test_json_is_sent_in_few_pieces_of_bounded_size() -> None:
+    """A small response is one piece; pieces of a large one stay near a megabyte."""
+
+    async def pieces(values: np.ndarray[Any, Any], *more: tuple[str, Any]) -> list[bytes]:
+        response = arrays.json_response(Stack.of(values), more)
+        return [bytes(piece) async for piece in response.body_iterator]  # type: ignore[arg-type] # bytes alone
+
+    large = np.random.default_rng(2).normal(size=(200_000, 2))
+    (small,) = asyncio.run(pieces(large[:5000], ("color", large[:5000, 0]), ("names", ["a", None])))
+    assert json.loads(small)["color"] == large[:5000, 0].tolist()
+    assert json.loads(small)["names"] == ["a", None]
+    parts = asyncio.run(pieces(large))
+    assert json.loads(b"".join(parts))["data"] == large.tolist()
+    assert len(parts) > 5
+    assert max(map(len, parts)) < 1.5 * arrays._PIECE_BYTES
 
 
 def test_float32_overflow_is_refused() -> None:

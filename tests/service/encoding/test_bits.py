@@ -23,7 +23,8 @@ from worker.base.versions import queue_name
 from worker.execution.draws import store_draws
 from worker.jobs.store import job_key
 from worker.operations import doctor as inside
-from worker.records.draws import DrawKey, DrawsSpec
+from worker.records.cache_entry import Entry
+from worker.records.draws import LANE_GROUP, DrawKey, DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
 
@@ -70,7 +71,7 @@ def test_an_etag_covers_the_whole_response(
     contents = []
     for created in (same_draw, change, same_draw):
         draw = created(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
-        store_draws(stores.cache, drawn.rpartition("/")[2], [key], [draw], 0.1)
+        store_draws(stores.draws, drawn.rpartition("/")[2], [key], [draw], 0.1)
         app.state.answer_cache.clear()
         answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
         assert answer.status_code == 200
@@ -110,7 +111,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
     other = POSTERIOR.draw(1)
     store_draws(
-        stores.cache, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
+        stores.draws, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
     )
     app.state.answer_cache._alive.clear()  # a second has passed
     after = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
@@ -127,7 +128,7 @@ def store(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
     for position, embedding in enumerate(draws):
         arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
         meta = {"index": position, "scale": 1.0, "diagnostics": {}, "sha256": f"{prefix}{position}"}
-        stores.cache.put(SPEC.key(position).cache_key("post_1"), meta, arrays)
+        stores.draws.put("post_1", {SPEC.key(position): Entry(meta, arrays)})
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_download_whose_rest_has_other_bits_is_aborted(
         assert answer.status_code == (206 if extra and media == NPY["accept"] else 200)
         pieces = answer.iter_raw(2**16)
         response += next(pieces)
-        evict(stores, "draw:")
+        evict(stores, f"{LANE_GROUP}:")
         again = recomputed(stores, job, DRAWS * 2, "other ")
         with pytest.raises(httpx.RemoteProtocolError):
             response += b"".join(pieces)
@@ -184,7 +185,7 @@ def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, s
     with client.stream("GET", f"/v1/jobs/{job.id}/result", headers=NPY) as answer:
         pieces = answer.iter_raw(2**16)
         response = next(pieces)
-        evict(stores, "draw:")
+        evict(stores, f"{LANE_GROUP}:")
         again = recomputed(stores, job, DRAWS, "first ")
         response += b"".join(pieces)
     again.join()
@@ -196,10 +197,10 @@ def test_each_draw_is_compared_with_its_announced_digest(stores: Stores, job: Jo
     """From the start or from a range, one draw with other bits aborts."""
     assert job.status == "succeeded"
     keys = [SPEC.key(position) for position in range(8)]
-    result = _DrawReader(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
+    result = _DrawReader(stores.draws, "post_1", keys, Selection.of(None, 3000, "points"), 2**19, lambda: None)
     assert result.sha256() is not None
     arrays = {"embedding": DRAWS[5] * 2, "eigenvalues": np.zeros(2)}
-    stores.cache.put(SPEC.key(5).cache_key("post_1"), {"sha256": "other 5"}, arrays)
+    stores.draws.put("post_1", {SPEC.key(5): Entry({"sha256": "other 5"}, arrays)})
     sent: list[np.ndarray[Any, Any]] = []
     with pytest.raises(ResponseAbortedError, match="Draw 5"):
         sent.extend(result.embeddings(start))

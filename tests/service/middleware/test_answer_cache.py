@@ -16,7 +16,7 @@ from starlette.responses import Response
 from service.middleware import answer_cache
 from service.middleware.answer_cache import AnswerCache
 from tests.conftest import evict
-from worker.records.draws import DrawKey
+from worker.records.draws import LANE_GROUP, DrawKey
 
 if TYPE_CHECKING:
     import httpx
@@ -35,16 +35,17 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
         halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
         assert halved.content != first.content
         path = drawn.rpartition("/")[2]
-        kept = stores.cache.get(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path))
+        key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
+        kept = stores.draws.get(path, key)
         assert kept is not None
-        evict(stores, "draw:")
+        evict(stores, f"{LANE_GROUP}:")
         again = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
         assert again.content == first.content
         changing = {"x-request-id", "server-timing", "date"}
         assert {name: value for name, value in again.headers.items() if name not in changing} == {
             name: value for name, value in first.headers.items() if name not in changing
         }
-        stores.cache.put(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path), kept.meta, kept.arrays)
+        stores.draws.put(path, {key: kept})
 
 
 def test_without_the_queue_server_a_cached_draw_is_503(

@@ -19,16 +19,17 @@ from tests.conftest import evict, until
 from tests.service.conftest import serving
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
-from worker.records.draws import DrawsSpec
+from worker.records.draws import LANE_GROUP, DrawsSpec
+from worker.storage.draw_cache import DrawCache
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from typing import Any
 
     import httpx
 
     from worker.records.cache_entry import Entry
-    from worker.storage.tiered_cache import TieredCache
+    from worker.records.draws import DrawKey
     from worker.stores import Stores
 
 X = np.random.default_rng(3).normal(size=(2000, 3))
@@ -200,15 +201,15 @@ def test_head_does_not_read_the_draws(
 ) -> None:
     """The headers of a large result need its digests only."""
     length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
-    monkeypatch.setattr("service.responses.draws._READ_BYTES", 1)
-    read: list[list[str]] = []
-    views = type(stores.cache).views
+    monkeypatch.setattr("worker.records.draws.PIECE", 1)
+    read: list[Sequence[DrawKey]] = []
+    views = DrawCache.views
 
-    def counted(cache: TieredCache, keys: list[str]) -> list[Entry | None]:
+    def counted(cache: DrawCache, arrays_id: str, keys: Sequence[DrawKey]) -> list[Entry | None]:
         read.append(keys)
-        return views(cache, keys)
+        return views(cache, arrays_id, keys)
 
-    monkeypatch.setattr(type(stores.cache), "views", counted)
+    monkeypatch.setattr(DrawCache, "views", counted)
     assert client.head(paths["result"], headers=PLAIN).headers["content-length"] == length
     assert len(read) <= 1
 
@@ -249,7 +250,7 @@ def test_json_is_compressed_and_nothing_else(client: httpx.Client, paths: dict[s
 
 def test_evicted_draws_are_a_202_not_a_part(client: httpx.Client, stores: Stores, paths: dict[str, str]) -> None:
     """Evicted draws are computed again, for a range request too."""
-    evict(stores, "draw:")
+    evict(stores, f"{LANE_GROUP}:")
     assert client.get(paths["result"], headers={**PLAIN, "range": "bytes=0-9"}).status_code == 202
 
 

@@ -46,7 +46,7 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
         entry = Entry(
             {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
         )
-        stores.cache.put(SPEC.key(position).cache_key(job.subject), entry.meta, entry.arrays)
+        stores.draws.put(job.subject, {SPEC.key(position): entry})
     stores.jobs.advance(job.id, job.round, shard, count)
 
 
@@ -95,7 +95,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
     with reading(client, job, dtype="float32") as (answer, raw):
         for position in range(spec.total):
             arrays = {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
-            stores.cache.put(spec.key(position).cache_key(job.subject), {"sha256": f"{position}"}, arrays)
+            stores.draws.put(job.subject, {spec.key(position): Entry({"sha256": f"{position}"}, arrays)})
         for shard in range(spec.shards):
             stores.jobs.advance(job.id, 0, shard, spec.shard_size(shard))
         array = np.load(io.BytesIO(b"".join(raw)))
@@ -133,7 +133,7 @@ def test_draws_evicted_before_they_are_sent_are_recomputed(client: httpx.Client,
         take(raw, 4 * DRAWS[0].nbytes)
         for shard in range(1, SPEC.shards):
             make(stores, job, shard)
-            stores.cache.delete(SPEC.key(shard * SPEC.per_shard).cache_key(job.subject))
+            stores.draws.delete(job.subject, SPEC.key(shard * SPEC.per_shard))
         until(lambda: stores.jobs.fetch(job.id).round == 1, 5)
         again = stores.jobs.start(job.id)
         for shard in range(SPEC.shards):

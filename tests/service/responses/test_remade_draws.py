@@ -15,7 +15,8 @@ from service.responses.draws import _DrawReader
 from service.submission import jobs
 from service.submission.jobs import wait_for_evicted
 from tests.conftest import evict, until
-from worker.records.draws import DrawKey
+from worker.records.cache_entry import Entry
+from worker.records.draws import LANE_GROUP, DrawKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +32,12 @@ def store(stores: Stores) -> None:
     """Cache all draws."""
     for key, embedding in zip(KEYS, DRAWS, strict=True):
         arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
-        stores.cache.put(key.cache_key("post_1"), {"sha256": f"{key.index}"}, arrays)
+        stores.draws.put("post_1", {key: Entry({"sha256": f"{key.index}"}, arrays)})
 
 
 def result(stores: Stores, again: Callable[[], None]) -> _DrawReader:
-    """Return a reader with its digests announced and two draws per round trip."""
-    recomputed = _DrawReader(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
+    """Return a reader with its digests announced and one lane group per round trip."""
+    recomputed = _DrawReader(stores.draws, "post_1", KEYS, Selection.of(None, 10, "points"), 2**19, again)
     recomputed.sha256()
     return recomputed
 
@@ -52,7 +53,7 @@ def test_draws_evicted_while_they_are_sent_are_recomputed(stores: Stores) -> Non
     store(stores)
     read = result(stores, again)
     recomputed = read.start()
-    evict(stores, "draw:")
+    evict(stores, f"{LANE_GROUP}:")
     assert np.array(list(recomputed)).tobytes() == DRAWS.tobytes()
     assert len(requests) == 1
     assert [head["sha256"] for head in read.heads] == ["0", "1", "2", "3", "4"]
@@ -62,7 +63,7 @@ def test_repeated_evictions_abort_the_response(stores: Stores) -> None:
     """Draws that are evicted again and again abort the response."""
     store(stores)
     recomputed = result(stores, lambda: None).start()
-    evict(stores, "draw:")
+    evict(stores, f"{LANE_GROUP}:")
     with pytest.raises(ResponseAbortedError, match="too small"):
         list(recomputed)
 
@@ -70,10 +71,10 @@ def test_repeated_evictions_abort_the_response(stores: Stores) -> None:
 def test_an_unreachable_cache_fails_before_the_response_starts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read precedes the response; later failures abort it."""
 
-    def away(_: list[str]) -> Any:
+    def away(*_: Any) -> Any:
         raise redis.ConnectionError("gone")
 
-    monkeypatch.setattr(stores.cache, "views", away)
+    monkeypatch.setattr(stores.draws, "views", away)
     with pytest.raises(redis.ConnectionError):
         result(stores, lambda: None).start()
 

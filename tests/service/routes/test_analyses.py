@@ -20,6 +20,7 @@ from tests.service.conftest import serving
 from tests.service.routes.test_resources import upload
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
+from worker.base.versions import versioned
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
 from worker.records.cache_entry import Entry
@@ -125,16 +126,16 @@ def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: S
 def test_an_unknown_gap_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Without an estimate of the next eigenvalue the gap is null in the JSON and NaN in the npz."""
     id_ = posterior.rpartition("/")[2]
-    key = DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(stores.posteriors.arrays_id(id_))
+    arrays_id, key = stores.posteriors.arrays_id(id_), DrawKey(0, 1, 1.0, "posterior", "procrustes")
     path = posterior + "/summary?count=3"
     job = client.get(path + "&wait=0")
     fit = stores.posteriors.load(id_)
     assert fit is not None
-    draw_and_cache(stores.cache, stores.posteriors.arrays_id(id_), fit, [DrawKey(0, 1, 1.0, "posterior", "procrustes")])
-    entry = stores.cache.get(key)
+    draw_and_cache(stores.draws, arrays_id, fit, [key])
+    entry = stores.draws.get(arrays_id, key)
     assert entry is not None
     entry.meta["diagnostics"]["next_eigenvalue"] = None
-    stores.cache.put(key, entry.meta, entry.arrays)
+    stores.draws.put(arrays_id, {key: entry})
     result_of(stores, job)
     answer = client.get(path)
     assert [gap is None for gap in answer.json()["spectrum"]["relative_gaps"]] == [False, True, False]
@@ -500,7 +501,7 @@ def test_deleted_data_set_deletes_its_advice(client: httpx.Client, stores: Store
     """No result about it stays in the cache."""
     dataset = upload(client, SHEET)
     result_of(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
-    assert len(list(stores.cache.client.scan_iter("result:*"))) == 1
+    assert len(list(stores.cache.client.scan_iter(versioned("result:*")))) == 1
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert list(stores.cache.client.scan_iter("*")) == []
 

@@ -12,6 +12,7 @@ import pytest
 from service.app import create_app
 from tests.service.conftest import serving
 from worker.base.problems import Problem
+from worker.base.versions import versioned
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def test_delete_data_set(client: httpx.Client) -> None:
 
 def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """A deletion cancels the second fit of an evicted posterior."""
-    stores.cache.delete(f"posterior:{drawn.rpartition('/')[2]}")
+    stores.cache.delete(versioned(f"posterior:{drawn.rpartition('/')[2]}"))
     job = client.get(f"{drawn}/arrays").json()["id"]
     assert client.delete(drawn).status_code == 204
     assert client.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"

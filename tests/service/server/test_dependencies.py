@@ -22,8 +22,7 @@ def licences(name: str) -> list[str]:
     """Return the licences of an installed package."""
     result = metadata.metadata(name)
     if "License-Expression" in result:
-        expression = result["License-Expression"]
-        return re.split(r" (?:AND|OR|WITH) ", expression.strip("()"))
+        return [part.strip("()") for part in re.split(r" (?:AND|OR|WITH) ", result["License-Expression"])]
     classifiers = [text for text in result.get_all("Classifier") or [] if text.startswith("License ::")]
     classifiers = [text.rpartition(" :: ")[2] for text in classifiers]
     names = [text for text in classifiers if text not in {"OSI Approved", "DFSG approved"}]

@@ -11,6 +11,8 @@ import pytest
 import redis
 
 from service.app import create_app
+from service.server import metrics
+from tests.conftest import until
 from tests.service.conftest import register_worker, serving
 from worker.base.versions import queue_name
 from worker.operations import health
@@ -197,6 +199,19 @@ def test_counts_of_two_processes_are_added(client: httpx.Client, stores: Stores,
     beside.close()
     assert 'glle_http_requests_total{method="GET",route="/livez",status="200"} 2.0' in text
     assert 'glle_http_seconds_bucket{le="+Inf",method="GET",route="/livez"} 2.0' in text
+
+
+def test_an_idle_process_flushes_its_counts(
+    client: httpx.Client, stores: Stores, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process reports what another one counted, also if that one serves no further request."""
+    monkeypatch.setattr(metrics, "FLUSH_SECONDS", 0.05)
+    beside = Stores.connect(replace(settings, redis_url=stores.settings.redis_url))
+    with serving(create_app(beside)) as other:
+        other.get("/livez")
+        line = 'glle_http_requests_total{method="GET",route="/livez",status="200"} 1.0'
+        until(lambda: line in client.get("/metrics").text)
+    beside.close()
 
 
 def test_unknown_methods_share_a_series(client: httpx.Client) -> None:

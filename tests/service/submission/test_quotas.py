@@ -63,7 +63,7 @@ def test_open_jobs(stores: Stores) -> None:
 
         first = fit(5)
         assert (first.status_code, fit(6).status_code) == (202, 202)
-        assert exceeded(fit(7), "jobs") == {"quota": "jobs", "allowed": 2, "retry_after": 5}
+        assert exceeded(fit(7), "jobs") == {"quota": "jobs", "allowed": 2, "retry_after": 60}
         assert fit(5).json()["id"] == first.json()["id"]
         client.delete(f"/v1/jobs/{first.json()['id']}").raise_for_status()
         assert fit(7).status_code == 202

@@ -14,11 +14,11 @@ import pytest
 
 from glle_engine import FitSpec
 from qa.faults.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
-from service.responses.draws import _READ_BYTES
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
 from worker.base.numerics import kind_of
 from worker.execution import process_guard
+from worker.records.cache_entry import PIECE
 from worker.records.ids import posterior_id
 from worker.stores import Stores
 
@@ -207,7 +207,7 @@ def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors:
 def draws_beyond_the_sockets() -> int:
     """Return a number of draws with more bytes than the API and its sockets buffer."""
     sent = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text(encoding="utf-8").split()[2])  # 4 MB by default
-    return (sent + RECEIVED + _READ_BYTES + 2**18) // (8 * 2 * N)
+    return (sent + RECEIVED + PIECE + 2**18) // (8 * 2 * N)
 
 
 def slow_download(url: httpx.URL, interrupt: Callable[[], object]) -> tuple[str | None, bytes]:

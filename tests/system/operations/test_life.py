@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -18,6 +17,8 @@ from tests.system.conftest import ROOT, command_line, ended, fitted, running, sy
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.system.conftest import Up
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
@@ -27,7 +28,7 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     """After kill -9 of a worker during a fit, the job succeeds and two workers run again."""
     job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 30_000, seed=9)}).json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
-    (busy,) = [pid for pid in up.children("worker") if horses(pid)]
+    (busy,) = [pid for pid in up.children("worker") if up.horses(pid)]
     os.kill(busy, signal.SIGKILL)
     started = time.monotonic()
     assert ended(client, job["id"])["status"] == "succeeded"
@@ -39,27 +40,52 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
     posterior = fitted(client, synthetic(client, 5000, seed=7))
-    job = client.get(posterior + "/summary?count=100&wait=0").json()
+    job = client.get(posterior + "/summary?count=400&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
-    (busy,) = [pid for pid in up.children("worker") if horses(pid)]
+    busy = up.busy_worker()
+    assert busy is not None
     os.kill(busy, signal.SIGKILL)
     assert client.get(posterior + "/draws/0?wait=0").status_code == 200
     final = ended(client, job["id"])
-    assert (final["status"], final["progress"]["done"]) == ("succeeded", 100)
+    assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
     until(lambda: len(up.children("worker")) == 2)
 
 
-def horses(pid: int) -> list[str]:
-    """Return the child processes of a worker."""
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Client) -> None:
+    """Each of two API processes answers while the other is stopped; after kill -9 of one, two answer again."""
+    posterior = fitted(client, synthetic(client, 200, seed=3))
+
+    def answers_alone(answering: int) -> bool:
+        """Return whether a process answers a new connection while all others are stopped."""
+        others = [pid for pid in up.apis() if pid != answering]
+        try:
+            for pid in others:
+                os.kill(pid, signal.SIGSTOP)
+            return httpx.get(up.url + posterior, timeout=30).status_code == 200
+        finally:
+            for pid in others:
+                os.kill(pid, signal.SIGCONT)
+
+    until(lambda: len(up.apis()) == 2)
+    first, second = up.apis()
+    assert answers_alone(first)
+    assert answers_alone(second)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not command_line(first))
+    while len(up.apis()) < 2:
+        assert httpx.get(up.url + posterior, timeout=30).status_code == 200
+    (replacement,) = set(up.apis()) - {second}
+    assert replacement != first
+    assert answers_alone(replacement)
 
 
 def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of the API and of the queue server, the same address serves the same records."""
+    """After kill -9 of all API processes and of the queue server, the same address serves the same records."""
     posterior = fitted(client, synthetic(client, 200, seed=3))
-    (api,) = up.children(" serve ")
-    os.kill(api, signal.SIGKILL)
-    until(lambda: up.children(" serve ") not in ([], [api]))
+    killed = up.apis()
+    for api in killed:
+        os.kill(api, signal.SIGKILL)
+    until(lambda: up.apis() and not set(killed) & set(up.apis()))
     with httpx.Client(base_url=up.url, timeout=60) as fresh:
         assert fresh.get(posterior).status_code == 200
         time.sleep(1.1)  # appendfsync everysec: writes older than one second are on disk
@@ -78,7 +104,8 @@ def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = started.tree()
-        assert len(tree) == 7, "the head, two servers, the API and its readers, a worker and its work-horse"
+        what = "the head, two servers, two APIs with their readers, a worker with two children, a work-horse"
+        assert len(tree) == 11, what
         started.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
 

@@ -156,8 +156,8 @@ def test_auto_is_the_recorded_scale(stores: Stores, fitted: str, monkeypatch: py
     assert calibration == posterior_analyses.calibration_facts(run_analysis(stores, CalibrationSpec(), fitted).meta)
     assert calibration == run_analysis(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
     assert len(runs) == 1
-    keys = [key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.at(calibration["scale"]).draws()]
-    assert all(stores.cache.contains(keys))
+    keys = list(spec.at(calibration["scale"]).draws())
+    assert all(stores.draws.contains(stores.posteriors.arrays_id(fitted), keys))
     numbered, _ = draws_job(stores, fitted, count=5, scales=(calibration["scale"],))
     indices = record_draws(monkeypatch)
     tasks.draw(numbered.id, 0, 0)

@@ -14,10 +14,10 @@ from tests.worker.execution.test_tasks import SHEET, draws_job, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import numerics
 from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
-from worker.base.versions import numbers_of_queue, queue_name
+from worker.base.versions import numbers_of_queue, queue_name, versioned
 from worker.execution import tasks
 from worker.execution.draws import store_draws
-from worker.execution.worker import GlleWorker
+from worker.execution.forking_worker import GlleWorker
 from worker.jobs import recovery
 from worker.jobs.live_workers import workers_by_numbers
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
@@ -145,7 +145,7 @@ def test_results_carry_the_kind(stores: Stores) -> None:
     stores.client.hset(f"glle:job:{job.id}", "numbers", OTHER)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    head = stores.cache.head(spec.key(0).cache_key(record.arrays_id))
+    (head,) = stores.draws.heads(record.arrays_id, [spec.key(0)])
     assert head is not None
     assert head["numbers"] == OTHER
     assert CalibrationSpec(engine=OTHER).cache_key(record.id) != CalibrationSpec().cache_key(record.id)
@@ -245,15 +245,15 @@ def test_draws_of_a_fit_with_other_bits_have_other_keys(
     tasks.draw(job.id, 0, 0)
     before = stores.posteriors.fetch(fitted)
     key = spec.key(0)
-    assert stores.cache.contains([key.cache_key(before.arrays_id)]) == [True]
+    assert stores.draws.contains(before.arrays_id, [key]) == [True]
     request.getfixturevalue("other_bits")
     stores.posteriors.delete(before)
-    is_cached = stores.cache.contains([key.cache_key(before.arrays_id)])
+    is_cached = stores.draws.contains(before.arrays_id, [key])
     again = fit_job(stores)
     tasks.fit(again.id)
     after = stores.posteriors.fetch(fitted)
     assert is_cached == [False]
-    assert key.cache_key(after.arrays_id) != key.cache_key(before.arrays_id)
+    assert key.group_key(after.arrays_id) != key.group_key(before.arrays_id)
     assert stores.posteriors.load(fitted, before.arrays_sha256) is None
     assert stores.posteriors.load(fitted, after.arrays_sha256) is not None
 
@@ -273,7 +273,7 @@ def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) 
 def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: str) -> None:
     """It fits again, as after an eviction, and caches the recorded arrays."""
     record, posterior = stores.posteriors.fetch(fitted), stores.posteriors.load(fitted)
-    key = f"posterior:{fitted}"
+    key = versioned(f"posterior:{fitted}")
     entry = stores.cache.get(key)
     assert posterior is not None
     assert entry is not None
@@ -281,7 +281,7 @@ def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: s
     stores.cache.put(key, {**entry.meta, "arrays_sha256": "0" * 64}, others)
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    draw = stores.cache.get(spec.key(0).cache_key(record.arrays_id))
+    draw = stores.draws.get(record.arrays_id, spec.key(0))
     assert draw is not None
     assert draw.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
     assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
@@ -300,8 +300,8 @@ def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, fitted: str
     }[change]
 
     def digest(new_draw: Any, seconds: float) -> str:
-        store_draws(stores.cache, fitted, [KEY], [new_draw], seconds)
-        head = stores.cache.head(KEY.cache_key(fitted))
+        store_draws(stores.draws, fitted, [KEY], [new_draw], seconds)
+        (head,) = stores.draws.heads(fitted, [KEY])
         assert head is not None
         return str(head["sha256"])
 

@@ -16,10 +16,12 @@ from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
+from worker.base.versions import SCHEMA
 from worker.execution import tasks
 from worker.jobs import recovery
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import job_key
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import digest, posterior_id
 from worker.storage.datasets import Table
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from worker.base.settings import Settings
     from worker.jobs.store import Job
     from worker.stores import Stores
 
@@ -138,7 +139,7 @@ def test_records_without_a_version_are_read(stores: Stores, kind: str) -> None:
 def test_newer_records_are_refused_and_left_unchanged(stores: Stores, kind: str) -> None:
     """Reading, changing and deleting are refused with the remedy; no byte changes."""
     put(stores, "job", json.dumps(FIRST["job"]))
-    put(stores, kind, json.dumps({**FIRST.get(kind, {"keys": [KEY]}), "format": 2, "what": "is new"}))
+    put(stores, kind, json.dumps({**FIRST.get(kind, {"keys": [KEY]}), "format": SCHEMA + 1, "what": "is new"}))
     before = stored_record(stores, kind)
     for reader in READERS[kind]:
         with pytest.raises(ProblemError) as refused:
@@ -192,42 +193,61 @@ def test_an_older_schema_is_read_until_it_is_dropped(
 
 
 def test_a_changed_record_gets_the_present_schema(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A renamed posterior of schema 1 gets schema 2, which the earlier version refuses."""
+    """A renamed posterior of schema 1 gets the present schema, which the earlier version refuses."""
     put(stores, "posterior", json.dumps(FIRST["posterior"]))
-    with monkeypatch.context() as next_version:
-        next_version.setattr(versions, "SCHEMA", 2)
-        stores.posteriors.rename("post_1", {"name": "mine"})
-        assert json.loads(stored_record(stores, "posterior"))["format"] == 2
-        assert stores.posteriors.fetch("post_1").name == "mine"
+    stores.posteriors.rename("post_1", {"name": "mine"})
+    assert json.loads(stored_record(stores, "posterior"))["format"] == SCHEMA
+    assert stores.posteriors.fetch("post_1").name == "mine"
+    monkeypatch.setattr(versions, "SCHEMA", 1)
     with pytest.raises(ProblemError) as refused:
         stores.posteriors.fetch("post_1")
     assert refused.value.problem.code == "written-by-newer-version"
 
 
-def test_the_key_file_of_the_next_version_has_its_version(
-    settings: Settings, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next version reads the list and the versioned object; this version reads the list only."""
+def test_the_key_file_gets_the_present_schema(stores: Stores) -> None:
+    """The list of schema 1 is read, and becomes an object with the schema at the next change."""
     put(stores, "keys", json.dumps([KEY]))
     assert [key.tenant for key in stores.keys.all()] == ["alice"]
-    monkeypatch.setattr(versions, "SCHEMA", 2)
     stores.keys.create("bob", ("read",), "", None)
-    assert json.loads(stores.keys.path.read_text())["format"] == 2
+    assert json.loads(stores.keys.path.read_text())["format"] == SCHEMA
     assert [key.tenant for key in stores.keys.all()] == ["alice", "bob"]
 
 
 def test_two_versions_of_cache_entries_live_side_by_side(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """No version finds, overwrites or deletes the entries of the other."""
     key = DrawKey(0, 0, 1.0, "posterior", "none")
-    stores.cache.put(key.cache_key("post_1"), {}, {"a": np.zeros(2)})
-    monkeypatch.setattr(versions, "SCHEMA", 2)
-    assert stores.cache.get(key.cache_key("post_1")) is None
-    assert CalibrationSpec().cache_key("post_1").startswith("v2:result:post_1:")
-    stores.cache.put(key.cache_key("post_1"), {}, {"a": np.ones(2)})
-    monkeypatch.setattr(versions, "SCHEMA", 1)
-    entry = stores.cache.get(key.cache_key("post_1"))
+    stores.draws.put("post_1", {key: Entry({}, {"a": np.zeros(2)})})
+    monkeypatch.setattr(versions, "SCHEMA", SCHEMA + 1)
+    assert stores.draws.get("post_1", key) is None
+    assert CalibrationSpec().cache_key("post_1").startswith(f"v{SCHEMA + 1}:result:post_1:")
+    stores.draws.put("post_1", {key: Entry({}, {"a": np.ones(2)})})
+    monkeypatch.setattr(versions, "SCHEMA", SCHEMA)
+    entry = stores.draws.get("post_1", key)
     assert entry is not None
     np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
+
+
+def test_a_deletion_removes_the_cache_entries_of_all_versions(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both versions share the index of a subject."""
+    stores.cache.create_index("post_1")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(versions, "SCHEMA", 1)
+        stores.cache.put(CalibrationSpec().cache_key("post_1"), {}, {})
+    stores.draws.put("post_1", {DrawKey(0, 0, 1.0, "posterior", "none"): Entry({}, {"a": np.zeros(2)})})
+    assert stores.cache.client.dbsize() == 3
+    stores.cache.forget("post_1")
+    assert stores.cache.client.dbsize() == 0
+
+
+def test_an_upgrade_keeps_the_counters(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both versions add to the same totals."""
+    for schema in (1, SCHEMA):
+        monkeypatch.setattr(versions, "SCHEMA", schema)
+        stores.counts.add("events", "upgrade")
+        stores.counts.flush()
+        stores.jobs.create(kind="fit", claim=f"c{schema}", posterior="post_1", spec={}, total=1)
+    assert stores.counts.read()[0]["events", "upgrade"] == 2
+    assert stores.jobs.transition_counts()["fit", "queued"] == 2
 
 
 def test_ids_are_stable_across_versions(tmp_path: Path, stores: Stores) -> None:
@@ -242,18 +262,20 @@ def test_ids_are_stable_across_versions(tmp_path: Path, stores: Stores) -> None:
     assert posterior == "post_d19429aa4f35251c4b5c749820cfb50f"
     recipe = Recipe(dataset=DATA, method="isomap", parameters={"n_neighbors": 10}, engine="0.1.0")
     assert recipe.id == "emb_e926747954f9e26662c37c825e11ffc3"
-    assert recipe.cache_key == f"result:{DATA}:coordinates:{recipe.id}"
-    draw = DrawKey(7, 3, 0.5, "posterior", "none").cache_key(posterior)
-    assert draw == f"draw:{posterior}:7:3:0.5:posterior:none"
+    assert recipe.cache_key == f"v{SCHEMA}:result:{DATA}:coordinates:{recipe.id}"
+    draw = DrawKey(7, 6, 0.5, "posterior", "none")
+    assert draw.cache_key(posterior) == f"v{SCHEMA}:draw:{posterior}:7:6:0.5:posterior:none"
+    assert draw.group_key(posterior) == f"v{SCHEMA}:lanes:{posterior}:7:1:0.5:posterior:none"
     calibration = CalibrationSpec(engine="0.1.0").cache_key(posterior)
-    assert calibration == f"result:{posterior}:calibration:c69b4c188ce36b3846f3735f3165c866"
+    assert calibration == f"v{SCHEMA}:result:{posterior}:calibration:c69b4c188ce36b3846f3735f3165c866"
 
 
 def test_queue_names_contain_schema_and_numerics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another schema or other numerics has another queue."""
-    names = [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
-    monkeypatch.setattr(versions, "SCHEMA", 2)
-    names += [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
+    names = []
+    for schema in (1, 2):
+        monkeypatch.setattr(versions, "SCHEMA", schema)
+        names += [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
     assert names == ["glle", "glle-1-0.2.0", "glle-2-0.1.0", "glle-2-0.2.0"]
 
 

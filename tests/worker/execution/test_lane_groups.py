@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,12 +33,12 @@ def test_a_single_draw_caches_its_lane_group(
     assert size == 4
     key = DrawKey(1, 6, 1.0, "posterior", "procrustes")
     group = [DrawKey(1, index, 1.0, "posterior", "procrustes") for index in (4, 5, 6, 7)]
-    draws.draw_and_cache(stores.cache, "post_0", posterior, [group[0]])
-    assert draws.uncached_group(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
-    assert draws.uncached_group(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
-    draws.draw_and_cache(stores.cache, "post_0", posterior, [group[2], group[1], group[3]])
+    draws.draw_and_cache(stores.draws, "post_0", posterior, [group[0]])
+    assert draws.uncached_group(stores.draws, "post_0", key, size) == [group[2], group[1], group[3]]
+    assert draws.uncached_group(stores.draws, "post_0", key, 1) == [key], "without lanes there is no group"
+    draws.draw_and_cache(stores.draws, "post_0", posterior, [group[2], group[1], group[3]])
     for key_of_draw in group:
-        entry = stores.cache.get(key_of_draw.cache_key("post_0"))
+        entry = stores.draws.get("post_0", key_of_draw)
         assert entry is not None
         assert entry.meta["index"] == key_of_draw.index
         assert entry.arrays["embedding"].tobytes() == posterior.draw(key_of_draw.index, seed=1).embedding.tobytes()
@@ -56,7 +57,9 @@ def test_a_draws_job_computes_only_its_draws(
         stores.posteriors,
         "fetch",
         lambda id_: type(
-            "Record", (), {"id": id_, "numbers": glle_engine.NUMBERS, "arrays_id": id_, "arrays_sha256": None}
+            "Record",
+            (),
+            {"id": id_, "numbers": glle_engine.NUMBERS, "arrays_id": id_, "arrays_sha256": None, "nbytes": 0},
         )(),
     )
     monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")
@@ -70,4 +73,5 @@ def test_a_draws_job_computes_only_its_draws(
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
     assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert len(list(stores.cache.client.scan_iter("draw:post_0:*"))) == 5
+    keys = [replace(spec.key(0), index=index) for index in range(9)]
+    assert stores.draws.contains("post_0", keys) == [False, False, *[True] * 5, False, False]

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.conftest import until
-from tests.worker.execution.test_worker import children, fit_job, worker
+from tests.worker.execution.test_worker import fit_job, horses, worker
 from worker.execution import process_guard
 from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS, JobSupervisor
 
@@ -48,13 +48,13 @@ def test_cancel_kills_an_unresponsive_process(stores: Stores, settings: Settings
     job = fit_job(stores, 60_000)
     with worker(settings, "deaf") as process:
         until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
-        (horse,) = children(process.pid)
+        (horse,) = horses(process.pid)
         os.kill(horse, signal.SIGSTOP)  # a stopped process handles no signal but SIGKILL
         started = time.monotonic()
         assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
         until(lambda: stores.jobs.fetch(job.id).status == "cancelled", PATIENCE)
         assert time.monotonic() - started < PATIENCE
-        until(lambda: not children(process.pid), 5)
+        until(lambda: not horses(process.pid), 5)
         assert stores.posteriors.get(job.subject) is None
         assert not list(stores.cache.client.scan_iter(match="posterior:*"))
         after = fit_job(stores, 500)

@@ -109,7 +109,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
     assert (ended.status, ended.done) == ("succeeded", 5)
     direct = glle_engine.fit(SHEET.X)
     for key in spec.draws():
-        entry = stores.cache.get(key.cache_key(stores.posteriors.arrays_id(fitted)))
+        entry = stores.draws.get(stores.posteriors.arrays_id(fitted), key)
         assert entry is not None
         draw = direct.draw(key.index)
         np.testing.assert_array_equal(entry.arrays["embedding"], draw.embedding)
@@ -161,10 +161,7 @@ def test_a_task_continues_with_waiting_shards(stores: Stores, fitted: str, monke
     tasks.draw(job.id, 0, 0)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
-    assert (
-        stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.draws()])
-        == [True] * 64
-    )
+    assert stores.draws.contains(stores.posteriors.arrays_id(fitted), list(spec.draws())) == [True] * 64
 
 
 def test_shards_of_a_killed_task_are_returned(stores: Stores, fitted: str) -> None:
@@ -190,9 +187,9 @@ def test_a_repeated_shard_draws_only_missing_draws(
     job, spec = draws_job(stores, fitted, count=8)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    first, second, *_ = (key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0))
-    before = stores.cache.get(second)
-    stores.cache.delete(second)
+    arrays_id, (first, second, *_) = stores.posteriors.arrays_id(fitted), spec.shard_keys(0)
+    before = stores.draws.get(arrays_id, second)
+    stores.draws.delete(arrays_id, second)
     indices: list[int] = []
 
     def draw_and_record(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
@@ -203,25 +200,25 @@ def test_a_repeated_shard_draws_only_missing_draws(
     ended = stores.jobs.fetch(job.id)
     assert stores.jobs.reopen(ended)
     tasks.draw(job.id, 1, 0)
-    after = stores.cache.get(second)
+    after = stores.draws.get(arrays_id, second)
     assert indices == [1]
     assert before is not None
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
-    assert stores.cache.contains([first]) == [True]
+    assert stores.draws.contains(arrays_id, [first]) == [True]
 
 
 def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
     """After a flush of the cache a draw has the same bits, and the arrays are cached again."""
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    key = spec.key(0).cache_key(stores.posteriors.arrays_id(fitted))
-    before = stores.cache.get(key)
+    arrays_id, key = stores.posteriors.arrays_id(fitted), spec.key(0)
+    before = stores.draws.get(arrays_id, key)
     stores.cache.client.flushall()
     assert stores.posteriors.load(fitted) is None
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
     tasks.draw(job.id, 1, 0)
-    after = stores.cache.get(key)
+    after = stores.draws.get(arrays_id, key)
     assert before is not None
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
@@ -394,7 +391,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(indices) <= 8 + 4 * MAX_PENDING
-    present = stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0)])
+    present = stores.draws.contains(stores.posteriors.arrays_id(fitted), spec.shard_keys(0))
     assert all(present[: ended.done])
     assert sum(present) <= len(indices)
     assert stores.queue.length() <= 3

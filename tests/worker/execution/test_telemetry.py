@@ -54,8 +54,8 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
     assert sum(counts.values()) == 9
     arrays_id = stores.posteriors.arrays_id(fitted.subject)
     solvers = {
-        str(stores.cache.head(spec.key(i).cache_key(arrays_id))["diagnostics"]["solver"])  # type: ignore[index] # the draw is cached
-        for i in range(9)
+        str(head["diagnostics"]["solver"])  # type: ignore[index] # the draw is cached
+        for head in stores.draws.heads(arrays_id, list(spec.draws()))
     }
     assert set(counts) == solvers
     _, spreads = stores.counts.read()

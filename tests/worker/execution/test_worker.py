@@ -19,7 +19,7 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from worker.execution import process_guard
-from worker.execution.worker import MAINTAINED, GlleWorker
+from worker.execution.forking_worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.jobs.store import job_key
 from worker.records.draws import DrawsSpec
@@ -99,17 +99,23 @@ def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
     return job
 
 
-def children(pid: int) -> list[int]:
-    """Return the pids of a process's children."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def children(pid: int, name: str = "") -> list[int]:
+    """Return the pids of a process's children, or of those with a name."""
+    pids = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in pids if not name or Path(f"/proc/{child}/comm").read_text().strip() == name]
+
+
+def horses(pid: int) -> list[int]:
+    """Return the pids of a worker's work-horses."""
+    return [horse for forking in children(pid, "glle-forking") for horse in children(forking)]
 
 
 def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
     """After kill -9 no orphan process stays; another worker notices by heartbeats and finishes the job."""
     job = fit_job(stores, 20_000)
     with worker(settings, "first") as first:
-        until(lambda: children(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
-        (horse,) = children(first.pid)
+        until(lambda: horses(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
+        (horse,) = horses(first.pid)
         os.kill(first.pid, signal.SIGKILL)
         until(lambda: not Path(f"/proc/{horse}/cmdline").exists() or not Path(f"/proc/{horse}/cmdline").read_bytes(), 5)
     assert stores.jobs.fetch(job.id).status == "running"
@@ -252,7 +258,7 @@ def test_a_worker_waits_for_a_silent_server(stores: Stores, monkeypatch: pytest.
             raise redis.TimeoutError
 
     monkeypatch.setattr("rq.Worker.dequeue_job_and_maintain_ttl", silent)
-    monkeypatch.setattr("worker.execution.worker.AGAIN_SECONDS", 0)
+    monkeypatch.setattr("worker.execution.forking_worker.AGAIN_SECONDS", 0)
     assert alive.dequeue_job_and_maintain_ttl(1) is None
     assert len(calls) == 3
     monkeypatch.setattr(alive.connection, "execute_command", silent)

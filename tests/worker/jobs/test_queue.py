@@ -14,7 +14,7 @@ from rq import SimpleWorker
 from rq.job import JobStatus
 
 from worker.base.problems import ProblemError
-from worker.execution.worker import TaskJob
+from worker.execution.forking_worker import TaskJob
 from worker.jobs import queue, recovery, rq_types
 from worker.jobs.queue import REPLICATION_MARK, TaskQueue
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SERIALIZER, SafeJob, SafeQueue

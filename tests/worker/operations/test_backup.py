@@ -19,7 +19,7 @@ from worker.base.problems import ProblemError
 from worker.operations.backup.archive import Archive, Writer
 from worker.operations.backup.dump import KINDS, BackupScope, dump
 from worker.operations.backup.restore import restore
-from worker.records.cache_entry import Entry
+from worker.records.cache_entry import PIECE, Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
@@ -57,8 +57,8 @@ def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
     mine.jobs.create(kind="fit", claim="open", posterior=id_, spec={}, total=1)
     mine.embeddings.note(Recipe(dataset=dataset.id, method="isomap", parameters={}), job.id)
     mine.keys.create(tenant, ("read",), "", None)
-    key = DrawKey(0, 0, 1.0, "posterior", "none").cache_key(id_)
-    mine.cache.put(key, {"sha256": "x"}, {"embedding": rng.normal(size=(4, 2)), "eigenvalues": np.ones(2)})
+    arrays = {"embedding": rng.normal(size=(4, 2)), "eigenvalues": np.ones(2)}
+    mine.draws.put(id_, {DrawKey(0, 5, 1.0, "posterior", "none"): Entry({"sha256": "x"}, arrays)})
     return dataset.id
 
 
@@ -73,9 +73,7 @@ def state(stores: Stores) -> dict[str, Any]:
         elif kind == b"hash" and stores.client.pttl(raw) > 0:
             fields[key] = stores.client.hgetall(raw)
     for raw in stores.cache.client.scan_iter(_type="HASH"):  # other types are indexes, which are rebuilt
-        entry = stores.cache.get(raw.decode())
-        assert entry is not None
-        fields[raw.decode()] = entry.meta, {name: array.tobytes() for name, array in entry.arrays.items()}
+        fields[raw.decode()] = stores.cache.client.hgetall(raw)
     for tenant in ("default", "alice"):
         fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
         fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.newest() if not job.is_open]
@@ -205,14 +203,15 @@ def test_expired_jobs_are_not_restored(full: Stores, monkeypatch: pytest.MonkeyP
 
 def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer layout and a newer record are refused with separate details and a remedy."""
-    monkeypatch.setattr(versions, "SCHEMA", 2)
+    present = versions.SCHEMA
+    monkeypatch.setattr(versions, "SCHEMA", present + 1)
     layout = backup(full)
     full.client.flushall()
     fill(full, "default")
     with monkeypatch.context() as unstamped:
         unstamped.setattr("worker.operations.backup.archive.stamp", dict)
         record = backup(full)
-    monkeypatch.setattr(versions, "SCHEMA", 1)
+    monkeypatch.setattr(versions, "SCHEMA", present)
     full.client.flushall()
     for raw in (layout, record):
         with pytest.raises(ProblemError) as refused:
@@ -299,6 +298,9 @@ FORGERIES: dict[str, Callable[[bytes], bytes]] = {
         "posteriors.jsonl", lambda data: data.replace(b'"dataset": "ds_', b'"dataset": "ds_0', 1)
     ),
     "a foreign key": _change_members("cache.jsonl", lambda data: data.replace(b'"key": "draw:', b'"key": "rq:', 1)),
+    "a draw without address": _change_members(
+        "cache.jsonl", lambda data: data.replace(b":0:5:1.0:posterior", b":0:x:1.0:posterior", 1)
+    ),
     "absent arrays": _change_members("cache.jsonl", lambda data: data.replace(b"cache/0.npy", b"cache/9.npy")),
     "invalid keys": _change_members("keys.json", lambda _: b"[1]"),
 }
@@ -354,10 +356,50 @@ def test_an_unchanged_copy_is_accepted(full: Stores, empty: Callable[[], Stores]
 def test_cache_entries_of_a_later_layout_have_stable_names(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup names cache entries independently of the version."""
     id_ = next(full.posteriors.all())[0]
-    monkeypatch.setattr(versions, "SCHEMA", 2)
-    full.cache.put_many({DrawKey(1, 1, 1.0, "posterior", "none").cache_key(id_): Entry({}, {"a": np.ones(1)})})
+    monkeypatch.setattr(versions, "SCHEMA", versions.SCHEMA + 1)
+    full.draws.put(id_, {DrawKey(1, 1, 1.0, "posterior", "none"): Entry({}, {"a": np.ones(1)})})
     (line,) = Archive(io.BytesIO(backup(full))).lines("cache.jsonl")
     assert line["key"] == f"draw:{id_}:1:1:1.0:posterior:none"
+
+
+def test_a_backup_of_schema_1_is_restored(
+    full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records and draws, each under a separate key, become those of the present schema."""
+    stores = empty()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(versions, "SCHEMA", 1)
+        for seed, tenant in enumerate(("default", "alice")):
+            fill(stores, tenant, seed)
+        keys = {id_: DrawKey(0, 5, 1.0, "posterior", "none") for id_, *_ in stores.posteriors.all()}
+        before = {id_: stores.draws.get(id_, key) for id_, key in keys.items()}
+        archive = Archive(io.BytesIO(backup(stores)))
+    assert "format" not in archive.manifest
+    assert {line["key"] for line in archive.lines("cache.jsonl")} == {
+        f"draw:{id_}:0:5:1.0:posterior:none" for id_ in keys
+    }
+    target = empty()
+    assert restore(target, archive, EVERYTHING).rows["cached arrays"]["restored"] == 2
+    for id_, key in keys.items():
+        entry, expected = target.draws.get(id_, key), before[id_]
+        assert entry is not None
+        assert expected is not None
+        assert entry.meta == expected.meta
+        for name, array in expected.arrays.items():
+            np.testing.assert_array_equal(entry.arrays[name], array)
+    assert restore(target, archive, EVERYTHING).rows["cached arrays"]["there already"] == 2
+
+
+def test_a_backup_has_the_draws_of_an_object_store_once(full: Stores, tmp_path: Path) -> None:
+    """Small, separate and stored draws are saved; the cached metadata of stored entries are none."""
+    stores = Stores.connect(replace(full.settings, store_url=f"file://{tmp_path}/objects"))
+    id_ = next(stores.posteriors.all())[0]
+    large = Entry({}, {"a": np.zeros(PIECE)})
+    stores.draws.put(id_, {DrawKey(0, 9, 1.0, "posterior", "none"): large})
+    stores.draws.put(id_, {DrawKey(0, 10, 1.0, "posterior", "none"): large}, "store")
+    lines = [line["key"] for line in Archive(io.BytesIO(backup(stores))).lines("cache.jsonl") if id_ in line["key"]]
+    assert sorted(lines) == [f"draw:{id_}:0:{index}:1.0:posterior:none" for index in (5, 9)]
+    stores.close()
 
 
 def test_a_backup_uses_constant_memory(stores: Stores, settings: Settings, tmp_path: Path) -> None:

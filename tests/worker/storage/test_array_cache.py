@@ -10,9 +10,10 @@ import pytest
 import redis
 
 from worker.base.problems import ProblemError
+from worker.records.cache_entry import PIECE
 from worker.records.ids import text
 from worker.storage import array_cache as cache
-from worker.storage.array_cache import PIECE, ArrayCache
+from worker.storage.array_cache import ArrayCache
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
+from worker.base.versions import SCHEMA, versioned
 from worker.operations.store_sweep import sweep
 from worker.records.cache_entry import Entry
 from worker.storage.object_store import backend, store
@@ -275,12 +277,27 @@ def test_objects_of_another_layout_are_neither_read_nor_swept(tiered: Stores, ob
     tiered.cache.put(KEY, {}, LARGE)
     (stored,) = objects.find([KEY])
     assert stored is not None
-    other = stored.to_json().replace('"layout": 1', '"layout": 2')
+    other = stored.to_json().replace(f'"layout": {SCHEMA}', f'"layout": {SCHEMA + 1}')
     tiered.client.hset("glle:stored:post_a", KEY, other)
     tiered.cache.client.flushall()
     assert tiered.cache.get(KEY) is None
     assert sweep(tiered, objects, orphans=True, age=-1).orphans == 0
     assert objects.bucket.paths() == [stored.path]
+
+
+def test_objects_of_an_earlier_schema_are_removed(
+    tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have other keys, so they are not read; a deletion and a sweep remove them."""
+    for remove in (lambda: tiered.cache.forget("post_a"), lambda: sweep(tiered, objects, orphans=False, age=-1)):
+        with monkeypatch.context() as earlier:
+            earlier.setattr(versions, "SCHEMA", 1)
+            tiered.cache.put(KEY, {}, LARGE)
+        assert tiered.cache.get(versioned(KEY)) is None
+        assert len(objects.bucket.paths()) == 1
+        remove()
+        assert objects.bucket.paths() == []
+        assert objects.index.sums() == (0, 0, 0)
 
 
 def test_a_hanging_store_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

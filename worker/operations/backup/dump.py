@@ -16,21 +16,23 @@ import numpy as np
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
+from worker.records.draws import DRAW, parse_draw_key
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
+from worker.storage.tiered_cache import HEAD
 from worker.tenancy.api_keys import format_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.operations.backup.archive import Writer
-    from worker.records.cache_entry import Array
+    from worker.records.cache_entry import Array, Entry
     from worker.stores import Stores
 
     Write = Callable[[dict[str, Any]], None]
 
-CACHED = ("posterior", "draw", "result")  # the prefixes of cache keys, which the subject follows
+CACHED = ("posterior", DRAW, "result")  # the kinds of saved keys, which the subject follows
 KINDS = ("data sets", "posteriors", "calibrations", "embeddings", "jobs", "keys", "cached arrays")
 
 
@@ -138,7 +140,7 @@ class _Dump:
         number, written = 0, set[str]()
         for key in self._cache_keys():
             is_included = key.split(":")[1] in self._subjects and key not in written
-            if not is_included or (entry := self._stores.cache.get(versioned(key))) is None:
+            if not is_included or (entry := self._entry(key)) is None:
                 continue
             written.add(key)
             members = {}
@@ -151,13 +153,20 @@ class _Dump:
         self._counts["cached arrays"] = len(written)
 
     def _cache_keys(self) -> Iterator[str]:
-        """Yield the keys of the cache's entries as of format version 1."""
+        """Yield the keys of the cache's entries as of schema 1, in which each draw has one."""
         prefix = versioned("")
-        for kind in CACHED:
+        for kind in ("posterior", "result"):
             for raw in self._stores.cache.client.scan_iter(match=f"{prefix}{kind}:*", count=1000):
                 key = text(raw).removeprefix(prefix)
-                if ":tmp:" not in key:  # an unfinished write
+                if ":tmp:" not in key and not key.endswith(HEAD):  # an unfinished write, no entry
                     yield key
+        for arrays_id, draw in self._stores.draws.all():
+            yield draw.cache_key(arrays_id).removeprefix(prefix)
+
+    def _entry(self, key: str) -> Entry | None:
+        if key.startswith(f"{DRAW}:"):
+            return self._stores.draws.get(*parse_draw_key(key))
+        return self._stores.cache.get(versioned(key))
 
 
 def _npy(array: Array) -> io.BytesIO:

@@ -16,16 +16,20 @@ from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged
 from worker.operations.backup.dump import CACHED, KINDS, BackupScope
 from worker.operations.backup.validate import array_in, dataset_in
+from worker.records.cache_entry import Entry
+from worker.records.draws import DRAW, parse_draw_key
 from worker.records.job import job_from
 from worker.records.tenants import is_tenant_name
 from worker.storage.posteriors import PosteriorRecord, calibration_of
 from worker.storage.posteriors import record_of as posterior_of
+from worker.storage.tiered_cache import HEAD
 from worker.tenancy.api_keys import parse_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.records.dataset import Dataset
+    from worker.records.draws import DrawKey
     from worker.records.job import Job
     from worker.stores import Stores
 
@@ -131,7 +135,7 @@ class _Restoration:
             kind, _, rest = str(line.get("key")).partition(":")
             if kind not in CACHED:
                 raise damaged("an entry of the cache is none")
-            if rest.partition(":")[0] in self._subjects:
+            if rest.partition(":")[0] in self._subjects and not rest.endswith(HEAD):  # of a draw in an object store
                 yield line
 
     def _require(self, name: str, subject: str, tenant: str, *, is_valid: bool) -> None:
@@ -206,17 +210,36 @@ class _Restoration:
             self._stores.keys.put(keys)
 
     def _restore_entry(self, line: dict[str, Any]) -> str:
-        key, metadata, members = versioned(str(line["key"])), line.get("meta"), line.get("arrays")
+        key, metadata, members = str(line["key"]), line.get("meta"), line.get("arrays")
         if not isinstance(metadata, dict) or not isinstance(members, dict):
             raise damaged("an entry of the cache is none")
         if not all(str(member) in self._archive for member in members.values()):
             raise damaged("an entry of the cache lacks its arrays")
-        if all(self._stores.cache.contains([key])):
+        draw = self._draw_of(key)
+        is_present = (
+            self._stores.cache.contains([versioned(key)])
+            if draw is None
+            else self._stores.draws.contains(draw[0], [draw[1]])
+        )
+        if all(is_present):
             return "there already"
         arrays = {name: array_in(self._archive, member) for name, member in members.items()}
-        if not self._is_dry_run:
-            self._stores.cache.put(key, metadata, arrays)
+        if self._is_dry_run:
+            return "restored"
+        if draw is None:
+            self._stores.cache.put(versioned(key), metadata, arrays)
+        else:
+            self._stores.draws.put(draw[0], {draw[1]: Entry(metadata, arrays)})
         return "restored"
+
+    def _draw_of(self, key: str) -> tuple[str, DrawKey] | None:
+        """Return the name of the arrays and the draw of a draw's key, None for another entry."""
+        if not key.startswith(f"{DRAW}:"):
+            return None
+        try:
+            return parse_draw_key(key)
+        except ValueError as error:
+            raise damaged("a draw of the cache has no address") from error
 
 
 def _expiry(line: dict[str, Any]) -> int:

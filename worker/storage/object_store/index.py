@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import defaultdict
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 from worker.base import versions
@@ -97,9 +99,10 @@ class StoredObject:
 
     @classmethod
     def from_json(cls, raw: bytes | None) -> Self | None:
-        """Return the inverse of `to_json`; None for None and for another schema."""
+        """Return the inverse of `to_json`; None for None and for a schema that this version does not read."""
         value = {} if raw is None else json.loads(raw)
-        return cls(**value) if value.pop("layout", None) == versions.SCHEMA else None
+        is_readable = versions.OLDEST_SCHEMA <= value.pop("layout", 0) <= versions.SCHEMA
+        return cls(**value) if is_readable else None
 
     @classmethod
     def new(cls, key: str, *, size: int, start: int, ttl: int, cached: bool) -> Self:
@@ -145,13 +148,18 @@ class ObjectIndex:
         return [] if replaced is None else [text(replaced)]
 
     def find(self, keys: list[str]) -> list[StoredObject | None]:
-        """Return the objects of entries in one round trip; None if missing or expired."""
+        """Return the objects of entries in one round trip, one command per subject; None if missing or expired."""
+        by_subject: defaultdict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            by_subject[subject_of(key)].append(key)
         with self._client.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.hget(_hash(subject_of(key)), key)
-            objects = [StoredObject.from_json(raw) for raw in pipeline.execute()]
+            for subject, members in by_subject.items():
+                pipeline.hmget(_hash(subject), members)
+            replies = pipeline.execute() if keys else []
+        pairs = zip(chain(*by_subject.values()), chain(*replies), strict=True)
+        objects = {key: StoredObject.from_json(raw) for key, raw in pairs}
         now = time.time()
-        return [stored if stored is not None and stored.until > now else None for stored in objects]
+        return [stored if stored is not None and stored.until > now else None for stored in map(objects.get, keys)]
 
     def drop(self, subject: str, entries: Iterable[tuple[str, StoredObject]]) -> None:
         """Remove objects from the index, and condemn them."""

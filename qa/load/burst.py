@@ -1,0 +1,236 @@
+"""`python -m qa.load.burst`: 10,000 posts at once, with few open jobs allowed and with the default.
+
+Distinct fits and draws are posted to a `glle up` as fast as possible. The program checks that
+
+- each answer is 202, 200, or 503 with a Retry-After between 1 and 60 seconds;
+- each accepted job has a record, and the refused ones leave nothing in Redis, whose memory stays below the mark at
+  which a worker could not register;
+- `/livez` answers 200 throughout, from the event loop.
+
+Durations are printed. The exit code is 1 if a check failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+
+from tests.system.conftest import Up, fitted, running, synthetic
+from worker.jobs.backlog import LONGEST_SECONDS
+from worker.operations.health import FULL
+from worker.records.ids import text
+from worker.records.job import job_key
+from worker.storage.free_space import memory_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+REFUSALS = frozenset({"too-many-jobs", "too-many-requests", "too-many-connections", "redis-full"})
+JOB_BYTES = 16 * 2**10  # of an accepted job in Redis, at most: record, task, lists
+SLACK_BYTES = 16 * 2**20  # connections, scripts, counters
+POLL_SECONDS = 0.05
+MEMORY_SECONDS = 0.25
+POINTS = 60
+
+
+@dataclass
+class Outcome:
+    """Answers and measurements of a burst.
+
+    Attributes
+    ----------
+    answers
+        Count by status and problem code.
+    jobs
+        Ids of the accepted jobs.
+    retries
+        Retry-After of the refusals in seconds.
+    alive
+        Seconds of each request to `/livez`.
+    before, peak, share
+        Bytes of the queue server before the burst and at most, and the highest share of its limit.
+    faults
+        Broken promises.
+
+    """
+
+    answers: Counter[tuple[int, str]] = field(default_factory=Counter)
+    jobs: list[str] = field(default_factory=list)
+    retries: list[int] = field(default_factory=list)
+    alive: list[float] = field(default_factory=list)
+    before: int = 0
+    peak: int = 0
+    share: float = 0.0
+    seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+    def count(self, answer: httpx.Response) -> None:
+        """Count an answer to a post."""
+        body = answer.json()
+        code = str(body.get("type", "")).rpartition(":")[2]
+        self.answers[answer.status_code, code] += 1
+        if answer.status_code in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
+            self.jobs.append(body["id"])
+            return
+        retry = answer.headers.get("retry-after", "")
+        if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE or code not in REFUSALS:
+            self.faults.append(f"a post was answered {answer.status_code} {code}")
+        elif not retry.isdigit() or not 1 <= int(retry) <= LONGEST_SECONDS:
+            self.faults.append(f"a refusal {code} has Retry-After {retry!r}")
+        else:
+            self.retries.append(int(retry))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report."""
+        posts = self.answers.total()
+        yield f"{posts} posts in {self.seconds:.1f} s, {posts / self.seconds:.0f} a second"
+        yield "answers: " + ", ".join(f"{n} x {s} {code}".strip() for (s, code), n in sorted(self.answers.items()))
+        if self.retries:
+            low, median, high = np.quantile(self.retries, (0.0, 0.5, 1.0))
+            yield f"Retry-After: {low:.0f} to {high:.0f} s, median {median:.0f} s"
+        p50, p99, most = (1000 * value for value in np.quantile(self.alive, (0.5, 0.99, 1.0)))
+        yield f"/livez: {len(self.alive)} answers, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.1f} ms"
+        grown = self.peak - self.before
+        yield (
+            f"queue server: {grown / 2**20:.1f} MiB more, {grown / max(1, len(self.jobs)):.0f} bytes an accepted job, "
+            f"at most {self.share:.1%} of its limit"
+        )
+        yield from self.faults
+
+
+def run(up: Up, posts: int, clients: int = 100) -> Outcome:
+    """Post distinct fits and draws by `clients` connections, and check the promises."""
+    outcome = Outcome()
+    with httpx.Client(base_url=up.url, timeout=60) as client:
+        dataset = synthetic(client, POINTS, seed=posts)
+        posterior = fitted(client, dataset)
+    server = up.redis("GLLE_REDIS_URL")
+    outcome.before = int(server.info("memory")["used_memory"])
+    with _repeated(lambda: _measure(server, outcome), MEMORY_SECONDS, outcome), _probed(up.url, outcome):
+        started = time.monotonic()
+        asyncio.run(_post(up.url, dataset, posterior, posts, clients, outcome))
+        outcome.seconds = time.monotonic() - started
+    if outcome.answers.total() != posts:
+        outcome.faults.append(f"{posts - outcome.answers.total()} posts have no answer")
+    if (lost := [job for job in outcome.jobs if _status(server, job) is None]) or len(set(outcome.jobs)) < len(
+        outcome.jobs
+    ):
+        outcome.faults.append(f"{len(lost)} accepted jobs have no record; {len(set(outcome.jobs))} ids are distinct")
+    if outcome.peak - outcome.before > len(outcome.jobs) * JOB_BYTES + SLACK_BYTES:
+        outcome.faults.append(f"{outcome.peak - outcome.before:,} bytes for {len(outcome.jobs)} jobs")
+    if outcome.share > FULL:
+        outcome.faults.append(f"the queue server was filled to {outcome.share:.1%}")
+    return outcome
+
+
+def unfinished(up: Up, outcome: Outcome) -> Counter[str]:
+    """Return the number of accepted jobs that have not succeeded, by status."""
+    server = up.redis("GLLE_REDIS_URL")
+    return Counter(status or "lost" for job in outcome.jobs if (status := _status(server, job)) != "succeeded")
+
+
+def _status(server: redis.Redis, job: str) -> str | None:
+    raw = server.hget(job_key(job), "status")
+    return None if raw is None else text(raw)
+
+
+async def _post(url: str, dataset: str, posterior: str, posts: int, clients: int, outcome: Outcome) -> None:
+    numbers = iter(range(posts))
+
+    async def post(client: httpx.AsyncClient) -> None:
+        for number in numbers:
+            path, body = _request(dataset, posterior, number, posts)
+            try:
+                outcome.count(await client.post(path, json=body))
+            except httpx.TransportError as error:
+                outcome.faults.append(f"a post has no answer: {type(error).__name__}")
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+        await asyncio.gather(*(post(client) for _ in range(clients)))
+
+
+def _request(dataset: str, posterior: str, number: int, posts: int) -> tuple[str, dict[str, Any]]:
+    """Return path and body of a post: a fit or a draw that no other post asks for."""
+    if number % 2:
+        return f"{posterior}/draws", {"count": 1, "seed": number}
+    return "/v1/posteriors", {"dataset": dataset, "reg": 1e-3 * (2 + number / posts)}
+
+
+def _measure(server: redis.Redis, outcome: Outcome) -> None:
+    info = server.info("memory")
+    outcome.peak = max(outcome.peak, int(info["used_memory"]))
+    outcome.share = max(outcome.share, memory_share(info) or 0.0)
+
+
+@contextmanager
+def _probed(url: str, outcome: Outcome) -> Iterator[None]:
+    """Poll `/livez` meanwhile."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+
+        def probe() -> None:
+            started = time.monotonic()
+            status = client.get("/livez").status_code
+            outcome.alive.append(time.monotonic() - started)
+            if status != HTTPStatus.OK:
+                outcome.faults.append(f"/livez answered {status}")
+
+        with _repeated(probe, POLL_SECONDS, outcome):
+            yield
+
+
+@contextmanager
+def _repeated(action: Any, seconds: float, outcome: Outcome) -> Iterator[None]:
+    """Repeat an action in a thread, at least once."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        try:
+            action()
+            while not is_over.wait(seconds):
+                action()
+        except Exception as error:  # noqa: BLE001 # any of them is a fault of the service or of the program
+            outcome.faults.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def main() -> int:
+    """Run the bursts, print the figures, and return 1 if a check failed."""
+    parser = argparse.ArgumentParser(prog="python -m qa.load.burst", description=__doc__)
+    parser.add_argument("--posts", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--max-jobs", type=int, nargs="*", default=[200, 10_000])
+    options = parser.parse_args()
+    has_faults = False
+    for max_jobs in options.max_jobs:
+        with tempfile.TemporaryDirectory() as folder, running(Path(folder), GLLE_MAX_JOBS=str(max_jobs)) as up:
+            outcome = run(up, options.posts, options.clients)
+        sys.stdout.write(f"at most {max_jobs:,} open jobs:\n" + "".join(f"  {line}\n" for line in outcome.lines()))
+        has_faults |= bool(outcome.faults)
+    return int(has_faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

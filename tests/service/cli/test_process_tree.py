@@ -1,0 +1,145 @@
+"""Restarts of child processes, and `glle serve` with several API processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from service.cli.main import listen
+from service.cli.process_tree import ApiSupervisor, Child, Process, ProcessTree
+from tests.conftest import until
+from tests.system.conftest import command_line
+from worker.execution import process_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.base.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def sleeping() -> subprocess.Popen[bytes]:
+    """Return a process that runs until it is killed."""
+    return subprocess.Popen(["/bin/sleep", "60"])
+
+
+def end(child: Child) -> None:
+    """Kill the process of a child, if it runs."""
+    if child.running is not None:
+        child.running.popen.kill()
+        child.running.popen.wait()
+
+
+def test_restart_pauses_grow() -> None:
+    """A process that ends at once is restarted after growing pauses; one that ran for seconds is restarted at once."""
+    messages: list[str] = []
+    child = Child("one", lambda: Process(sleeping()), messages.append)
+    try:
+        for pause in ("0.5", "1", "2"):
+            child.start()
+            end(child)
+            assert child.reap() is not None
+            assert messages[-1] == f"one ended with -9; restart in {pause} s"
+        child.start()
+        end(child)
+        child.started -= 6
+        assert child.reap() is not None
+        assert messages[-1] == "one ended with -9; restart in 0 s"
+    finally:
+        end(child)
+
+
+def test_only_a_child_that_ended_is_started_again() -> None:
+    """The other children keep their processes."""
+    tree = ProcessTree(lambda _: None)
+    ended, other = (tree.add(name, lambda: Process(sleeping())) for name in ("one", "two"))
+    try:
+        tree.start_due()
+        first, kept = ended.running, other.running
+        end(ended)
+        assert tree.reap() == [first]
+        ended.due = 0.0
+        tree.start_due()
+        assert ended.running is not None
+        assert ended.running is not first
+        assert other.running is kept
+    finally:
+        tree.stop(tree.children, 5.0)
+        tree.close()
+    assert all(child.running and child.running.popen.returncode == -signal.SIGTERM for child in tree.children)
+
+
+@contextmanager
+def served(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run `glle serve` with two API processes; yield the head and the URL."""
+    log = folder / "serve.log"
+    environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT), "GLLE_API_PROCESSES": "2"}
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(folder / "data")]
+    with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as head:
+        try:
+            until(lambda: "API at" in log.read_text() or head.poll() is not None)
+            found = re.search(r"API at (http://\S+)", log.read_text())
+            assert found, log.read_text()
+            yield head, found[1]
+        finally:
+            head.kill()
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of the child processes."""
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_serve_replaces_a_killed_process_and_stops_all(settings: Settings, tmp_path: Path) -> None:
+    """A killed process is replaced while the other one answers; SIGTERM ends the head and all its processes."""
+    with served(settings, tmp_path) as (head, url):
+        until(lambda: len(children(head.pid)) == 2)
+        killed, kept = children(head.pid)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: not command_line(killed))
+        while len(children(head.pid)) < 2 or killed in children(head.pid):
+            assert httpx.get(f"{url}/livez").status_code == 200
+        assert kept in children(head.pid)
+        pids = children(head.pid)
+        head.send_signal(signal.SIGTERM)
+        assert head.wait(30) == 0
+        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_serve_drains_every_process(settings: Settings, tmp_path: Path) -> None:
+    """After SIGTERM the address still answers for GLLE_DRAIN seconds, and is not ready."""
+    with served(replace(settings, drain=3.0), tmp_path) as (head, url):
+        until(lambda: len(children(head.pid)) == 2 and httpx.get(f"{url}/livez").status_code == 200)
+        time.sleep(1)  # until both processes handle signals
+        head.send_signal(signal.SIGTERM)
+        until(lambda: httpx.get(f"{url}/readyz").json().get("type") == "urn:glle:problem:draining")
+        for _ in range(10):
+            assert httpx.get(f"{url}/readyz").status_code == 503
+            assert httpx.get(f"{url}/livez").status_code == 200
+        assert head.wait(30) == 0
+
+
+def test_a_failed_start_is_the_exit_code_of_serve(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an API process ends before the API answers, the head stops with its exit code."""
+    monkeypatch.setattr(ProcessTree, "command", lambda *_: Process(subprocess.Popen(["/bin/sh", "-c", "exit 7"])))
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with listen("127.0.0.1", 0) as sock:
+            assert ApiSupervisor(replace(settings, api_processes=2), sock).run() == 7
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

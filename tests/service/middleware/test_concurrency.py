@@ -1,0 +1,85 @@
+"""Limit on the requests in progress of one API process."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx
+import pytest
+
+from service.middleware.concurrency import ConcurrencyMiddleware
+from tests.conftest import until
+from tests.service.tenants import served
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import Message
+
+    from worker.stores import Stores
+
+
+def test_a_request_beyond_the_limit_is_refused_early(stores: Stores) -> None:
+    """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
+    job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+    with served(stores, max_requests=2) as client, ThreadPoolExecutor(2) as pool:
+        url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"
+        waits = [pool.submit(httpx.get, url, timeout=60) for _ in range(2)]
+        until(lambda: client.get("/v1/info").status_code == 503)
+        refused = client.get("/v1/info")
+        assert refused.json()["type"] == "urn:glle:problem:too-many-requests"
+        assert "GLLE_MAX_REQUESTS" in refused.json()["remedy"]
+        assert int(refused.headers["retry-after"]) >= 1
+        assert client.get("/livez").status_code == 200
+        stores.jobs.cancel(job.id)
+        assert [wait.result().status_code for wait in waits] == [200, 200]
+        until(lambda: client.get("/v1/info").status_code == 200)
+
+
+def test_a_failed_request_gives_its_place_back() -> None:
+    """An exception or a disconnect of a request does not reduce the limit."""
+
+    async def failing(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(_: Message) -> None:
+        pytest.fail("nothing is refused")
+
+    limited = ConcurrencyMiddleware(failing, limit=1)
+
+    async def ask() -> None:
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                await limited({"type": "http", "path": "/v1/info"}, receive, send)
+
+    anyio.run(ask)
+
+
+def test_livez_answers_while_every_thread_is_busy(app: FastAPI, client: httpx.Client) -> None:
+    """The event loop answers the probe, although the thread pool has no free thread."""
+    free, entered = threading.Event(), threading.Semaphore(0)
+
+    @app.get("/blocked")
+    def blocked() -> None:
+        entered.release()
+        free.wait(60)
+
+    with ThreadPoolExecutor(60) as pool:
+        url = f"{client.base_url}/blocked"
+        requests = [pool.submit(httpx.get, url, timeout=60) for _ in range(60)]
+        try:
+            assert entered.acquire(timeout=30)
+            running = 1
+            while entered.acquire(timeout=1):
+                running += 1
+            assert running < 60, "every thread is busy, and requests wait for one"
+            assert client.get("/livez").status_code == 200
+            assert not entered.acquire(blocking=False)
+        finally:
+            free.set()
+        assert {request.result().status_code for request in requests} == {200}

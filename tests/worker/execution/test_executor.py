@@ -1,0 +1,251 @@
+"""Executors of real workers: requests, short tasks, and deaths in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import manifolds
+from service.submission.draw_requests import requested_draw
+from tests.conftest import until
+from tests.worker.execution.test_worker import children, fit_job, worker
+from worker.base.problems import ProblemError
+from worker.base.versions import queue_name
+from worker.execution import process_guard
+from worker.execution.executor import Executor
+from worker.execution.resident import ResidentPosteriors
+from worker.jobs.executor_queue import ExecutorQueue
+from worker.records.draws import DrawKey, DrawsSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.base.settings import Settings
+    from worker.jobs.store import Job
+    from worker.records.cache_entry import Entry
+    from worker.storage.posteriors import PosteriorRecord
+    from worker.stores import Stores
+
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+
+
+def fitted(stores: Stores, n: int) -> PosteriorRecord:
+    """Return a posterior that a worker fits."""
+    job = fit_job(stores, n)
+    until(lambda: stores.jobs.fetch(job.id).status == "succeeded", 60)
+    return stores.posteriors.fetch(job.subject)
+
+
+def requested(stores: Stores, record: PosteriorRecord, *keys: DrawKey, wait: float = 20.0) -> list[Entry | None]:
+    """Request draws at the same time; return them."""
+
+    async def run() -> list[Entry | None]:
+        return await asyncio.gather(
+            *(requested_draw(stores, record, key, lambda key=key: cached(stores, record, key), wait) for key in keys)
+        )
+
+    return asyncio.run(run())
+
+
+def cached(stores: Stores, record: PosteriorRecord, key: DrawKey) -> Entry | None:
+    """Return a draw from the cache."""
+    return stores.draws.get(record.arrays_id, key)
+
+
+def key(index: int, seed: int = 0, scale: float = 1.0) -> DrawKey:
+    """Return the address of a draw."""
+    return DrawKey(seed, index, scale, "posterior", "procrustes")
+
+
+def draws_job(stores: Stores, record: PosteriorRecord, count: int) -> Job:
+    """Enqueue a short job of draws."""
+    spec = DrawsSpec(
+        n=record.n, p=2, count=count, first=0, seed=5, scales=(1.0,), grid=False, source="posterior",
+        align="procrustes", shard_seconds=60.0,
+    )  # fmt: skip
+    job, _ = stores.jobs.create(
+        kind="draws", claim=f"draws {count}", posterior=record.id, spec=spec.to_dict(), total=count, short=True
+    )
+    stores.queue.enqueue(job)
+    return job
+
+
+def executor_of(pid: int) -> int:
+    """Return the pid of a worker's executor."""
+    until(lambda: children(pid, "glle-executor"), 20)
+    return children(pid, "glle-executor")[0]
+
+
+@pytest.fixture
+def resident(stores: Stores, settings: Settings) -> Iterator[tuple[int, PosteriorRecord]]:
+    """Return the pid of a worker, and a posterior."""
+    with worker(settings, "resident") as process:
+        yield process.pid, fitted(stores, 1500)
+
+
+def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """Concurrent requests with several seeds and scales return the engine's draws; their lane groups are cached."""
+    _, record = resident
+    posterior = stores.posteriors.load(record.id)
+    assert posterior is not None
+    keys = [key(6), key(1, seed=3), key(2, scale=0.5), key(6), key(70)]
+    for entry, wanted in zip(requested(stores, record, *keys), keys, strict=True):
+        assert entry is not None
+        direct = posterior.draw(wanted.index, seed=wanted.seed, scale=wanted.scale)
+        assert entry.arrays["embedding"].tobytes() == direct.embedding.tobytes()
+    (alone,) = requested(stores, record, key(9, seed=8))
+    assert alone is not None
+    until(lambda: all(cached(stores, record, key(index, seed=8)) for index in (8, 9, 10, 11)))
+    assert not stores.jobs.index.members("default", None, 10, kind="draws"), "a request is no job"
+
+
+def test_a_killed_executor_loses_no_request(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """Requests that a stopped and killed executor held are answered by its successor."""
+    pid, record = resident
+    first = executor_of(pid)
+    os.kill(first, signal.SIGSTOP)
+
+    async def run() -> Entry | None:
+        request = asyncio.create_task(
+            requested_draw(stores, record, key(3), lambda: cached(stores, record, key(3)), 20.0)
+        )
+        await asyncio.sleep(0.3)
+        os.kill(first, signal.SIGKILL)
+        return await request
+
+    assert asyncio.run(run()) is not None
+    assert executor_of(pid) != first
+
+
+def test_a_killed_executor_costs_a_job_only_time(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """A job of draws whose executor is killed twice has every draw, each with the engine's bits."""
+    pid, record = resident
+    posterior = stores.posteriors.load(record.id)
+    assert posterior is not None
+    job = draws_job(stores, record, 800)
+    for done in (1, 200):
+        until(lambda done=done: stores.jobs.fetch(job.id).done >= done, 30)
+        os.kill(executor_of(pid), signal.SIGKILL)
+    until(lambda: not stores.jobs.fetch(job.id).is_open, 60)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done) == ("succeeded", 800)
+    for index in range(0, 800, 37):
+        entry = cached(stores, record, key(index, seed=5))
+        assert entry is not None
+        assert entry.arrays["embedding"].tobytes() == posterior.draw(index, seed=5).embedding.tobytes()
+
+
+def test_an_unresponsive_executor_is_killed_for_a_cancelled_job(
+    stores: Stores, resident: tuple[int, PosteriorRecord]
+) -> None:
+    """A stopped executor handles nothing: its job is cancelled all the same, and a successor takes the next task."""
+    pid, record = resident
+    job = draws_job(stores, record, 5000)
+    until(lambda: stores.jobs.fetch(job.id).done, 30)
+    first = executor_of(pid)
+    os.kill(first, signal.SIGSTOP)
+    assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
+    until(lambda: stores.jobs.fetch(job.id).status == "cancelled", 5)
+    until(lambda: executor_of(pid) != first, 5)
+    assert requested(stores, record, key(0))[0] is not None
+
+
+def test_a_request_is_served_between_the_lane_groups_of_a_job(
+    stores: Stores, resident: tuple[int, PosteriorRecord]
+) -> None:
+    """The only executor answers a request while it works on a job."""
+    _, record = resident
+    job = draws_job(stores, record, 5000)
+    until(lambda: stores.jobs.fetch(job.id).done, 30)
+    assert requested(stores, record, key(0, seed=77))[0] is not None
+    assert stores.jobs.fetch(job.id).status == "running"
+    stores.queue.withdraw(stores.jobs.cancel(job.id))
+    until(lambda: stores.jobs.fetch(job.id).status == "cancelled", 20)
+
+
+def test_an_evicted_posterior_makes_a_request_a_job(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """A request whose posterior must be fitted again is answered by None, so that a job fits it."""
+    _, record = resident
+    stores.cache.client.flushall()
+    assert requested(stores, record, key(0)) == [None]
+
+
+def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """The executor finds no record; a posterior that it keeps in memory leaves no draws behind."""
+    _, record = resident
+    assert requested(stores, record, key(0))[0] is not None
+    stores.posteriors.delete(record)
+    with suppress(ProblemError):  # the executor may have removed the draw before the request read it
+        requested(stores, record, key(4))
+    until(lambda: not list(stores.cache.client.scan_iter(match="*draw:*")), 5)
+    with pytest.raises(ProblemError, match="There is no posterior"):
+        requested(stores, record, key(8))
+
+
+def test_a_stopping_executor_ends_its_task(stores: Stores, settings: Settings) -> None:
+    """After SIGTERM the shard in work is finished; the worker ends, and its tasks are not lost."""
+    with worker(settings, "stopping") as process:
+        record = fitted(stores, 1500)
+        job = draws_job(stores, record, 5000)
+        until(lambda: stores.jobs.fetch(job.id).done, 30)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert stores.jobs.fetch(job.id).status == "running"
+    with worker(settings, "next"):
+        until(lambda: stores.jobs.fetch(job.id).status == "succeeded", 60)
+
+
+def test_long_work_becomes_a_long_task(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """A short job whose posterior is evicted and slow to fit continues in a work-horse."""
+    _, record = resident
+    raw = stores.client.get(f"glle:posterior:{record.id}")
+    assert raw is not None
+    slow = raw.replace(f'"seconds": {record.seconds}'.encode(), b'"seconds": 100.0')  # type: ignore[union-attr] # bytes
+    assert slow != raw
+    stores.client.set(f"glle:posterior:{record.id}", slow)
+    stores.cache.client.flushall()
+    job = draws_job(stores, record, 8)
+    until(lambda: not stores.jobs.fetch(job.id).is_open, 30)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.queue) == ("succeeded", queue_name())
+
+
+def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch, the draw that is not finite is refused, and the other is cached and published."""
+    posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
+    read, write = os.pipe()
+    loop = Executor(stores, "here", write)
+    draws = [posterior.draw(0), posterior.draw(1)]
+    draws[1].embedding.setflags(write=True)
+    draws[1].embedding[0, 0] = np.nan
+    published: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(ExecutorQueue, "publish", lambda _, __, keys, *outcome: published.append((keys, *outcome)))
+    batch = type("Batch", (), {"posterior": "post_1", "arrays_id": "post_1:a", "name": "x", "keys": [key(0), key(1)]})()
+    loop._store(batch, [key(0), key(1)], draws, 0.1)
+    assert [(keys[0].index, outcome[0]) for keys, *outcome in published] == [(0, "drawn"), (1, "refused")]
+    assert published[1][2].code == "no-convergence"
+    os.close(read)
+    os.close(write)
+
+
+def test_resident_posteriors_have_a_bound() -> None:
+    """The posteriors that were used last stay; without a bound none is kept, nor one without a digest."""
+    residents, posterior = ResidentPosteriors(), glle_engine.fit(manifolds.make("s_curve", 100, seed=0).X)
+    residents.keep("a:1", posterior, 100)
+    assert residents.get("a:1") is None
+    residents.most_bytes = 1000
+    residents.keep("old", posterior, 1)
+    for name in ("a:1", "b:1"):
+        residents.keep(name, posterior, 100)
+    assert residents.get("a:1") is posterior
+    residents.keep("c:1", posterior, 100)
+    assert [residents.get(name) is not None for name in ("old", "a:1", "b:1", "c:1")] == [False, True, False, True]
+    residents.keep("large:1", posterior, 10**6)
+    assert [residents.get(name) is not None for name in ("a:1", "c:1", "large:1")] == [False, False, True]

@@ -1,0 +1,106 @@
+"""Retry-After of refused jobs, computed from the backlog."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from worker.base.problems import ProblemError
+from worker.jobs import backlog, store
+from worker.jobs.backlog import LONGEST_SECONDS, WINDOW_SECONDS, Rates
+from worker.tenancy.quotas import JobLimits
+
+if TYPE_CHECKING:
+    from worker.jobs.store import JobStore
+    from worker.stores import Stores
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Return the time of the records and of the process, in seconds; a test advances it."""
+    time = {"now": 1_800_000_000.0}
+    monkeypatch.setattr(store, "now_ms", lambda: int(1000 * time["now"]))
+    monkeypatch.setattr(backlog, "now_ms", lambda: int(1000 * time["now"]))
+    monkeypatch.setattr(backlog, "monotonic", lambda: time["now"])
+    return time
+
+
+def add(jobs: JobStore, claim: str) -> str:
+    """Create a job and return its id."""
+    return jobs.create(kind="fit", claim=claim, posterior=claim, spec={}, total=1)[0].id
+
+
+def refused(jobs: JobStore, code: str) -> int:
+    """Return the seconds of a refusal."""
+    with pytest.raises(ProblemError) as caught:
+        add(jobs, "one more")
+    assert caught.value.problem.code == code
+    seconds = caught.value.problem.details["retry_after"]
+    assert isinstance(seconds, int)
+    return seconds
+
+
+def end(jobs: JobStore, clock: dict[str, float], count: int, seconds: float) -> None:
+    """End jobs one after the other, `seconds` apart; the first ends now."""
+    for number in range(count):
+        clock["now"] += seconds if number else 0.0
+        jobs.cancel(add(jobs, f"ended {clock['now']} {number}"))
+
+
+def test_refused_requests_return_at_the_rate_at_which_jobs_end(stores: Stores, clock: dict[str, float]) -> None:
+    """At a job in 4 s, three requests that are refused together return after 4, 8 and 12 s."""
+    jobs = stores.jobs.of("alice", JobLimits(all_open=2))
+    end(jobs, clock, 6, 4.0)
+    clock["now"] += 4.0  # six ends in 24 s
+    for claim in ("a", "b"):
+        add(jobs, claim)
+    assert [refused(jobs, "too-many-jobs") for _ in range(3)] == [4, 8, 12]
+    clock["now"] += 0.5
+    assert refused(jobs, "too-many-jobs") == 16  # the line has moved by half a second
+
+
+def test_the_estimate_is_at_least_a_second_and_bounded(stores: Stores, clock: dict[str, float]) -> None:
+    """Fast ends give one second; without an end in the window, or for a long line, the bound holds."""
+    jobs = stores.jobs.of("alice", JobLimits(all_open=1))
+    end(jobs, clock, 20, 0.01)
+    add(jobs, "a")
+    assert refused(jobs, "too-many-jobs") == 1
+    assert max(refused(jobs, "too-many-jobs") for _ in range(2000)) == LONGEST_SECONDS
+    clock["now"] += WINDOW_SECONDS + LONGEST_SECONDS + 1
+    assert refused(jobs, "too-many-jobs") == LONGEST_SECONDS
+
+
+def test_a_tenants_quota_waits_for_its_own_jobs(stores: Stores, clock: dict[str, float]) -> None:
+    """The rate is that of the tenant; without an end of its jobs it is the tenant's share of the open jobs."""
+    alice, bob = (stores.jobs.of(name, JobLimits(open=1)) for name in ("alice", "bob"))
+    end(alice, clock, 5, 2.0)
+    clock["now"] += 2.0  # five ends in 10 s
+    for jobs in (alice, bob):
+        add(jobs, "a")
+    assert refused(alice, "quota-exceeded") == 2
+    assert refused(bob, "quota-exceeded") == 4  # one of two open jobs: half of the rate
+    assert refused(alice, "quota-exceeded") == 4  # each tenant has a separate line
+
+
+def test_refusals_within_a_second_read_the_rate_once(
+    stores: Stores, clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A burst of refusals costs the queue server one script a second."""
+    jobs = stores.jobs.of("alice", JobLimits(all_open=1))
+    end(jobs, clock, 3, 1.0)
+    add(jobs, "a")
+    calls: list[str] = []
+    read = jobs._backlog._read
+
+    def counted(tenant: str) -> Rates:
+        calls.append(tenant)
+        return read(tenant)
+
+    monkeypatch.setattr(jobs._backlog, "_read", counted)
+    assert [refused(jobs, "too-many-jobs") > 0 for _ in range(5)] == [True] * 5
+    assert calls == ["alice"]
+    clock["now"] += backlog.LOOK_SECONDS + math.ulp(clock["now"])
+    refused(jobs, "too-many-jobs")
+    assert calls == ["alice"] * 2

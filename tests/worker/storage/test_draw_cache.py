@@ -1,0 +1,374 @@
+"""The cache of draws."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from glle_engine.linalg import LANES
+from worker.base.problems import ProblemError
+from worker.records.cache_entry import PIECE, Entry, entry_bytes
+from worker.records.draws import DrawKey, draws_bytes
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from worker.base.settings import Settings
+
+ID = "post_1:0123"
+KEY = DrawKey(0, 0, 1.0, "posterior", "procrustes")
+# As large as the metadata of a draw whose solver reports everything.
+DIAGNOSTICS = {f"diagnostic_{number}": 0.12345678901234567 for number in range(24)}
+
+
+def keys_of(*indices: int) -> list[DrawKey]:
+    """Return the draws with these indices."""
+    return [replace(KEY, index=index) for index in indices]
+
+
+def entry_of(index: int, n: int = 3, value: float = 0.0) -> Entry:
+    """Return the entry of a draw."""
+    return Entry(
+        {"index": index, "value": value}, {"embedding": np.full((n, 2), index + value), "eigenvalues": np.ones(2)}
+    )
+
+
+def put(stores: Stores, *indices: int, n: int = 3, value: float = 0.0, tier: Any = "cache") -> None:
+    """Write draws."""
+    stores.draws.put(ID, {key: entry_of(key.index, n, value) for key in keys_of(*indices)}, tier)
+
+
+def indices(entries: list[Entry | None]) -> list[int | None]:
+    """Return the indices of entries, None for a missing one; an entry must be complete."""
+    for entry in entries:
+        if entry is not None:
+            value = entry.meta["index"] + entry.meta["value"]
+            assert np.unique(np.asarray(entry.arrays["embedding"])).tolist() == [value]
+            assert list(entry.arrays) == ["embedding", "eigenvalues"]
+    return [None if entry is None else entry.meta["index"] for entry in entries]
+
+
+class Commands:
+    """Commands that a server received, from its MONITOR."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._client = stores.cache.client
+        self.top: list[str] = []
+        self.inner: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._monitor = self._client.monitor()  # type: ignore[no-untyped-call] # redis-py's
+        self._monitor.__enter__()
+        self._client.echo("begin")  # on another connection, which may be new
+        while self._monitor.next_command()["command"] != "ECHO begin":
+            pass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.echo("end")
+        while (row := self._monitor.next_command())["command"] != "ECHO end":
+            (self.inner if row["client_type"] == "lua" else self.top).append(row["command"].split()[0].upper())
+        self._monitor.__exit__(None, None, None)
+
+
+def test_round_trip_keeps_every_bit(stores: Stores) -> None:
+    """Arrays of every shape, order and type come back, and so does the metadata."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {
+        "empty": np.empty((0, 3)), "scalar": np.array(2.5), "strided": np.arange(20.0).reshape(4, 5)[:, ::2],
+        "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)), "big_endian": np.arange(3, dtype=">f8"),
+        "flags": np.array([True, False]),
+    }  # fmt: skip
+    stores.draws.put(ID, {KEY: Entry({"a": 1}, arrays)})
+    entry = stores.draws.get(ID, KEY)
+    assert entry is not None
+    assert entry.meta == {"a": 1}
+    assert list(entry.arrays) == list(arrays)
+    for name, array in arrays.items():
+        assert entry.arrays[name].dtype == array.dtype, name
+        np.testing.assert_array_equal(entry.arrays[name], array, name)
+
+
+def test_a_lane_group_is_one_hash(stores: Stores) -> None:
+    """Draws that differ only in index % LANES share a hash; every other difference is another hash."""
+    put(stores, *range(LANES))
+    assert stores.cache.client.dbsize() == 1
+    put(stores, LANES)
+    assert stores.cache.client.dbsize() == 2
+    assert indices(stores.draws.get_many(ID, keys_of(LANES, 1, 99, 0))) == [LANES, 1, None, 0]
+    for other in ({"seed": 1}, {"scale": 0.5}, {"source": "mean"}, {"align": "none"}):
+        assert stores.draws.get(ID, replace(KEY, **other)) is None
+    assert stores.draws.get("post_2:0123", KEY) is None
+    assert stores.draws.get("post_1:4567", KEY) is None
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_lane_group_costs_two_commands(stores: Stores, *, is_indexed: bool) -> None:
+    """A write is a script without the draws' bytes, then their fields, without a transaction; a read is one command."""
+    if is_indexed:
+        stores.cache.create_index("post_1")
+    with Commands(stores) as writing:
+        put(stores, *range(LANES))
+    assert writing.top == ["EVAL", "HSET"]
+    assert len(writing.inner) == (5 if is_indexed else 3)
+    keys = keys_of(*range(LANES))
+    for read in (stores.draws.get_many, stores.draws.views, stores.draws.heads, stores.draws.contains):
+        with Commands(stores) as reading:
+            assert all(read(ID, keys))
+        assert reading.top == ["HMGET"]
+
+
+def test_the_draws_of_a_job_are_looked_up_in_the_index(stores: Stores) -> None:
+    """Only lane groups that the index lists are read; without an index all are."""
+    keys = keys_of(*range(16 * LANES))
+    stores.cache.create_index("post_1")
+    with Commands(stores) as empty:
+        assert stores.draws.contains(ID, keys) == [False] * len(keys)
+    assert empty.top == ["SMISMEMBER"]
+    put(stores, 5, 9)
+    expected = [key.index in {5, 9} for key in keys]
+    with Commands(stores) as some:
+        assert stores.draws.contains(ID, keys) == expected
+    assert Counter(some.top) == {"SMISMEMBER": 1, "HMGET": 2}
+    stores.cache.client.delete("keys:post_1")
+    with Commands(stores) as unknown:
+        assert stores.draws.contains(ID, keys) == expected
+    assert Counter(unknown.top) == {"SMISMEMBER": 1, "HMGET": 16}
+
+
+def test_each_draw_counts_as_one_read(stores: Stores) -> None:
+    """A draw is a hit or a miss, whatever the number of commands; metadata and `contains` do not count."""
+    put(stores, 0, 1)
+    put(stores, 2, n=PIECE // 8)
+    stores.draws.get_many(ID, keys_of(0, 1, 2, 3, 4))
+    stores.draws.heads(ID, keys_of(0, 1, 2, 3))
+    stores.draws.contains(ID, keys_of(0, 1, 2, 3))
+    stores.counts.flush()
+    reads = {series[1:]: count for series, count in stores.counts.read()[0].items() if series[0] == "cache_reads"}
+    assert reads == {("server", "hit"): 3, ("server", "miss"): 2}
+
+
+def test_a_large_draw_has_a_separate_entry(stores: Stores) -> None:
+    """It is read, listed and deleted as a small one; without its entry or its head it is missing."""
+    put(stores, 0, 1, n=PIECE // 8)
+    put(stores, 2)
+    keys = keys_of(0, 1, 2, 3)
+    assert stores.cache.client.dbsize() == 3
+    assert indices(stores.draws.get_many(ID, keys)) == [0, 1, 2, None]
+    assert indices(stores.draws.views(ID, keys)) == [0, 1, 2, None]
+    stores.cache.client.unlink(keys[0].cache_key(ID))
+    assert stores.draws.contains(ID, keys) == [False, True, True, False]
+    assert [head and head["index"] for head in stores.draws.heads(ID, keys)] == [None, 1, 2, None]
+    assert indices(stores.draws.get_many(ID, keys)) == [None, 1, 2, None]
+    stores.draws.delete(ID, keys[1])
+    assert stores.draws.contains(ID, keys) == [False, False, True, False]
+    put(stores, 0)
+    assert indices(stores.draws.get_many(ID, keys)) == [0, None, 2, None], "a small one takes its place"
+    assert stores.cache.client.dbsize() == 1
+
+
+def test_a_torn_draw_is_missing(stores: Stores) -> None:
+    """A draw whose head or data are missing or short counts as evicted; the others of its group stay."""
+    put(stores, 0, 1, 2, 3)
+    group = KEY.group_key(ID)
+    stores.cache.client.hdel(group, "head:0")
+    stores.cache.client.hdel(group, "data:1")
+    stores.cache.client.hset(group, "data:2", b"short")
+    assert indices(stores.draws.get_many(ID, keys_of(0, 1, 2, 3))) == [None, None, None, 3]
+
+
+def test_an_evicted_group_is_missing_and_written_again(stores: Stores) -> None:
+    """The index still lists it; each draw is missing until it is written again."""
+    stores.cache.create_index("post_1")
+    put(stores, *range(2 * LANES))
+    stores.cache.client.unlink(KEY.group_key(ID))
+    keys = keys_of(*range(2 * LANES))
+    assert stores.draws.contains(ID, keys) == [False] * LANES + [True] * LANES
+    assert stores.draws.heads(ID, keys)[:LANES] == [None] * LANES
+    assert indices(stores.draws.get_many(ID, keys))[:LANES] == [None] * LANES
+    put(stores, 1)
+    assert stores.draws.contains(ID, keys) == [False, True, False, False, *[True] * LANES]
+
+
+def test_a_server_short_of_memory_evicts_whole_groups(stores: Stores) -> None:
+    """Under the policy of the cache, a lane group is complete or missing."""
+    client = stores.cache.client
+    limit = str(client.config_get("maxmemory")["maxmemory"])
+    client.config_set("maxmemory", client.info("memory")["used_memory"] + 4 * 2**20)
+    try:
+        for first in range(0, 400, LANES):
+            put(stores, *range(first, first + LANES), n=2000)
+        present = [index is not None for index in indices(stores.draws.get_many(ID, keys_of(*range(400))))]
+    finally:
+        client.config_set("maxmemory", limit)
+    groups = {tuple(present[first : first + LANES]) for first in range(0, 400, LANES)}
+    assert groups == {(True,) * LANES, (False,) * LANES}
+
+
+def test_two_writers_of_one_group_do_not_disturb_each_other(stores: Stores) -> None:
+    """Draws of both writers are complete after any interleaving, while readers see each completely or not at all."""
+    both = [Stores.connect(stores.settings) for _ in range(2)]
+    barrier = threading.Barrier(3)
+
+    def write(own: Stores, mine: list[int]) -> None:
+        barrier.wait()
+        for round_ in range(60):
+            for index in mine:
+                put(own, index, n=500, value=float(100 * round_))
+
+    threads = [
+        threading.Thread(target=write, args=(own, mine)) for own, mine in zip(both, ([0, 2], [1, 2, 3]), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    barrier.wait()
+    while any(thread.is_alive() for thread in threads):
+        indices(stores.draws.get_many(ID, keys_of(0, 1, 2, 3)))
+    for thread in threads:
+        thread.join()
+    entries = stores.draws.get_many(ID, keys_of(0, 1, 2, 3))
+    assert indices(entries) == [0, 1, 2, 3]
+    assert [entry and entry.meta["value"] for entry in entries] == [5900.0] * 4
+    for own in both:
+        own.close()
+
+
+@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["put", "put large", "delete", "evict"]),
+            st.lists(st.integers(0, 3 * LANES - 1), min_size=1, max_size=6, unique=True),
+        ),
+        max_size=8,
+    ),
+    wanted=st.lists(st.integers(0, 3 * LANES - 1), max_size=8),
+)
+def test_any_order_of_writes_is_read_as_by_a_dictionary(
+    stores: Stores, steps: list[tuple[str, list[int]]], wanted: list[int]
+) -> None:
+    """Every read agrees with a dictionary of the draws, for every subset in every order."""
+    stores.cache.client.flushall()
+    stores.cache.create_index("post_1")
+    expected: dict[int, float] = {}
+    for number, (step, chosen) in enumerate(steps, start=1):
+        if step == "evict":
+            stores.cache.client.unlink(replace(KEY, index=chosen[0]).group_key(ID))
+            group = chosen[0] // LANES
+            expected = {index: value for index, value in expected.items() if index // LANES != group}
+        elif step == "delete":
+            for index in chosen:
+                stores.draws.delete(ID, replace(KEY, index=index))
+                expected.pop(index, None)
+        else:
+            put(stores, *chosen, n=3 if step == "put" else PIECE // 16 + 1, value=float(number))
+            expected.update(dict.fromkeys(chosen, float(number)))
+    keys = keys_of(*wanted)
+    entries = stores.draws.get_many(ID, keys)
+    assert indices(entries) == [index if index in expected else None for index in wanted]
+    values = [expected.get(index) for index in wanted]
+    assert [entry and entry.meta["value"] for entry in entries] == values
+    assert [head and head["value"] for head in stores.draws.heads(ID, keys)] == values
+    assert stores.draws.contains(ID, keys) == [index in expected for index in wanted]
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_forgetting_a_subject_removes_its_draws(stores: Stores, *, is_indexed: bool) -> None:
+    """Lane groups and separate entries are removed, with and without an index; another subject's stay."""
+    if is_indexed:
+        stores.cache.create_index("post_1")
+    put(stores, *range(6))
+    put(stores, 6, n=PIECE // 8)
+    stores.draws.put("post_12:0", {KEY: entry_of(0)})
+    stores.cache.forget("post_1")
+    assert stores.cache.client.keys("*") == [KEY.group_key("post_12:0").encode()]
+
+
+def test_a_group_expires_with_its_last_write(stores: Stores) -> None:
+    """Each write extends the lifetime of the group."""
+    put(stores, 0)
+    group = KEY.group_key(ID)
+    assert 0 < stores.cache.client.ttl(group) <= stores.settings.cache_ttl
+    stores.cache.client.expire(group, 10)
+    put(stores, 1)
+    assert stores.cache.client.ttl(group) > 10
+
+
+def test_metadata_must_be_finite(stores: Stores) -> None:
+    """NaN in the metadata is an error, never null."""
+    with pytest.raises(ValueError, match="JSON compliant"):
+        stores.draws.put(ID, {KEY: Entry({"x": float("nan")}, {})})
+
+
+def test_a_draw_of_more_than_half_the_budget_is_refused(stores: Stores) -> None:
+    """It is a problem with a remedy, and nothing is written."""
+    stores.cache.budget = 2**20
+    with pytest.raises(ProblemError) as caught:
+        put(stores, 0, 1, n=2**16)
+    assert caught.value.problem.code == "cache-too-small"
+    assert stores.cache.client.dbsize() == 0
+
+
+@pytest.mark.parametrize("n", [10, 100, 1797, 5000, 5200, 20_000, 20_481, 65_000, 100_000])
+def test_the_estimate_bounds_the_memory_of_draws(stores: Stores, n: int) -> None:
+    """The server's memory of a full lane group is at most the estimate, whatever the allocator's rounding."""
+    stores.cache.create_index("post_1")
+    arrays = {"embedding": np.random.default_rng(0).normal(size=(n, 2)), "eigenvalues": np.ones(2)}
+    meta = {"diagnostics": DIAGNOSTICS, "sha256": "0" * 64}
+    stores.draws.put(ID, {key: Entry(meta, arrays) for key in keys_of(*range(LANES))})
+    usage = sum(stores.cache.client.memory_usage(key, samples=0) or 0 for key in stores.cache.client.keys("*"))
+    assert usage <= draws_bytes(n, 2, LANES) <= 1.3 * usage + 3000 * LANES
+    assert draws_bytes(n, 2, LANES) == LANES * entry_bytes((n, 2), (2,))
+
+
+@pytest.fixture(params=["file", "memory"])
+def tiered(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, stores: Stores) -> Iterator[Stores]:
+    """Return stores with an object store and an empty cache whose half is 2 MB."""
+    url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
+    connected = Stores.connect(replace(settings, store_url=url, cache_bytes=4 * 2**20))
+    yield connected
+    connected.close()
+
+
+def test_draws_of_a_large_job_are_in_the_object_store(tiered: Stores) -> None:
+    """The cache has only their metadata; after an eviction the store has everything."""
+    put(tiered, 0, 1, 2, n=50_000, tier="store")
+    put(tiered, 5, n=2**17 + 1)  # more than half of the cache
+    assert tiered.cache.client.exists(KEY.group_key(ID)) == 0
+    keys = keys_of(0, 1, 2, 3, 4, 5)
+    for is_evicted in (False, True):
+        if is_evicted:
+            tiered.cache.client.flushall()
+        assert tiered.draws.contains(ID, keys) == [True, True, True, False, False, True]
+        assert [head and head["index"] for head in tiered.draws.heads(ID, keys)] == [0, 1, 2, None, None, 5]
+        assert indices(tiered.draws.get_many(ID, keys)) == [0, 1, 2, None, None, 5]
+        assert indices(tiered.draws.views(ID, keys)) == [0, 1, 2, None, None, 5]
+    tiered.draws.delete(ID, keys[1])
+    assert tiered.draws.contains(ID, keys) == [True, False, True, False, False, True]
+    tiered.cache.forget("post_1")
+    assert tiered.cache.objects is not None
+    assert tiered.cache.objects.bucket.paths() == []
+    assert tiered.cache.client.dbsize() == 0
+
+
+def test_an_evicted_draw_of_both_tiers_returns_to_its_group(tiered: Stores) -> None:
+    """A read takes it from the store, and writes it to the cache again."""
+    put(tiered, 0, 1, tier="both")
+    put(tiered, 2, n=PIECE // 8, tier="both")
+    tiered.cache.client.flushall()
+    keys = keys_of(0, 1, 2, 3)
+    assert indices(tiered.draws.get_many(ID, keys)) == [0, 1, 2, None]
+    with Commands(tiered) as reading:
+        assert indices(tiered.draws.get_many(ID, keys[:2])) == [0, 1]
+    assert reading.top == ["HMGET"]
+    tiered.client.flushall()
+    assert indices(tiered.draws.get_many(ID, keys)) == [0, 1, 2, None]

@@ -1,0 +1,208 @@
+"""The executor: a resident process of a worker, with posteriors, compiled code and connections, for short work.
+
+It draws what clients request one by one, a lane group at a time, and runs short tasks. Between two lane groups of a
+task it looks for requests, so that a client waits for one lane group at most. Its parent watches it
+(`worker.execution.worker`): the executor reports the begin and end of its work, and may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import redis
+from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
+
+from glle_engine.linalg import LANES
+from worker.base.numerics import own_numbers
+from worker.base.problems import ProblemError, problem_of
+from worker.base.versions import queue_name, require_own_numbers
+from worker.execution import tasks
+from worker.execution.background_writer import BackgroundWriter
+from worker.execution.draws import group_size, lane_group, make_draws, store_draws
+from worker.execution.resident import RESIDENT
+from worker.execution.telemetry import TaskOrigin, observe_requests
+from worker.jobs.executor_queue import DrawBatch, ExecutorQueue, ShortTask
+from worker.jobs.rq_types import DRAWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from glle_engine import Draw, Posterior
+    from worker.records.draws import DrawKey
+    from worker.stores import Stores
+
+WAIT_SECONDS = 5  # for work, at a time
+FLUSH_SECONDS = 3.0  # between two writes of counts
+AGAIN_SECONDS = 0.5  # between two attempts to reach a server
+
+log = logging.getLogger(__name__)
+
+
+class _StopWaiting(BaseException):
+    """The signal to stop arrived while the executor waited for work."""
+
+
+class Executor:
+    """The loop of an executor.
+
+    Parameters
+    ----------
+    name
+        Its name, which the tasks that it holds carry.
+    reports
+        Write end of the pipe to the parent. Each line is JSON: ``{"task": id, "job": id}`` when a task begins, with
+        empty ids for requests, and ``{}`` when it has ended.
+
+    """
+
+    def __init__(self, stores: Stores, name: str, reports: int) -> None:
+        RESIDENT.most_bytes = stores.settings.resident_bytes
+        self._stores = stores
+        self._queue = ExecutorQueue(
+            stores.client, queue=queue_name(own_numbers()), executor=name, heartbeat=stores.settings.heartbeat
+        )
+        self._reports = reports
+        self._is_waiting = False
+        self._is_stopping = False
+        self._flushed = time.monotonic()
+        self._handlers: dict[str, Callable[..., None]] = {
+            **tasks.HANDLERS,
+            DRAWS: partial(tasks.draw, between_groups=self._serve_requests),
+        }
+        self._writer = BackgroundWriter()
+
+    def run(self) -> None:
+        """Work until SIGTERM, and end the work in progress."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with self._writer:
+            while not self._is_stopping:
+                try:
+                    self._step()
+                except redis.RedisError as error:
+                    log.warning("The executor waits for a Redis server: %s", error)
+                    time.sleep(AGAIN_SECONDS)
+                except _StopWaiting:
+                    break
+        self._stores.counts.flush()
+
+    def _step(self) -> None:
+        """Wait for work, and do it."""
+        self._is_waiting = True
+        try:
+            work = None if self._is_stopping else self._queue.wait(LANES, WAIT_SECONDS)
+        finally:
+            self._is_waiting = False
+        if isinstance(work, DrawBatch):
+            with self._reported(task="", job=""):
+                self._draw(work)
+        elif work is not None:
+            with self._reported(task=work.id, job=work.arguments[0]):
+                self._run(work)
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self._writer.submit(self._stores.counts.flush)
+            self._flushed = time.monotonic()
+
+    def _run(self, task: ShortTask) -> None:
+        """Run a task."""
+        seconds = self._stores.settings.job_timeout
+        with (
+            TaskOrigin(task.metadata, task.enqueued).current(),
+            UnixSignalDeathPenalty(seconds, JobTimeoutException, job_id=task.id),  # type: ignore[no-untyped-call] # RQ's
+        ):
+            self._handlers[task.name](*task.arguments)
+        self._queue.end(task)
+
+    def _serve_requests(self) -> None:
+        """Draw one lane group of requests if any wait."""
+        if (batch := self._queue.batch(LANES)) is not None:
+            self._draw(batch)
+
+    def _draw(self, batch: DrawBatch) -> None:
+        """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
+        with observe_requests(self._stores, batch.metadata):
+            try:
+                posterior = self._posterior(batch)
+                if posterior is None:
+                    self._queue.publish(batch, batch.keys, "job")
+                    return
+                keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0])]))
+                keys = keys[: max(len(batch.keys), group_size(posterior))]
+                draws, seconds = make_draws(posterior, keys)
+            except redis.RedisError:
+                raise
+            except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
+                self._refuse(batch, batch.keys, error)
+                return
+        self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
+
+    def _posterior(self, batch: DrawBatch) -> Posterior | None:
+        """Return the posterior of a batch; None if it must be fitted again, which is a job's work.
+
+        Raises ``posterior-not-found``, ``other-numbers``.
+        """
+        posterior = RESIDENT.get(batch.arrays_id)
+        if posterior is None:
+            record = self._stores.posteriors.fetch(batch.posterior)
+            require_own_numbers(f"Posterior {record.id}", record.numbers)
+            if record.arrays_id == batch.arrays_id:
+                posterior = self._stores.posteriors.load(record.id, record.arrays_sha256)
+            if posterior is not None:
+                RESIDENT.keep(batch.arrays_id, posterior, record.nbytes)
+        return posterior
+
+    def _finish(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
+        """Cache draws and publish them; remove them if their posterior was deleted meanwhile.
+
+        If a server does not answer, the requests are sent again.
+        """
+        try:
+            self._store(batch, keys, draws, seconds)
+            if not self._stores.posteriors.exists(batch.posterior):
+                RESIDENT.drop(batch.arrays_id)
+                self._stores.posteriors.forget(batch.posterior)
+        except redis.RedisError as error:
+            log.warning("Draws of %s are lost: %s", batch.posterior, error)
+
+    def _store(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
+        """Cache and publish draws; if one is refused, each by itself."""
+        try:
+            store_draws(self._stores.draws, batch.arrays_id, keys, draws, seconds)
+        except ProblemError as error:
+            if len(keys) == 1:
+                self._refuse(batch, keys, error)
+                return
+            for key, draw in zip(keys, draws, strict=True):
+                self._store(batch, [key], [draw], seconds)
+        else:
+            self._queue.publish(batch, keys, "drawn")
+
+    def _refuse(self, batch: DrawBatch, keys: Sequence[DrawKey], error: Exception) -> None:
+        """Publish the problem that ended requests."""
+        problem = problem_of(error)
+        if problem.is_internal:
+            log.error("Draws of %s failed", batch.posterior, exc_info=error)
+        self._queue.publish(batch, keys, "refused", problem)
+
+    @contextmanager
+    def _reported(self, **work: str) -> Iterator[None]:
+        """Report begin and end of work to the parent."""
+        os.write(self._reports, json.dumps(work).encode() + b"\n")
+        try:
+            yield
+        finally:
+            os.write(self._reports, b"{}\n")
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        self._is_stopping = True
+        if self._is_waiting:
+            raise _StopWaiting

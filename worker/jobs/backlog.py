@@ -1,0 +1,116 @@
+"""Retry-After of refused jobs: the time until open jobs have ended, at the rate of the last half minute.
+
+The index of ended jobs, which the scripts of the job records keep anyway, holds the time of each end. So an end costs
+no additional write, and every API process finds the same rate. Of n requests that a process refuses at once, the n-th
+is asked to return when n jobs have ended, so that they do not return together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from worker.base.clock import now_ms
+from worker.jobs.index import LISTS, TENANTS
+from worker.jobs.lua_scripts import ALL_OPEN
+
+if TYPE_CHECKING:
+    import redis
+
+LONGEST_SECONDS = 60  # also if no job has ended in the window, because nothing is known then
+WINDOW_SECONDS = 30.0  # in which ends are counted
+LEAST_SPAN_SECONDS = 1.0  # a few ends shortly after each other are no rate
+LOOK_SECONDS = 1.0  # between two readings of a tenant's rates by a process
+MAX_TENANTS = 1000  # whose ends are counted; a random sample of more
+
+# Counts the ends since a time. ARGV: tenant, expiry of a record that ended at that time, maximum of tenants.
+# Returns the number of ends, the expiry of the first and the number of open jobs, for the tenant and for all.
+_ENDS = f"""
+{LISTS}
+local function ends(tenant)
+  local key = list(tenant, 'jobs:ended')
+  local first = redis.call('ZRANGEBYSCORE', key, ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if not first then return 0, nil end
+  return redis.call('ZCOUNT', key, ARGV[2], '+inf'), first
+end
+local own, own_first = ends(ARGV[1])
+local all, all_first = 0, nil
+for _, tenant in ipairs(redis.call('SRANDMEMBER', '{TENANTS}', ARGV[3])) do
+  local count, first = ends(tenant)
+  all = all + count
+  if first and (not all_first or tonumber(first) < tonumber(all_first)) then all_first = first end
+end
+local own_open, all_open = redis.call('SCARD', list(ARGV[1], 'open')), redis.call('SCARD', '{ALL_OPEN}')
+return {{own, own_first or '', own_open, all, all_first or '', all_open}}
+"""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Ends of jobs per second, of a tenant and of all tenants; 0 if none is known.
+
+    Without a recent end, the tenant's rate is its share of the open jobs.
+    """
+
+    tenant: float
+    all: float
+
+
+class Backlog:
+    """Estimate of the time until a refused job finds room.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis.
+    ttl
+        Seconds to keep the record of an ended job.
+
+    """
+
+    def __init__(self, client: redis.Redis, ttl: int) -> None:
+        self._ends = client.register_script(_ENDS)
+        self._ttl = ttl
+        self._rates: dict[str, tuple[float, Rates]] = {}  # by tenant, with the end of their validity
+        self._next: dict[str, float] = {}  # by tenant, "" for all: when the last refused request may return
+
+    def seconds_of_tenant(self, tenant: str) -> int:
+        """Return the seconds until an open job of the tenant has ended."""
+        return self._place(tenant, self._look(tenant).tenant)
+
+    def seconds_of_all(self, tenant: str) -> int:
+        """Return the seconds until an open job of any tenant has ended."""
+        return self._place("", self._look(tenant).all)
+
+    def _place(self, line: str, rate: float) -> int:
+        """Return the seconds of the next place in a line that moves at a rate."""
+        now = monotonic()
+        step = min(1 / rate, LONGEST_SECONDS) if rate else LONGEST_SECONDS
+        self._next[line] = min(max(now, self._next.get(line, 0.0)) + step, now + LONGEST_SECONDS)
+        return max(1, math.ceil(self._next[line] - now))
+
+    def _look(self, tenant: str) -> Rates:
+        """Return the rates; they may be a second old."""
+        now = monotonic()
+        until, rates = self._rates.get(tenant, (0.0, Rates(0.0, 0.0)))
+        if until < now:
+            if len(self._rates) >= MAX_TENANTS:
+                self._rates.clear()
+                self._next.clear()
+            rates = self._read(tenant)
+            self._rates[tenant] = now + LOOK_SECONDS, rates
+        return rates
+
+    def _read(self, tenant: str) -> Rates:
+        expiry = now_ms() + 1000 * self._ttl  # of a record that ends at this moment
+        reply = self._ends(args=[tenant, expiry - int(1000 * WINDOW_SECONDS), MAX_TENANTS])
+        own, own_first, own_open, total, first, all_open = reply
+
+        def rate(count: int, first: bytes) -> float:
+            span = (expiry - float(first)) / 1000 if count else 0.0
+            return count / max(span, LEAST_SPAN_SECONDS)
+
+        of_all = rate(total, first)
+        return Rates(rate(own, own_first) or of_all * own_open / max(1, all_open), of_all)
