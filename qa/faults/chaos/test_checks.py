@@ -23,6 +23,7 @@ from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
 from tests.conftest import until
 from worker.execution import process_guard
+from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
