@@ -27,7 +27,7 @@ WARM_UPS = 5
 GOAL_MS = 6.0  # more than the engine's lane group
 COUNTED = 5_000  # points
 SINGLES, SINGLE_GOAL = 30, 15.0
-JOBS, JOB_GOAL = 3, 80.0
+JOBS, JOB_GOAL = 6, 80.0
 CALM_SECONDS = 6.0  # counters are written every few seconds, and count for the operations before
 
 # No two requests share a lane group.

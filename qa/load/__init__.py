@@ -13,8 +13,9 @@
     ledger.seconds("GET draw")   # durations of the answered attempts
 
 Each client is a thread with separate data sets, which it uploads, fits, draws from, cancels and deletes, so that it
-knows its resources at any time. Other data sets are shared and permanent. The requests are a function of the seed.
-Results are a function of the ledger's keys, so that `qa.faults.chaos.reference` can compute them again.
+knows its resources at any time. It requests some draws at the same time. Other data sets are shared and permanent.
+The requests are a function of the seed. Results are a function of the ledger's keys, so that
+`qa.faults.chaos.reference` can compute them again.
 
 `Load` sets the number of requests or seconds, the rate (None: as fast as possible), and the retries of
 docs/reference/client.md. With several URLs a client goes to the next one if it gets no answer. `Load(keeps=10000)` is

@@ -6,12 +6,14 @@ import contextlib
 import re
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import redis
 
+from qa.faults.chaos.processes import RESIDENTS, tree
 from worker.jobs import priority_scripts
 from worker.jobs.rq_types import NAME
 
@@ -123,6 +125,11 @@ def processes(up: Up) -> dict[str, int]:
     for number, pid in enumerate(up.children(" serve "), 1):
         pids[f"API {number}"] = pid
     pids["queue server"], pids["cache server"] = sorted(up.children("valkey-server"))
+    residents = Counter[str]()
+    for process in tree(up.process.pid):
+        if process.kind in RESIDENTS.values():
+            residents[process.kind] += 1
+            pids[f"{process.kind} {residents[process.kind]}"] = process.pid
     return pids
 
 

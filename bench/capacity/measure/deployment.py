@@ -19,6 +19,7 @@ from service.cli import BLAS_VARIABLES
 from service.cli.main import listen
 from worker.base.settings import Settings
 from worker.execution import process_guard
+from worker.jobs.rq_types import NAME
 from worker.observability.counters import Counters
 from worker.operations.embedded_redis import Server, cache_server, queue_server
 
@@ -99,9 +100,22 @@ def cpu_total(deployment: Deployment) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor seconds of a process and of its children that have ended, such as work-horses."""
-    result = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in result[11:15]) / TICK
+    """Return the processor seconds of a process, its descendants, and those that have ended, such as work-horses."""
+    ticks = 0
+    for process in tree(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile, and counted by its parent
+            result = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, result[11:15]))
+    return ticks / TICK
+
+
+def tree(pid: int) -> list[int]:
+    """Return the pids of a process and its descendants, such as the executor of a worker."""
+    pids = [pid]
+    for process in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pids += [int(text) for text in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return pids
 
 
 @contextlib.contextmanager
@@ -169,7 +183,7 @@ def _wait_until_ready(deployment: Deployment, workers: int) -> None:
     while time.monotonic() < deadline:
         with contextlib.suppress(httpx.TransportError):
             answer = httpx.get(f"{deployment.url}/readyz", timeout=2, trust_env=False)
-            if answer.status_code == 200 and deployment.queue.scard("rq:workers:glle") == workers:
+            if answer.status_code == 200 and deployment.queue.scard(f"rq:workers:{NAME}") == workers:
                 return
         time.sleep(0.1)
     raise RuntimeError("The service did not become ready.")

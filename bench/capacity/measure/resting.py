@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.capacity.measure.deployment import tree
 from worker.base.versions import versioned
 from worker.records.draws import LANE_GROUP
 
@@ -32,17 +33,26 @@ def idle(deployment: Deployment) -> Row:
 
 
 def processes(deployment: Deployment) -> Row:
-    """Return memory and server connections of an API process and of a worker."""
+    """Return memory and server connections of an API process and of a worker with its lasting children."""
     usage: Row = {}
     for kind in ("api", "worker"):
         pid = next(process.pid for name, process in deployment.processes.items() if name.startswith(kind))
-        status = Path(f"/proc/{pid}/status").read_text()
-        (used,) = re.findall(r"VmRSS:\s+(\d+)", status)
-        usage[f"{kind}_bytes"] = 1024 * int(used)
+        usage[f"{kind}_bytes"] = _bytes(tree(pid))
         for name, client in (("queue", deployment.queue), ("cache", deployment.cache)):
             port = client.connection_pool.connection_kwargs["port"]
-            usage[f"{kind}_{name}_connections"] = _connections(pid, int(port))
+            usage[f"{kind}_{name}_connections"] = sum(_connections(process, int(port)) for process in tree(pid))
     return usage
+
+
+def _bytes(pids: list[int]) -> int:
+    """Return the resident bytes of processes; the pages that a child shares with its parent count once."""
+    resident, *children = pids
+    (used,) = re.findall(r"^Rss:\s+(\d+)", Path(f"/proc/{resident}/smaps_rollup").read_text(), re.MULTILINE)
+    unique = 0
+    for pid in children:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        unique += sum(map(int, re.findall(r"^Private_\w+:\s+(\d+)", rollup, re.MULTILINE)))
+    return 1024 * (int(used) + unique)
 
 
 def _connections(pid: int, port: int) -> int:

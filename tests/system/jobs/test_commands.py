@@ -25,7 +25,7 @@ LANES = 4  # draws of a lane group
 SINGLE, SINGLE_INNER = 15, 15
 JOB_DRAWS, JOB = 64, 80
 GROUP = 4  # commands of each further lane group of a job
-SINGLES, JOBS = 40, 4
+SINGLES, JOBS = 40, 6
 CALM_SECONDS = 6.0  # counters are written every few seconds, and count for the operations before
 NPY = {"Accept": "application/x-npy"}
 
@@ -34,8 +34,8 @@ seeds = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service with the default interval of heartbeats."""
-    with running(tmp_path_factory.mktemp("commands"), GLLE_HEARTBEAT="5") as started:
+    """Run a service with rare heartbeats and rare maintenance, so that few commands belong to no operation."""
+    with running(tmp_path_factory.mktemp("commands"), GLLE_HEARTBEAT="60") as started:
         yield started
 
 
