@@ -135,8 +135,9 @@ async def draw_one(
             return accepted(result)
         entry = result
     response = _draw_response(request, entry, media, dtype, points)
-    if isinstance(response, AbortableResponse) and entry.arrays["embedding"].nbytes <= MAX_ANSWER_BYTES:
-        response = await buffered(response)
+    nbytes = entry.arrays["embedding"].nbytes
+    if isinstance(response, AbortableResponse) and nbytes <= MAX_ANSWER_BYTES:
+        response = await buffered(response, nbytes)
         request.app.state.answer_cache.keep(request.scope, id_, record.state, response)
     return response
 
