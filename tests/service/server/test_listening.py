@@ -1,0 +1,34 @@
+"""The listening socket that API processes share."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from service.cli.main import listen
+from service.server.listening import ACCEPTED, BACKLOG
+from worker.execution import process_guard
+
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads TCP_INFO")
+
+
+def places(sock: socket.socket) -> int:
+    """Return the length of the queue of a listening socket: tcpi_sacked of TCP_INFO."""
+    return int(struct.unpack_from("I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 28)[0])
+
+
+def test_a_process_accepts_one_connection_a_turn_from_a_long_queue() -> None:
+    """A server that accepts one connection at each turn does not shorten the queue of the socket."""
+    expected = min(BACKLOG, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+
+    async def serve(sock: socket.socket) -> None:
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, sock=sock, backlog=ACCEPTED)
+        assert places(sock) == expected
+        server.close()
+
+    with listen("127.0.0.1", 0) as sock:
+        asyncio.run(serve(sock))
