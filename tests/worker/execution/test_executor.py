@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from worker.execution.executor import Executor
 from worker.execution.resident import ResidentPosteriors
 from worker.jobs.executor_queue import ExecutorQueue
 from worker.records.draws import DrawKey, DrawsSpec
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +50,7 @@ def requested(stores: Stores, record: PosteriorRecord, *keys: DrawKey, wait: flo
 
     async def run() -> list[Entry | None]:
         return await asyncio.gather(
-            *(requested_draw(stores, record, key, lambda key=key: cached(stores, record, key), wait) for key in keys)
+            *(requested_draw(stores, record, key, partial(cached, stores, record, key), wait) for key in keys)
         )
 
     return asyncio.run(run())
@@ -75,6 +77,11 @@ def draws_job(stores: Stores, record: PosteriorRecord, count: int) -> Job:
     )
     stores.queue.enqueue(job)
     return job
+
+
+def has_done(stores: Stores, job: str, done: int) -> bool:
+    """Return whether a job has made so many draws."""
+    return stores.jobs.fetch(job).done >= done
 
 
 def executor_of(pid: int) -> int:
@@ -131,7 +138,7 @@ def test_a_killed_executor_costs_a_job_only_time(stores: Stores, resident: tuple
     assert posterior is not None
     job = draws_job(stores, record, 800)
     for done in (1, 200):
-        until(lambda done=done: stores.jobs.fetch(job.id).done >= done, 30)
+        until(partial(has_done, stores, job.id, done), 30)
         os.kill(executor_of(pid), signal.SIGKILL)
     until(lambda: not stores.jobs.fetch(job.id).is_open, 60)
     ended = stores.jobs.fetch(job.id)
@@ -207,8 +214,8 @@ def test_long_work_becomes_a_long_task(stores: Stores, resident: tuple[int, Post
     _, record = resident
     raw = stores.client.get(f"glle:posterior:{record.id}")
     assert raw is not None
-    slow = raw.replace(f'"seconds": {record.seconds}'.encode(), b'"seconds": 100.0')  # type: ignore[union-attr] # bytes
-    assert slow != raw
+    slow = text(raw).replace(f'"seconds": {record.seconds}', '"seconds": 100.0')
+    assert slow != text(raw)
     stores.client.set(f"glle:posterior:{record.id}", slow)
     stores.cache.client.flushall()
     job = draws_job(stores, record, 8)

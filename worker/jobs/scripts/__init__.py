@@ -1,0 +1,1 @@
+"""Lua scripts of the job records and of the lines of waiting tasks."""
