@@ -1,4 +1,4 @@
-"""Execution of tasks: the RQ worker, its tasks, and their supervision.
+"""Execution of tasks: the worker, its executor and its forking worker, their tasks, and their supervision.
 
 May import `stores` and every package that `stores` imports. Start with `worker`, then `tasks`.
 """

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from worker.base.clock import now_iso, now_ms
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name, short_queue
+from worker.jobs.live_workers import begun_key
 from worker.jobs.rq_types import script_keys
 from worker.jobs.scripts import lines
 from worker.observability.request_context import task_metadata
@@ -262,11 +263,6 @@ def short_fields(name: str, arguments: list[Any]) -> dict[str, Any]:
     """Return the record of a short task."""
     task = json.dumps([name, arguments, task_metadata()])
     return {"task": task, "status": "queued", "enqueued_at": now_iso(), "attempts": 0}
-
-
-def begun_key(queue: str) -> str:
-    """Return the registry of begun short tasks: ``<task>:<executor>`` by the end of the lease."""
-    return f"rq:wip:{queue}"
 
 
 def _asked(queue: str) -> str:

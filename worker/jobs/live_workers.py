@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from worker.base.versions import long_queue, numbers_of_queue, queue_name
+from worker.base.versions import long_queue, numbers_of_queue, queue_name, short_queue
 from worker.records.ids import text
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ class WorkerState:
     busy: bool
 
 
+def begun_key(queue: str) -> str:
+    """Return the registry of a queue's begun tasks; of short ones it has ``<task>:<executor>`` by the lease's end."""
+    return f"rq:wip:{queue}"
+
+
 def worker_ttl(settings: Settings) -> int:
     """Return the seconds without a heartbeat after which a worker counts as dead."""
     return 6 * settings.heartbeat
@@ -37,11 +42,15 @@ def workers_of(client: redis.Redis, settings: Settings, queue: str) -> tuple[Wor
     with client.pipeline(transaction=False) as pipeline:
         for key in keys:
             pipeline.hmget(key, _FIELDS)
-        records = [[None if raw is None else text(raw) for raw in values] for values in pipeline.execute()]
+        pipeline.zrange(begun_key(short_queue(queue)), 0, -1)
+        *replies, begun = pipeline.execute()
+    records = [[None if raw is None else text(raw) for raw in values] for values in replies]
+    executors = {text(entry).rpartition(":")[2] for entry in begun}
+    names = [key.removeprefix("rq:worker:") for key in keys]
     now = datetime.now(UTC)
     return tuple(
-        WorkerState(key.removeprefix("rq:worker:"), host or "", state == "busy")
-        for key, (heartbeat, state, host) in zip(keys, records, strict=True)
+        WorkerState(name, host or "", state == "busy" or name.partition(".")[0] in executors)
+        for name, (heartbeat, state, host) in zip(names, records, strict=True)
         # A heartbeat from the future predates a correction of the clock; a live worker has sent another since.
         if heartbeat is not None
         and abs((now - datetime.fromisoformat(heartbeat)).total_seconds()) < worker_ttl(settings)

@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from worker.base.clock import now_ms
+from worker.base.clock import now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name, short_queue
 from worker.jobs.executor_queue import (
@@ -15,11 +15,11 @@ from worker.jobs.executor_queue import (
     DrawRequests,
     ExecutorQueue,
     ShortTask,
-    begun_key,
     draw_outcomes,
     return_expired,
     waited_name,
 )
+from worker.jobs.live_workers import begun_key, workers_of
 from worker.jobs.scripts import lines
 from worker.records.draws import DrawKey
 from worker.records.priority import Terms
@@ -220,3 +220,18 @@ def test_a_long_job_leaves_the_queue_of_short_tasks(stores: Stores) -> None:
     assert stores.queue._queue.get_job_ids() == [job.id]
     assert queue.wait(4, 1) is None
     assert json.loads(json.dumps(stores.queue._queue.fetch_job(job.id).args)) == [job.id]  # type: ignore[union-attr] # it exists
+
+
+def test_a_worker_whose_executor_has_a_task_is_busy(stores: Stores) -> None:
+    """A worker is busy while its executor holds a task."""
+    stores.client.sadd(f"rq:workers:{queue_name()}", "rq:worker:one", "rq:worker:two.2")
+    beat = {"last_heartbeat": now_iso(), "state": "idle", "hostname": "here"}
+    for name in ("one", "two.2"):
+        stores.client.hset(f"rq:worker:{name}", mapping=beat)
+    short_fit(stores)
+    queue = executor(stores, "two")
+    task = task_of(queue.wait(4, 1))
+    busy = {worker.name: worker.busy for worker in workers_of(stores.client, stores.settings, queue_name())}
+    assert busy == {"one": False, "two.2": True}
+    queue.end(task)
+    assert not any(worker.busy for worker in workers_of(stores.client, stores.settings, queue_name()))
