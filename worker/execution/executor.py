@@ -26,7 +26,7 @@ from worker.base.versions import queue_name, require_own_numbers
 from worker.execution import tasks
 from worker.execution.background_writer import BackgroundWriter
 from worker.execution.draws import group_size, lane_group, make_draws, store_draws
-from worker.execution.resident import RESIDENT
+from worker.execution.resident import RESIDENT, resident_bytes
 from worker.execution.telemetry import TaskOrigin, observe_requests
 from worker.jobs.executor_queue import DrawBatch, ExecutorQueue, ShortTask
 from worker.jobs.rq_types import DRAWS
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 5  # for work, at a time
 FLUSH_SECONDS = 3.0  # between two writes of counts
+GROWTH = 3  # times the bytes of its posteriors, after which an executor is replaced
+LEAST_BYTES = 2**28
 LOOK_SECONDS = 0.008  # between two looks for requests during a task
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 
@@ -79,6 +81,7 @@ class Executor:
             DRAWS: partial(tasks.draw, between_groups=self._serve_requests),
         }
         self._writer = BackgroundWriter()
+        self._most_bytes = resident_bytes() + GROWTH * max(stores.settings.resident_bytes, LEAST_BYTES)
 
     def run(self) -> None:
         """Work until SIGTERM, and end the work in progress."""
@@ -111,9 +114,20 @@ class Executor:
         if time.monotonic() - self._flushed > FLUSH_SECONDS:
             self._writer.submit(self._stores.counts.flush)
             self._flushed = time.monotonic()
+            self._retire_if_large()
+
+    def _retire_if_large(self) -> None:
+        """End after the present work if the process has grown beyond its posteriors; the parent replaces it."""
+        if (size := resident_bytes()) > self._most_bytes:
+            log.warning("The executor takes %s bytes of memory, and is replaced", f"{size:,}")
+            self._is_stopping = True
 
     def _run(self, task: ShortTask) -> None:
         """Run a task."""
+        if task.name not in self._handlers:
+            log.error("%r is not a task of this worker.", task.name)
+            self._queue.end(task)
+            return
         seconds = self._stores.settings.job_timeout
         with (
             TaskOrigin(task.metadata, task.enqueued).current(),

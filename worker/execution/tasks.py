@@ -35,6 +35,7 @@ from worker.execution.context import (
     progress_writer,
 )
 from worker.execution.draws import group_size, make_draws, store_draws, uncached_group
+from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
@@ -186,6 +187,7 @@ def _fit(stores: Stores, job: Job) -> None:
     if stores.datasets.get(dataset) is None:  # its deletion preceded the posterior's record
         stores.posteriors.delete(record)
         raise not_found(dataset)
+    RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     stores.jobs.succeed(job.id)
 
 

@@ -18,11 +18,12 @@ from service.submission.draw_requests import requested_draw
 from tests.conftest import until
 from tests.worker.execution.test_worker import children, fit_job, worker
 from worker.base.problems import ProblemError
-from worker.base.versions import queue_name
+from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
 from worker.execution.executor import Executor
 from worker.execution.resident import ResidentPosteriors
-from worker.jobs.executor_queue import ExecutorQueue
+from worker.jobs.executor_queue import ExecutorQueue, ShortTask
+from worker.jobs.live_workers import begun_key
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.records.ids import text
 
@@ -256,3 +257,23 @@ def test_resident_posteriors_have_a_bound() -> None:
     assert [residents.get(name) is not None for name in ("old", "a:1", "b:1", "c:1")] == [False, True, False, True]
     residents.keep("large:1", posterior, 10**6)
     assert [residents.get(name) is not None for name in ("a:1", "c:1", "large:1")] == [False, False, True]
+
+
+def test_an_executor_that_grows_is_replaced(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends after the work in progress once it exceeds its bytes, and not before."""
+    loop = Executor(stores, "here", -1)
+    loop._retire_if_large()
+    assert not loop._is_stopping
+    monkeypatch.setattr("worker.execution.executor.resident_bytes", lambda: loop._most_bytes + 1)
+    loop._retire_if_large()
+    assert loop._is_stopping
+
+
+def test_an_unknown_task_is_ended(stores: Stores) -> None:
+    """An executor calls a handler by its name in a table, and nothing else."""
+    read, write = os.pipe()
+    loop = Executor(stores, "here", write)
+    loop._run(ShortTask("id", "os.system", ["touch never"], {}, "", 1))
+    os.close(read)
+    os.close(write)
+    assert stores.client.zcard(begun_key(short_queue(queue_name()))) == 0

@@ -227,7 +227,7 @@ def test_a_worker_whose_executor_has_a_task_is_busy(stores: Stores) -> None:
     stores.client.sadd(f"rq:workers:{queue_name()}", "rq:worker:one", "rq:worker:two.2")
     beat = {"last_heartbeat": now_iso(), "state": "idle", "hostname": "here"}
     for name in ("one", "two.2"):
-        stores.client.hset(f"rq:worker:{name}", mapping=beat)
+        stores.client.hset(f"rq:worker:{name}", mapping=beat)  # type: ignore[arg-type] # invariant
     short_fit(stores)
     queue = executor(stores, "two")
     task = task_of(queue.wait(4, 1))
