@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from anyio import to_thread
@@ -72,28 +71,42 @@ def test_a_silent_server_delays_only_requests_that_need_it(
 ) -> None:
     """More requests than connections wait for it; others are answered before all of them; then all get 503."""
     dataset = stores.posteriors.fetch(drawn.rpartition("/")[2]).dataset
-    monkeypatch.setattr(worker.stores, "ANSWER_SECONDS", 4.0)
-    with socket.create_server(("127.0.0.1", 0), backlog=1000) as listening:
-        url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+    monkeypatch.setattr(worker.stores, "ANSWER_SECONDS", SECONDS)
+
+    async def run() -> None:
+        ended = asyncio.Event()
+
+        async def stay_silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await ended.wait()
+            writer.close()
+
+        server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         silent = Stores.connect(replace(stores.settings, redis_url=url, cache_url=url))
-
-        async def run() -> None:
-            async with asking(create_app(silent)) as client, asyncio.timeout(SECONDS):
-                paths = ["/v1/jobs/job_0?wait=9", "/v1/posteriors/post_0/draws/1", "/v1/posteriors/post_0"] * 100
-                tasks = [asyncio.create_task(client.get(path)) for path in paths]
-                await asyncio.sleep(0.1)
-                assert connections(silent.client)._free.locked()
-                for path in ("/livez", f"/v1/datasets/{dataset}", "/v1/methods"):
-                    assert (await client.get(path)).status_code == 200
-                assert not any(task.done() for task in tasks)
-                answers = await asyncio.gather(*tasks)
-                assert {answer.status_code for answer in answers} == {503}
-                assert all(int(answer.headers["retry-after"]) > 0 for answer in answers)
-                require_all_returned(silent.client)
-
-        asyncio.run(run())
+        async with asking(create_app(silent)) as client, asyncio.timeout(SECONDS):
+            paths = ["/v1/jobs/job_0?wait=9", "/v1/posteriors/post_0/draws/1", "/v1/posteriors/post_0"] * 100
+            tasks = [asyncio.create_task(client.get(path)) for path in paths]
+            while not is_exhausted(silent):  # noqa: ASYNC110 # the pool's state
+                await asyncio.sleep(0.01)
+            for path in ("/livez", f"/v1/datasets/{dataset}", "/v1/methods"):
+                assert (await client.get(path)).status_code == 200
+            assert not any(task.done() for task in tasks)
+            server.close()
+            ended.set()
+            answers = await asyncio.gather(*tasks)
+            assert {answer.status_code for answer in answers} == {503}
+            assert all(int(answer.headers["retry-after"]) > 0 for answer in answers)
+            require_all_returned(silent.client)
         silent.close()
+
+    asyncio.run(run())
     assert greenlets() == 0
+
+
+def is_exhausted(stores: Stores) -> bool:
+    """Return whether all connections of the running event loop are in use."""
+    pool: Any = stores.client.connection_pool
+    return asyncio.get_running_loop() in pool._loops and connections(stores.client)._free.locked()
 
 
 def test_a_request_that_is_given_up_leaves_nothing(stores: Stores, app: FastAPI) -> None:
