@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from worker.base.settings import Settings
+from worker.base.versions import short_queue
+from worker.jobs.rq_types import NAME, open_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,16 +39,17 @@ def evict(stores: Stores, prefix: str) -> None:
 
 
 def in_turn(stores: Stores) -> list[str]:
-    """Return the waiting tasks in the order of execution, without changing the queue."""
-    queue, client = stores.queue._queue, stores.client
-    keys = client.keys(f"{queue.key}*")
-    before = {key: client.dump(key) for key in keys}
+    """Return the waiting tasks, short ones first, each in the order of execution, without changing the queues."""
+    client = stores.client
+    short, long = (open_queue(name, client) for name in (short_queue(NAME), NAME))
+    before = {key: client.dump(key) for key in client.keys(f"{long.key}*")}
     order = []
-    while queue.count:
-        id_ = queue.pop_job_id()
-        assert id_ is not None
-        order.append(id_)
-    if left := client.keys(f"{queue.key}*"):
+    for queue in (short, long):
+        while queue.count:
+            id_ = queue.pop_job_id()
+            assert id_ is not None
+            order.append(id_)
+    if left := client.keys(f"{long.key}*"):
         client.delete(*left)
     for key, value in before.items():
         assert value is not None

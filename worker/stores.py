@@ -12,10 +12,10 @@ from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import RetryPolicy
 from worker.jobs.executor_queue import DRAWN, DrawRequests, draw_outcomes
+from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
 from worker.jobs.recovery import JobRecovery
-from worker.jobs.scripts.records import CHANGED, ENDED
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore

@@ -17,7 +17,7 @@ import numpy as np
 from bench.capacity.model.plan import NETWORK, reading
 from bench.capacity.stations import Job, Line, LruCache, Outcome
 from worker.base.settings import Settings
-from worker.jobs.scripts.lines import MOST_PASSED
+from worker.jobs.priority_scripts import MOST_PASSED
 from worker.records.draws import DrawsSpec, shard_seconds
 
 if TYPE_CHECKING:

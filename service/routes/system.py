@@ -20,7 +20,7 @@ from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, R
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
-from worker.jobs.live_workers import workers_by_numbers
+from worker.observability.live_workers import workers_by_numbers
 from worker.operations.health import queue_states, readiness
 from worker.stores import Stores
 

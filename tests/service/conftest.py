@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
@@ -21,6 +22,7 @@ from service.cli.main import listen
 from tests.conftest import until
 from worker.base.versions import queue_name
 from worker.execution.draws import draw_and_cache
+from worker.jobs.priority_scripts import TASKS
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
@@ -59,6 +61,14 @@ def register_worker(stores: Stores, name: str = "one", seconds: float = 0.0, **m
     fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **members}
     stores.client.sadd(f"rq:workers:{queue_name()}", f"rq:worker:{name}")
     stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": heartbeat})
+
+
+def short_task_metadata(stores: Stores, id_: str) -> dict[str, str]:
+    """Return the request's metadata in the record of a short task."""
+    raw = stores.client.hget(f"{TASKS}{id_}", "task")
+    assert raw is not None
+    metadata: dict[str, str] = json.loads(raw)[2]
+    return metadata
 
 
 @pytest.fixture(autouse=True)

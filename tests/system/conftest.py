@@ -19,7 +19,7 @@ import redis
 from tests.conftest import until
 from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
-from worker.jobs.live_workers import begun_key
+from worker.observability.live_workers import begun_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

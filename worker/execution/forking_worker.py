@@ -25,8 +25,8 @@ from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard, tasks  # the engine is loaded before the fork, not in each work-horse
 from worker.execution.supervisor import JobSupervisor
-from worker.jobs.live_workers import worker_ttl
 from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
+from worker.observability.live_workers import worker_ttl
 from worker.stores import process_stores
 
 if TYPE_CHECKING:

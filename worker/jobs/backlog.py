@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from worker.base.clock import now_ms
 from worker.jobs.index import LISTS, TENANTS
-from worker.jobs.scripts.records import ALL_OPEN
+from worker.jobs.lua_scripts import ALL_OPEN
 
 if TYPE_CHECKING:
     import redis

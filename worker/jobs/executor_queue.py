@@ -10,7 +10,7 @@ takes a whole lane group of them, whatever client, seed or scale they have:
 A request has no lease. The API process that sent it waits for a message of its end, and sends it again if none comes;
 the draw is in the cache by then, or it is made again with the same bits.
 
-A short task is in the lines of `worker.jobs.scripts.lines`. An executor holds a lease on each task that it has
+A short task is in the lines of `worker.jobs.priority_scripts`. An executor holds a lease on each task that it has
 begun. Its tasks return to their lines when it dies, or when the lease ends.
 """
 
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from worker.base.clock import now_iso, now_ms
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name, short_queue
-from worker.jobs.live_workers import begun_key
+from worker.jobs import priority_scripts
 from worker.jobs.rq_types import script_keys
-from worker.jobs.scripts import lines
+from worker.observability.live_workers import begun_key
 from worker.observability.request_context import task_metadata
 from worker.records.draws import DrawKey
 from worker.records.ids import text
@@ -166,9 +166,9 @@ class ExecutorQueue:
         self._tenants = _asked(self._queue)
         self._keys = [*script_keys(self._queue), begun_key(self._queue)]
         self._take = client.register_script(_TAKE)
-        self._begin = client.register_script(lines.BEGIN)
-        self._end = client.register_script(lines.END)
-        self._return = client.register_script(lines.RETURN)
+        self._begin = client.register_script(priority_scripts.BEGIN)
+        self._end = client.register_script(priority_scripts.END)
+        self._return = client.register_script(priority_scripts.RETURN)
         self._passed = 0  # lane groups since the last task
 
     def wait(self, lanes: int, seconds: int) -> DrawBatch | ShortTask | None:
@@ -177,7 +177,7 @@ class ExecutorQueue:
         Requests go first. After `MOST_PASSED` lane groups a task that waits is next.
         """
         lists = [self._tenants, self._keys[0]]
-        if self._passed >= lines.MOST_PASSED:
+        if self._passed >= priority_scripts.MOST_PASSED:
             lists.reverse()
         popped = self._client.blpop(lists, timeout=seconds)
         if popped is None:
@@ -238,7 +238,7 @@ def return_expired(client: redis.Redis, queue: str) -> None:
     """Return the short tasks of a queue's workers whose leases have ended, because their machines are gone."""
     short = short_queue(queue)
     keys = [*script_keys(short), begun_key(short)]
-    client.register_script(lines.RETURN)(keys=keys, args=["", now_ms()])
+    client.register_script(priority_scripts.RETURN)(keys=keys, args=["", now_ms()])
 
 
 def draw_outcomes(message: str) -> dict[str, Mapping[str, Any]]:

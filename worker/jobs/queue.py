@@ -2,7 +2,7 @@
 
 Each numerics kind has a queue of long tasks, which RQ's workers fork for, and one of short tasks, which executors run
 (`worker.jobs.executor_queue`). A job's record names its queue. Shards are short, so that they interleave and no job
-starves another. Tenants take turns, and interactive tasks go first (`worker.jobs.scripts.lines`).
+starves another. Tenants take turns, and interactive tasks go first (`worker.jobs.priority_scripts`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from worker.base.clock import now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import refuse
 from worker.base.versions import is_short, short_queue
+from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import short_fields
-from worker.jobs.live_workers import workers_by_numbers, workers_of
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SafeQueue, open_queue, script_keys, started_tasks
-from worker.jobs.scripts import lines
 from worker.jobs.shards import Shards, draw_counts, taker_field, takers
+from worker.observability.live_workers import workers_by_numbers, workers_of
 from worker.observability.request_context import task_metadata
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
@@ -52,10 +52,10 @@ class TaskQueue:
         self._jobs = jobs
         self._settings = settings
         self._queue = open_queue(NAME, client)
-        self._add = client.register_script(lines.ENQUEUE)
-        self._take = client.register_script(lines.TAKE)
-        self._promote = client.register_script(lines.PROMOTE)
-        self._withdraw = client.register_script(lines.WITHDRAW)
+        self._add = client.register_script(priority_scripts.ENQUEUE)
+        self._take = client.register_script(priority_scripts.TAKE)
+        self._promote = client.register_script(priority_scripts.PROMOTE)
+        self._withdraw = client.register_script(priority_scripts.WITHDRAW)
         self._shards = Shards(client)
 
     def enqueue(self, job: Job) -> None:
@@ -143,7 +143,7 @@ class TaskQueue:
     def length(self) -> int:
         """Return the number of waiting tasks of the pinned kind, long and short."""
         keys = (script_keys(queue)[0] for queue in (NAME, short_queue(NAME)))
-        return sum(lines.length(self._client, key) for key in keys)
+        return sum(priority_scripts.length(self._client, key) for key in keys)
 
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of live workers of a queue."""

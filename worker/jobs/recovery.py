@@ -14,12 +14,12 @@ from glle_engine import NUMBERS
 from worker.base.numerics import is_of_this_version
 from worker.base.problems import ProblemError, no_worker_of_kind, orphaned_job, worker_lost
 from worker.base.versions import numbers_of_queue
+from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import ExecutorQueue, return_expired
-from worker.jobs.live_workers import own_queues, workers_by_numbers
 from worker.jobs.queue import RETRIES, task_id
 from worker.jobs.rq_types import open_queue, script_keys, started_tasks
-from worker.jobs.scripts import lines
 from worker.jobs.shards import Shards
+from worker.observability.live_workers import own_queues, workers_by_numbers
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.tenancy.quotas import Quotas
@@ -50,8 +50,8 @@ class JobRecovery:
         self._jobs = jobs
         self._queue = queue
         self._settings = settings
-        self._check = client.register_script(lines.CHECK)
-        self._forget = client.register_script(lines.FORGET)
+        self._check = client.register_script(priority_scripts.CHECK)
+        self._forget = client.register_script(priority_scripts.FORGET)
         self._shards = Shards(client)
         self._next_comparison: dict[str, float] = {}  # monotonic seconds, by job id
 

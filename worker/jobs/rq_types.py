@@ -15,7 +15,7 @@ from rq.job import Job as RqJob
 from rq.registry import StartedJobRegistry
 
 from worker.base.versions import queue_name
-from worker.jobs.scripts import lines
+from worker.jobs import priority_scripts
 from worker.records.ids import text
 
 if TYPE_CHECKING:
@@ -79,17 +79,17 @@ class SafeQueue(Queue):
     @property
     def count(self) -> int:
         """The number of waiting tasks."""
-        return lines.length(self.connection, self.key)
+        return priority_scripts.length(self.connection, self.key)
 
     def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
-        """Return the waiting tasks in order of arrival; tenants take turns (`worker.jobs.scripts.lines`)."""
-        ids = lines.waiting(self.connection, self.key)
+        """Return the waiting tasks in order of arrival; tenants take turns (`worker.jobs.priority_scripts`)."""
+        ids = priority_scripts.waiting(self.connection, self.key)
         return ids[offset : None if length < 0 else offset + length]
 
     def push_job_id(self, job_id: str, pipeline: Pipeline | None = None, at_front: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
         """Enqueue a task that is retried."""
         redis = self.connection if pipeline is None else pipeline
-        redis.eval(lines.PUSH, 2, self.key, self.intermediate_queue_key, job_id, int(at_front))
+        redis.eval(priority_scripts.PUSH, 2, self.key, self.intermediate_queue_key, job_id, int(at_front))
 
     def pop_job_id(self) -> str | None:
         """Dequeue the next task without an entry in the list of taken tasks."""
@@ -104,23 +104,23 @@ class SafeQueue(Queue):
         """Remove a waiting task from its line; its record stays."""
         id_ = job_or_id if isinstance(job_or_id, str) else job_or_id.id
         redis = self.connection if pipeline is None else pipeline
-        return redis.eval(lines.LEAVE, 2, self.key, self.intermediate_queue_key, id_)
+        return redis.eval(priority_scripts.LEAVE, 2, self.key, self.intermediate_queue_key, id_)
 
     def empty(self) -> None:
         """Withdraw all waiting tasks."""
         if ids := self.get_job_ids():
-            self.connection.eval(lines.WITHDRAW, 2, self.key, self.intermediate_queue_key, *ids)
+            self.connection.eval(priority_scripts.WITHDRAW, 2, self.key, self.intermediate_queue_key, *ids)
 
     @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> tuple[str, bytes] | None:
         """Dequeue the next task, or wait for one; raises `DequeueTimeout` after `timeout` seconds."""
         keys = [queue_key, TakenTasks(queue_key, connection).key]
-        if (id_ := connection.eval(lines.NEXT, 2, *keys)) is not None:
+        if (id_ := connection.eval(priority_scripts.NEXT, 2, *keys)) is not None:
             return queue_key, id_
         if timeout is None:
             return None
         taken: tuple[str, bytes] = super().lmove(connection, queue_key, timeout)
-        connection.eval(lines.PUBLISH, 2, *keys)  # another waiting worker takes the next task
+        connection.eval(priority_scripts.PUBLISH, 2, *keys)  # another waiting worker takes the next task
         return taken
 
     def acquire_maintenance_lock(self) -> bool:
@@ -139,6 +139,6 @@ def started_tasks(name: str, client: Redis) -> StartedJobRegistry:
 
 
 def script_keys(name: str) -> list[str]:
-    """Return the first two keys of `worker.jobs.scripts.lines`: the queue's list and that of taken tasks."""
+    """Return the first two keys of `worker.jobs.priority_scripts`: the queue's list and that of taken tasks."""
     key = f"{SafeQueue.redis_queue_namespace_prefix}{name}"
     return [key, IntermediateQueue.get_intermediate_queue_key(key)]

@@ -19,9 +19,9 @@ from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import deadline_exceeded, refuse
 from worker.base.versions import is_short, queue_name, require_own_version, short_queue, stamp
+from worker.jobs import lua_scripts
 from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
-from worker.jobs.scripts import records
 from worker.jobs.shards import count_field
 from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
@@ -84,15 +84,15 @@ class JobStore:
         self._room = room
         self._backlog = backlog or Backlog(client, ttl)
         self.index = JobIndex(client)
-        self._create = client.register_script(records.CREATE)
-        self._move = client.register_script(records.MOVE)
-        self._touch = client.register_script(records.TOUCH)
-        self._advance = client.register_script(records.ADVANCE)
-        self._share = client.register_script(records.SHARE)
-        self._hand_over = client.register_script(records.HAND_OVER)
-        self._reopen = client.register_script(records.REOPEN)
-        self._expire = client.register_script(records.EXPIRE)
-        self._put = client.register_script(records.PUT)
+        self._create = client.register_script(lua_scripts.CREATE)
+        self._move = client.register_script(lua_scripts.MOVE)
+        self._touch = client.register_script(lua_scripts.TOUCH)
+        self._advance = client.register_script(lua_scripts.ADVANCE)
+        self._share = client.register_script(lua_scripts.SHARE)
+        self._hand_over = client.register_script(lua_scripts.HAND_OVER)
+        self._reopen = client.register_script(lua_scripts.REOPEN)
+        self._expire = client.register_script(lua_scripts.EXPIRE)
+        self._put = client.register_script(lua_scripts.PUT)
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the store as a tenant sees it."""
@@ -158,7 +158,7 @@ class JobStore:
         holder = self._create(
             keys=[
                 self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS,
-                tenant_key(records.OPEN, tenant),
+                tenant_key(lua_scripts.OPEN, tenant),
             ],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
@@ -201,7 +201,7 @@ class JobStore:
 
     def sample_open(self, limit: int) -> list[str]:
         """Return the ids of all tenants' open jobs, or of a random sample of `limit`."""
-        return [text(raw) for raw in self._client.srandmember(records.ALL_OPEN, limit) or ()]
+        return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
     def listed(
         self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, limit: int = LISTED
@@ -359,8 +359,8 @@ class JobStore:
         if self._room is not None:
             self._room.require()
         with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.scard(tenant_key(records.OPEN, job.tenant))
-            pipeline.scard(records.ALL_OPEN)
+            pipeline.scard(tenant_key(lua_scripts.OPEN, job.tenant))
+            pipeline.scard(lua_scripts.ALL_OPEN)
             tenant_open, all_open = map(int, pipeline.execute())
         if self._limits.open and tenant_open >= self._limits.open:
             raise self._too_many_jobs()
@@ -369,11 +369,11 @@ class JobStore:
 
     def _refusal(self, reply: str) -> ProblemError | None:
         """Return the refusal in the creation script's reply, or None for the id of a job."""
-        if reply == records.QUOTA:
+        if reply == lua_scripts.QUOTA:
             return self._too_many_jobs()
-        if reply == records.JOBS:
+        if reply == lua_scripts.JOBS:
             return self._too_many_jobs_overall()
-        return self._room.refusal() if reply == records.ROOM and self._room is not None else None
+        return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
 
     def _too_many_jobs(self) -> ProblemError:
         seconds = self._backlog.seconds_of_tenant(self._tenant or DEFAULT)

@@ -17,9 +17,9 @@ from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
 from worker.base.versions import long_queue, numbers_of_queue, short_queue
 from worker.connections.event_loop import in_thread
-from worker.jobs.live_workers import WorkerState, own_queues, workers_of
+from worker.jobs import priority_scripts
 from worker.jobs.rq_types import NAME, script_keys
-from worker.jobs.scripts import lines
+from worker.observability.live_workers import WorkerState, own_queues, workers_of
 from worker.records.ids import text
 from worker.storage import free_space
 from worker.storage.free_space import disk_refusal, free_bytes, nearest_existing, probe
@@ -108,10 +108,10 @@ def other_queues(stores: Stores) -> list[str]:
 def _queue_state(stores: Stores, name: str) -> QueueState:
     now = datetime.now(UTC)
     keys = [script_keys(queue)[0] for queue in (name, short_queue(name))]
-    length = sum(lines.length(stores.client, key) for key in keys)
+    length = sum(priority_scripts.length(stores.client, key) for key in keys)
     with stores.client.pipeline(transaction=False) as pipeline:
-        for id_ in chain.from_iterable(lines.waiting(stores.client, key, _MAX_READ) for key in keys):
-            pipeline.hget(f"{lines.TASKS}{id_}", "enqueued_at")
+        for id_ in chain.from_iterable(priority_scripts.waiting(stores.client, key, _MAX_READ) for key in keys):
+            pipeline.hget(f"{priority_scripts.TASKS}{id_}", "enqueued_at")
         times = [datetime.fromisoformat(text(raw)) for raw in pipeline.execute() if raw is not None]
     oldest = max(((now - enqueued).total_seconds() for enqueued in times), default=0.0)
     return QueueState(name, length, max(0.0, oldest), workers_of(stores.client, stores.settings, name))

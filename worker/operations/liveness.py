@@ -12,7 +12,7 @@ import redis
 
 from worker.base.settings import Settings
 from worker.connections.clients import connect_queue
-from worker.jobs.live_workers import workers_by_numbers
+from worker.observability.live_workers import workers_by_numbers
 
 
 def is_alive(settings: Settings, host: str) -> bool:

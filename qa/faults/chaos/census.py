@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from worker.base.versions import versioned
+from worker.jobs import priority_scripts
 from worker.jobs.rq_types import NAME
-from worker.jobs.scripts import lines
 from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.ids import text
 
@@ -108,7 +108,7 @@ class Census:
         self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
         for queue in (NAME, SHORT):
             tasks = [
-                *lines.waiting(client, f"rq:queue:{queue}"),
+                *priority_scripts.waiting(client, f"rq:queue:{queue}"),
                 *client.lrange(f"rq:queue:{queue}:intermediate", 0, -1),
             ]
             self._leaked("RQ: {} waits without an open job", map(text, tasks))

@@ -19,7 +19,7 @@ from service.responses.draws import _DrawReader
 from tests.conftest import evict, until
 from tests.service.conftest import register_worker, serving
 from worker.base.numerics import numbers_of
-from worker.base.versions import queue_name
+from worker.base.versions import long_queue, queue_name
 from worker.execution.draws import store_draws
 from worker.jobs.store import job_key
 from worker.operations import doctor as inside
@@ -255,7 +255,7 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
     }
     for name, id_ in jobs.items():
         assert stores.client.hget(job_key(id_), "numbers") == OTHER.encode(), name
-        assert stores.client.hget(job_key(id_), "queue") == queue_name(OTHER).encode(), name
+        assert long_queue(stores.jobs.fetch(id_).queue) == queue_name(OTHER), name
     of_pinned = [
         client.get(f"{drawn}/draws/50?wait=0").json()["id"],
         client.post(f"{drawn}/draws", json={"count": 9}).json()["id"],
@@ -265,7 +265,7 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
         client.post(f"{drawn}/calibration", json={}).json()["id"],
     ]
     for id_ in of_pinned:
-        assert stores.client.hget(job_key(id_), "queue") == queue_name().encode()
+        assert long_queue(stores.jobs.fetch(id_).queue) == queue_name()
     (check,) = [item for item in client.get("/readyz").json()["checks"] if item["name"] == f"workers of {queue_name()}"]
     assert check["state"] == "warning"
     assert "tasks wait" in check["detail"]

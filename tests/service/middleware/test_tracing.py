@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.responses import Response
 
 from service.app import create_app
-from tests.service.conftest import serving
+from tests.service.conftest import serving, short_task_metadata
 from worker.base.settings import SettingsError
 from worker.execution import tasks
 from worker.observability import tracing
@@ -83,12 +83,12 @@ def test_trace_goes_on_in_the_task(
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
         headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
         fit = client.post("/v1/posteriors", json={"dataset": dataset}, headers=headers).json()["id"]
-        handed.append(stores.queue._queue.fetch_job(fit).meta)  # type: ignore[union-attr] # it is there
+        handed.append(short_task_metadata(stores, fit))
         tasks.fit(fit)
         posterior = stores.jobs.fetch(fit).subject
         path = f"/v1/posteriors/{posterior}/draws"
         draws = client.post(path, json={"count": 3}, headers=headers).json()["id"]
-        handed.append(stores.queue._queue.fetch_job(f"{draws}-r0-s0").meta)  # type: ignore[union-attr] # it is there
+        handed.append(short_task_metadata(stores, f"{draws}-r0-s0"))
         tasks.draw(draws, 0, 0)
     assert stores.jobs.fetch(draws).status == "succeeded"
     by_name = spans(exporter)

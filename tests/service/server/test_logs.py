@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.app import create_app
-from tests.service.conftest import serving
-from worker.jobs.rq_types import SERIALIZER, SafeJob
+from tests.service.conftest import serving, short_task_metadata
 from worker.observability import logging as logs
 from worker.observability.request_context import on_behalf, task_metadata
 from worker.stores import Stores
@@ -69,8 +68,7 @@ def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.Capture
     assert (access["route"], access["status"]) == ("/v1/posteriors", 202)
     assert access["bytes"] == len(response.content)
     assert access["ms"] > 0
-    task = SafeJob.fetch(job, connection=stores.client, serializer=SERIALIZER)
-    assert task.meta == {"request_id": "grepme"}
+    assert short_task_metadata(stores, job) == {"request_id": "grepme"}
     assert not task_metadata(), "the request's id stayed with the request"
 
 

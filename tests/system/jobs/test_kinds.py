@@ -14,6 +14,7 @@ import pytest
 
 from glle_engine import FitSpec
 from qa.faults.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
+from service.responses.draws import SMALL_BYTES
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
 from worker.base.numerics import kind_of
@@ -207,7 +208,7 @@ def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors:
 def draws_beyond_the_sockets() -> int:
     """Return a number of draws with more bytes than the API and its sockets buffer."""
     sent = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text(encoding="utf-8").split()[2])  # 4 MB by default
-    return (sent + RECEIVED + PIECE + 2**18) // (8 * 2 * N)
+    return (sent + RECEIVED + PIECE + SMALL_BYTES + 2**18) // (8 * 2 * N)
 
 
 def slow_download(url: httpx.URL, interrupt: Callable[[], object]) -> tuple[str | None, bytes]:

@@ -126,7 +126,7 @@ def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
     with running(tmp_path, GLLE_WORKERS="1") as second, httpx.Client(base_url=second.url, timeout=60) as client:
         assert client.get(posterior).status_code == 200
         final = ended(client, job["id"])
-        assert (final["status"], final["progress"]["done"]) == ("succeeded", 900)
+        assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
         busy = subprocess.run(
             [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
             env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -19,8 +19,8 @@ from worker.execution import tasks
 from worker.execution.draws import store_draws
 from worker.execution.forking_worker import GlleWorker
 from worker.jobs import recovery
-from worker.jobs.live_workers import workers_by_numbers
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.observability.live_workers import workers_by_numbers
 from worker.operations.health import other_queues, queue_states
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id

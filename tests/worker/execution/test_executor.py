@@ -23,7 +23,7 @@ from worker.execution import process_guard
 from worker.execution.executor import Executor
 from worker.execution.resident import ResidentPosteriors
 from worker.jobs.executor_queue import ExecutorQueue, ShortTask
-from worker.jobs.live_workers import begun_key
+from worker.observability.live_workers import begun_key
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.records.ids import text
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from worker.base.clock import now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name, short_queue
+from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import (
     DRAWN,
     DrawBatch,
@@ -19,8 +20,7 @@ from worker.jobs.executor_queue import (
     return_expired,
     waited_name,
 )
-from worker.jobs.live_workers import begun_key, workers_of
-from worker.jobs.scripts import lines
+from worker.observability.live_workers import begun_key, workers_of
 from worker.records.draws import DrawKey
 from worker.records.priority import Terms
 
@@ -102,7 +102,7 @@ def test_posteriors_and_tenants_take_turns(stores: Stores) -> None:
 
 def test_a_task_is_next_after_many_requests(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests go before tasks, but not for ever."""
-    monkeypatch.setattr(lines, "MOST_PASSED", 3)
+    monkeypatch.setattr(priority_scripts, "MOST_PASSED", 3)
     job, requests, queue = short_fit(stores), DrawRequests(stores.client), executor(stores)
     for index in range(20):
         requests.send(record("a"), key(index))
@@ -166,7 +166,7 @@ def test_a_task_of_a_dead_executor_is_first_in_its_line(stores: Stores) -> None:
 def test_a_task_that_kills_its_executors_fails_its_job(stores: Stores) -> None:
     """After `MOST_ATTEMPTS` deaths the job fails and says so; another executor's death changes nothing."""
     job, queue = short_fit(stores), executor(stores)
-    for attempt in range(lines.MOST_ATTEMPTS):
+    for attempt in range(priority_scripts.MOST_ATTEMPTS):
         assert task_of(queue.wait(4, 1)).id == job.id, attempt
         executor(stores, "another").give_back()
         assert stores.client.zcard(begun_key(job.queue)) == 1

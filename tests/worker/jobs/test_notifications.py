@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import until
 from worker.base.problems import refuse
-from worker.jobs.scripts.records import ENDED
+from worker.jobs.lua_scripts import ENDED
 
 OTHERS = [0]  # subscribers at the start of the test
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import until
 from worker.base.clock import now_ms
-from worker.jobs.scripts.records import CHANGED, PROGRESS_MS
+from worker.jobs.lua_scripts import CHANGED, PROGRESS_MS
 from worker.jobs.store import Cancelled
 
 if TYPE_CHECKING:

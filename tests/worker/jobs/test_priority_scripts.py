@@ -11,9 +11,9 @@ from rq.exceptions import DequeueTimeout
 from rq.job import JobStatus
 
 from tests.conftest import in_turn
+from worker.jobs.priority_scripts import MOST_PASSED
 from worker.jobs.recovery import STALE_SECONDS
 from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
-from worker.jobs.scripts.lines import MOST_PASSED
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.records.priority import Priority, Terms, is_quick_draws, is_quick_fit

@@ -1,1 +1,0 @@
-"""Lua scripts of the job records and of the lines of waiting tasks."""
