@@ -40,8 +40,8 @@ async def requested_draw(
     if not wait or LANES * record.draw_seconds > SHORT_SECONDS or not WAITS.has_room(tenant, stores.settings.max_waits):
         return None
     with WAITS.counted(tenant), stores.drawn.of(name) as answer:
-        await stores.drawn.subscribed()
         is_first = stores.drawn.waiting(name) == 1
+        await stores.drawn.subscribed()
         for sent in range(MOST_SENT):
             if is_first or sent:
                 await on_loop(stores.requests.send, record, key, again=bool(sent))

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawKey
     from worker.stores import Stores
 
-WAIT_SECONDS = 5  # for work, at a time
+WAIT_SECONDS = 2  # for work, at a time; less than the time-out of an answer
 FLUSH_SECONDS = 3.0  # between two writes of counts
 GROWTH = 3  # times the bytes of its posteriors, after which an executor is replaced
 LEAST_BYTES = 2**28
@@ -73,6 +73,7 @@ class Executor:
             stores.client, queue=queue_name(own_numbers()), executor=name, heartbeat=stores.settings.heartbeat
         )
         self._reports = reports
+        self._parent = os.getppid()
         self._is_waiting = False
         self._is_stopping = False
         self._flushed = self._looked = time.monotonic()
@@ -88,7 +89,7 @@ class Executor:
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with self._writer:
-            while not self._is_stopping:
+            while not self._is_stopping and os.getppid() == self._parent:
                 try:
                     self._step()
                 except redis.RedisError as error:
@@ -154,15 +155,32 @@ class Executor:
                 if posterior is None:
                     self._queue.publish(batch, batch.keys, "job")
                     return
-                keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0])]))
-                keys = keys[: max(len(batch.keys), group_size(posterior))]
-                draws, seconds = make_draws(posterior, keys)
-            except redis.RedisError:
-                raise
-            except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
+            except ProblemError as error:
                 self._refuse(batch, batch.keys, error)
                 return
-        self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
+            keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0])]))
+            keys = keys[: max(len(batch.keys), group_size(posterior))]
+            for group in [keys], [[key] for key in batch.keys]:
+                if self._drew(batch, posterior, group):
+                    return
+
+    def _drew(self, batch: DrawBatch, posterior: Posterior, groups: Sequence[Sequence[DrawKey]]) -> bool:
+        """Draw groups of keys one after the other; return False if the only one of several keys fails.
+
+        A draw that fails by itself is refused: the other clients' draws of its batch are not.
+        """
+        for keys in groups:
+            try:
+                draws, seconds = make_draws(posterior, keys)
+            except (redis.RedisError, JobTimeoutException):
+                raise
+            except Exception as error:  # noqa: BLE001 # logged, and sent to the request
+                if len(keys) > 1:
+                    return False
+                self._refuse(batch, keys, error)
+            else:
+                self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
+        return True
 
     def _posterior(self, batch: DrawBatch) -> Posterior | None:
         """Return the posterior of a batch; None if it must be fitted again, which is a job's work.
@@ -174,7 +192,8 @@ class Executor:
             record = self._stores.posteriors.fetch(batch.posterior)
             require_own_numbers(f"Posterior {record.id}", record.numbers)
             if record.arrays_id == batch.arrays_id:
-                posterior = self._stores.posteriors.load(record.id, record.arrays_sha256)
+                with suppress(ProblemError):  # of a store; a job fits the posterior again
+                    posterior = self._stores.posteriors.load(record.id, record.arrays_sha256)
             if posterior is not None:
                 RESIDENT.keep(batch.arrays_id, posterior, record.nbytes)
         return posterior

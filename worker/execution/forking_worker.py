@@ -163,6 +163,18 @@ class GlleWorker(Worker):
             self._stopped_job_id = None  # the work-horse may have ended regularly just before
             stores.jobs.finish_cancel(id_)
 
+    def _install_signal_handlers(self) -> None:
+        """Stop by SIGTERM alone: a terminal sends SIGINT to the parent, too, which forwards it as SIGTERM."""
+        super()._install_signal_handlers()  # type: ignore[no-untyped-call] # RQ's
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def request_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Stop after the present task."""
+        try:
+            super().request_stop(signum, frame)  # type: ignore[no-untyped-call] # RQ's; raises if no task runs
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # RQ's signature
         """Kill the work-horse on a second signal; the main loop returns its task to the queue and ends."""
         if self.horse_pid:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,29 +26,36 @@ class ResidentPosteriors:
 
     def __init__(self) -> None:
         self.most_bytes = 0
+        self._lock = threading.Lock()  # for the thread that writes draws
         self._posteriors: OrderedDict[str, tuple[Posterior, int]] = OrderedDict()
         self._bytes = 0
 
     def get(self, arrays_id: str) -> Posterior | None:
         """Return the posterior with these arrays (`PosteriorRecord.arrays_id`), or None."""
-        if arrays_id not in self._posteriors:
-            return None
-        self._posteriors.move_to_end(arrays_id)
-        return self._posteriors[arrays_id][0]
+        with self._lock:
+            if arrays_id not in self._posteriors:
+                return None
+            self._posteriors.move_to_end(arrays_id)
+            return self._posteriors[arrays_id][0]
 
     def keep(self, arrays_id: str, posterior: Posterior, nbytes: int) -> None:
         """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
         # An early record names no digest, so its arrays are not known by the name.
         if not self.most_bytes or ":" not in arrays_id:
             return
-        self.drop(arrays_id)
-        self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes
-        self._bytes += SOLVER_FACTOR * nbytes
-        while self._bytes > self.most_bytes and len(self._posteriors) > 1:
-            self.drop(next(iter(self._posteriors)))
+        with self._lock:
+            self._drop(arrays_id)
+            self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes
+            self._bytes += SOLVER_FACTOR * nbytes
+            while self._bytes > self.most_bytes and len(self._posteriors) > 1:
+                self._drop(next(iter(self._posteriors)))
 
     def drop(self, arrays_id: str) -> None:
         """Drop a posterior, if it is kept."""
+        with self._lock:
+            self._drop(arrays_id)
+
+    def _drop(self, arrays_id: str) -> None:
         if (dropped := self._posteriors.pop(arrays_id, None)) is not None:
             self._bytes -= dropped[1]
 

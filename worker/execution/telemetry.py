@@ -77,7 +77,7 @@ class TaskTelemetry:
 
     def count_stages(self, kind: str) -> None:
         """Count the seconds of the stages."""
-        for stage, duration in self._seconds.items():
+        for stage, duration in list(self._seconds.items()):  # a thread that writes draws may add a stage
             self._stores.counts.observe("task_seconds", kind, stage, seconds=duration)
 
     def finish(self, seconds: float, span: Span | None) -> None:

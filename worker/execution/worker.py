@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import select
 import signal
 import socket
@@ -32,7 +33,7 @@ import redis
 from glle_engine.posterior.fingerprint import numerics_kind
 from worker.base.numerics import adopt, kind_of
 from worker.base.problems import timed_out
-from worker.base.settings import Settings
+from worker.base.settings import Settings, SettingsError
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.execution import forking_worker, process_guard
@@ -82,6 +83,7 @@ class Child:
             process_guard.die_with_parent(signal.SIGKILL, parent)
             for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
                 signal.signal(signum, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
             signal.set_wakeup_fd(-1)
             with suppress(OSError):  # Linux
                 Path("/proc/self/comm").write_text(self.name)
@@ -181,7 +183,8 @@ class Worker:
     def _seconds_to_next(self, *, busy: bool) -> float:
         """Return the seconds until a look or a start is due."""
         now = time.monotonic()
-        due = [child.due - now for child in (self._forking, self._executor) if not child.pid and not self._signals]
+        children = (self._forking,) if self._is_held else (self._forking, self._executor)
+        due = [child.due - now for child in children if not child.pid and not self._signals]
         return max(0.0, min([LOOK_SECONDS if busy or self._is_held else IDLE_SECONDS, *due]))
 
     def _replace_ended(self) -> None:
@@ -189,7 +192,7 @@ class Worker:
         if self._forking.reap() and not self._signals:
             log.warning("The forking worker ended and is replaced")
             with suppress(redis.RedisError):  # its heartbeat expires
-                self._stores.recovery.requeue_tasks_of(self._forking_name())
+                self._stores.recovery.requeue_tasks_of(self._forking_name(), of_executor=False)
         if self._executor.reap():
             if not self._signals:
                 log.warning("The executor ended and is replaced")
@@ -197,10 +200,21 @@ class Worker:
             self._reports, self._watch, self._is_held = -1, Watch(), True
         self._return_tasks()
         for child in (self._forking, self._executor):
-            if not child.pid and not self._signals and time.monotonic() >= child.due:
+            is_free = child is self._forking or not self._is_held  # its successor would lose its tasks to the dead one
+            if not child.pid and is_free and time.monotonic() >= child.due:
                 self._start(child)
 
     def _start(self, child: Child) -> None:
+        """Fork a child unless the worker stops; a signal is handled before it or after it."""
+        signals = {signal.SIGTERM, signal.SIGINT}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        try:
+            if not self._signals:
+                self._fork(child)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _fork(self, child: Child) -> None:
         if child is self._forking:
             self._forked += 1
         else:
@@ -253,6 +267,8 @@ class Worker:
 
     def _run_forking(self) -> int:
         process_stores.cache_clear()
+        if self._reports >= 0:  # the executor's pipe ends with the parent
+            os.close(self._reports)
         return forking_worker.work(self._forking_name(), self._numbers, self._settings)
 
     def _run_executor(self) -> int:
@@ -265,6 +281,8 @@ class Worker:
 def main(name: str | None = None) -> int:
     """Work until a signal; return the exit code. `name` in the registry is by default that of host and process."""
     settings = Settings.from_env()
+    if name is not None and not re.fullmatch(r"[\w-]+", name):
+        raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
     logs.configure(settings)
     if tracing.wanted(settings):
         tracing.load()

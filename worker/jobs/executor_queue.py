@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
 
 DRAWN = "glle:drawn"  # the channel of the ends of requests
-REQUEST_SECONDS = 30  # after which a request that no executor took is dropped
+REQUEST_SECONDS = 30  # after the last request of a posterior, if no executor takes them, they are dropped
 ENDED_SECONDS = 60  # the record of an ended task stays so long
 LEASE_BEATS = 4  # heartbeats without renewal, after which an executor counts as dead
 
@@ -51,10 +51,12 @@ if ARGV[4] == '1' then
   if not redis.call('LPOS', KEYS[3], ARGV[3]) then redis.call('RPUSH', KEYS[3], ARGV[3]) end
   if not redis.call('LPOS', KEYS[2], ARGV[2]) then redis.call('RPUSH', KEYS[2], ARGV[2]) end
   if not redis.call('LPOS', KEYS[1], ARGV[1]) then redis.call('RPUSH', KEYS[1], ARGV[1]) end
+  redis.call('EXPIRE', KEYS[3], {REQUEST_SECONDS})
   return
 end
-if redis.call('RPUSH', KEYS[3], ARGV[3]) > 1 then return end
+local waiting = redis.call('RPUSH', KEYS[3], ARGV[3])
 redis.call('EXPIRE', KEYS[3], {REQUEST_SECONDS})
+if waiting > 1 then return end
 if redis.call('RPUSH', KEYS[2], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
 """
 

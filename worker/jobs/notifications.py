@@ -161,7 +161,10 @@ class Notifications:
                 self._closed.wait(RECONNECT_SECONDS)
 
     def _receive(self, message: str) -> None:
-        outcomes = self._outcomes(message)
+        try:
+            outcomes = self._outcomes(message)
+        except (ValueError, KeyError, TypeError):  # of another version
+            outcomes = {}
         if not outcomes:
             self.wake_all()
         for name, outcome in outcomes.items():

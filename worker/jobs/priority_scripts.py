@@ -7,7 +7,8 @@ one task. Interactive tasks go before batches, but after `MOST_PASSED` of them o
 
 RQ's list ``rq:queue:<name>`` holds at most the next task: it wakes a worker that waits in BLMOVE, also one of a version
 without lines. Tasks that another version pushed to the list join the lines when a worker takes its next task. Each
-script is atomic: a task is in the lines, in the list, or taken.
+script is atomic: a task is in the lines, in the list, or taken. A short task that an executor has popped from the list
+and not begun is in none of them; the comparison of its job with the queue enqueues it again (`JobRecovery`).
 """
 
 from __future__ import annotations

@@ -118,10 +118,11 @@ class JobRecovery:
             for enqueue in self._expected_tasks(self._jobs.fetch(id_)).values():
                 enqueue()
 
-    def requeue_tasks_of(self, worker: str) -> None:
+    def requeue_tasks_of(self, worker: str, *, of_executor: bool = True) -> None:
         """Enqueue the tasks of a dead worker again at once, before its heartbeat expires.
 
-        The names of its processes are the worker's, perhaps with a dot and a number.
+        The names of its processes are the worker's, perhaps with a dot and a number. Without `of_executor` its executor
+        lives and keeps its tasks.
         """
         for name in own_queues(self._client):
             queue, started = open_queue(name, self._client), started_tasks(name, self._client)
@@ -135,7 +136,8 @@ class JobRecovery:
                     started.cleanup()
                 finally:
                     queue.release_maintenance_lock()  # type: ignore[no-untyped-call] # RQ's
-            ExecutorQueue(self._client, queue=name, executor=worker).give_back()
+            if of_executor:
+                ExecutorQueue(self._client, queue=name, executor=worker).give_back()
 
     def _fail_if_kind_is_gone(self, job: Job) -> Job:
         """Fail a job after `ABANDONED_SECONDS` if workers live, but none of its kind; return it."""

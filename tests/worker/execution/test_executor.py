@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -241,6 +242,33 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     assert published[1][2].code == "no-convergence"
     os.close(read)
     os.close(write)
+
+
+def test_a_draw_that_fails_refuses_only_itself(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """A scale beyond the range of float64 fails its request, and not those that are drawn with it."""
+    _, record = resident
+
+    async def run() -> list[Entry | BaseException | None]:
+        keys = [key(0, seed=50), key(4, seed=50, scale=1e300), key(8, seed=50)]
+        requests = (requested_draw(stores, record, each, partial(cached, stores, record, each), 20.0) for each in keys)
+        return await asyncio.gather(*requests, return_exceptions=True)
+
+    first, failed, last = asyncio.run(run())
+    assert isinstance(failed, ProblemError)
+    for entry in (first, last):
+        assert not isinstance(entry, BaseException | None)
+        assert np.isfinite(entry.arrays["embedding"]).all()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
+def test_a_signal_during_the_start_stops_the_worker(stores: Stores, settings: Settings, delay: float) -> None:
+    """SIGTERM reaches children that are being forked: one signal ends the worker."""
+    del stores
+    with worker(settings, "starting") as process:
+        until(lambda: children(process.pid), 60)
+        time.sleep(delay)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 def test_resident_posteriors_have_a_bound() -> None:

@@ -59,7 +59,10 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[subproce
             yield process
         finally:
             if process.poll() is None:
+                below = children(process.pid)
                 process.kill()
+                # A dying executor would take the next test's task.
+                until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), 10)
 
 
 def test_the_engine_is_loaded_before_the_fork() -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from worker.base.clock import now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name, short_queue
+from worker.execution.executor import WAIT_SECONDS
 from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import (
     DRAWN,
+    REQUEST_SECONDS,
     DrawBatch,
     DrawRequests,
     ExecutorQueue,
@@ -23,6 +25,7 @@ from worker.jobs.executor_queue import (
 from worker.observability.live_workers import begun_key, workers_of
 from worker.records.draws import DrawKey
 from worker.records.priority import Terms
+from worker.stores import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     import pytest
@@ -235,3 +238,32 @@ def test_a_worker_whose_executor_has_a_task_is_busy(stores: Stores) -> None:
     assert busy == {"one": False, "two.2": True}
     queue.end(task)
     assert not any(worker.busy for worker in workers_of(stores.client, stores.settings, queue_name()))
+
+
+def test_requests_expire_without_an_executor(stores: Stores) -> None:
+    """Requests that nobody takes are dropped, sent once or again; a new one keeps its posterior's others."""
+    requests = DrawRequests(stores.client)
+    tenants = executor(stores)._tenants
+    for again in (False, True):
+        requests.send(record("a"), key(0), again=again)
+        (name,) = stores.client.keys(f"{tenants}:default:*")
+        assert 0 < stores.client.ttl(name) <= REQUEST_SECONDS
+        stores.client.persist(name)
+        requests.send(record("a"), key(1), again=again)
+        assert 0 < stores.client.ttl(name) <= REQUEST_SECONDS
+        stores.client.flushall()
+
+
+def test_a_forking_worker_that_died_leaves_the_executor_its_task(stores: Stores) -> None:
+    """The tasks of a live executor stay with it; those of a dead worker return."""
+    job, queue = short_fit(stores), executor(stores)
+    assert task_of(queue.wait(4, 1)).id == job.id
+    stores.recovery.requeue_tasks_of("one", of_executor=False)
+    assert executor(stores, "two").wait(4, 1) is None
+    stores.recovery.requeue_tasks_of("one")
+    assert task_of(executor(stores, "two").wait(4, 1)).id == job.id
+
+
+def test_a_wait_ends_before_the_time_out_of_its_socket() -> None:
+    """A longer wait would be repeated on a new connection, and lose what the old one popped."""
+    assert WAIT_SECONDS < ANSWER_SECONDS
