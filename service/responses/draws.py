@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _TABLE_BYTES = 2**20  # of the rows of a table that are made at once
-SMALL_BYTES = 8 * 2**20  # of a result that is read at once
+SMALL_BYTES = 12 * 2**20  # of a result that is read at once
 _ATTEMPTS = 4  # at draws that are evicted before they are sent
 
 

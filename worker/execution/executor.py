@@ -43,7 +43,7 @@ WAIT_SECONDS = 2  # for work, at a time; less than the time-out of an answer
 FLUSH_SECONDS = 3.0  # between two writes of counts
 GROWTH = 3  # times the bytes of its posteriors, after which an executor is replaced
 LEAST_BYTES = 2**28
-LOOK_SECONDS = 0.008  # between two looks for requests during a task
+LOOK_SECONDS = 0.02  # between two looks for requests during a task
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,6 @@ class Executor:
     """
 
     def __init__(self, stores: Stores, name: str, reports: int) -> None:
-        RESIDENT.most_bytes = stores.settings.resident_bytes
         self._stores = stores
         self._queue = ExecutorQueue(
             stores.client, queue=queue_name(own_numbers()), executor=name, heartbeat=stores.settings.heartbeat
@@ -86,6 +85,7 @@ class Executor:
 
     def run(self) -> None:
         """Work until SIGTERM, and end the work in progress."""
+        RESIDENT.most_bytes = self._stores.settings.resident_bytes
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with self._writer:

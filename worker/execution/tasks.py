@@ -18,7 +18,7 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import FitSpec, Posterior
+from glle_engine import Draw, FitSpec, Posterior
 from glle_engine.base.progress import StageClock
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
@@ -39,7 +39,7 @@ from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
-from worker.records.draws import DrawsSpec
+from worker.records.draws import DrawKey, DrawsSpec
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, process_stores
@@ -228,7 +228,7 @@ class _ShardMaker:
     writer: BackgroundWriter
     between_groups: Callable[[], object]
     read_seconds: float = 0.0
-    advanced: float = float("-inf")  # time of the last write of progress
+    written: float = float("-inf")  # time of the last write of draws and progress
 
     @cached_property
     def record(self) -> PosteriorRecord:
@@ -252,6 +252,7 @@ class _ShardMaker:
         if shard == 0:  # the posterior is cached now, so the other chains need not fit it
             for other in range(1, min(job.chains, spec.shards)):
                 submit(partial(stores.queue.enqueue_shard, job, other))
+        made: dict[DrawKey, Draw] = {}
         for start in range(0, len(keys), size):
             done = min(start + size, len(keys))
             group = zip(keys[start:done], present[start:done], strict=True)
@@ -259,13 +260,15 @@ class _ShardMaker:
                 if spec.total == 1:
                     missing = uncached_group(stores.draws, arrays_id, keys[0], size)
                 draws, seconds = make_draws(self.posterior, missing)
-                submit(partial(store_draws, stores.draws, arrays_id, missing, draws, seconds, keep))
+                made.update(zip(missing, draws, strict=True))
             if done == len(keys) and spec.shards > job.chains:  # the first shard has not opened all
                 submit(partial(stores.queue.open_next, job, shard))
             now = time.monotonic()
-            if done == len(keys) or now - self.advanced >= PROGRESS_SECONDS:
+            if done == len(keys) or now - self.written >= PROGRESS_SECONDS:
+                if made:
+                    submit(partial(store_draws, stores.draws, arrays_id, [*made], [*made.values()], seconds, keep))
                 submit(partial(stores.jobs.advance, job.id, job.round, shard, done))
-                self.advanced = now
+                made, self.written = {}, now
             self.between_groups()
 
 
