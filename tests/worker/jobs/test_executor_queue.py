@@ -241,7 +241,7 @@ def test_a_worker_whose_executor_has_a_task_is_busy(stores: Stores) -> None:
 
 
 def test_requests_expire_without_an_executor(stores: Stores) -> None:
-    """Requests that nobody takes are dropped, sent once or again; a new one keeps its posterior's others."""
+    """Requests that no executor takes are dropped, sent once or again; a new one keeps its posterior's others."""
     requests = DrawRequests(stores.client)
     tenants = executor(stores)._tenants
     for again in (False, True):
