@@ -10,12 +10,13 @@ import anyio
 import httpx
 import pytest
 
+from service.app import create_app
 from service.middleware.concurrency import ConcurrencyMiddleware
 from tests.conftest import until
+from tests.service.conftest import serving
 from tests.service.tenants import served
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from starlette.types import Message
 
     from worker.stores import Stores
@@ -67,16 +68,17 @@ def test_a_failed_request_gives_its_place_back() -> None:
     anyio.run(ask)
 
 
-def test_livez_answers_while_every_thread_is_busy(app: FastAPI, client: httpx.Client) -> None:
+def test_livez_answers_while_every_thread_is_busy(stores: Stores) -> None:
     """The event loop answers the probe, although the thread pool has no free thread."""
     free, entered = threading.Event(), threading.Semaphore(0)
+    app = create_app(stores)
 
     @app.get("/blocked")
     def blocked() -> None:
         entered.release()
         free.wait(60)
 
-    with ThreadPoolExecutor(60) as pool:
+    with serving(app) as client, ThreadPoolExecutor(60) as pool:
         url = f"{client.base_url}/blocked"
         requests = [pool.submit(httpx.get, url, timeout=60) for _ in range(60)]
         try:

@@ -105,7 +105,15 @@ def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
 def children(pid: int, name: str = "") -> list[int]:
     """Return the pids of a process's children, or of those with a name."""
     pids = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [child for child in pids if not name or Path(f"/proc/{child}/comm").read_text().strip() == name]
+    return [child for child in pids if not name or name_of(child) == name]
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process as the kernel shows it; empty for a missing process."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def horses(pid: int) -> list[int]:
