@@ -26,8 +26,8 @@ SINGLE, SINGLE_INNER = 15, 15
 JOB_DRAWS, JOB = 64, 180
 GROUP = 9  # commands of each further lane group of a job, most of them those of its shard and of looks by time
 HASH = 4  # commands on the cache for a lane group: prepare its hash, write it, look whether it exists, read it
-SINGLES, JOBS = 40, 6
-CALM_SECONDS = 6.0  # counters are written every few seconds, and count for the operations before
+SINGLES, JOBS = 20, 3
+CALM_SECONDS = 4.0  # counters are written every few seconds, and count for the operations before
 NPY = {"Accept": "application/x-npy"}
 
 seeds = itertools.count(1)
