@@ -81,6 +81,13 @@ def draws_job(stores: Stores, record: PosteriorRecord, count: int) -> Job:
     return job
 
 
+def begun_job(stores: Stores, record: PosteriorRecord) -> Job:
+    """Return a job of many draws, some of which are made."""
+    job = draws_job(stores, record, 5000)
+    until(partial(has_done, stores, job.id, 1), 30)
+    return job
+
+
 def has_done(stores: Stores, job: str, done: int) -> bool:
     """Return whether a job has made so many draws."""
     return stores.jobs.fetch(job).done >= done
@@ -156,8 +163,7 @@ def test_an_unresponsive_executor_is_killed_for_a_cancelled_job(
 ) -> None:
     """A stopped executor handles nothing: its job is cancelled all the same, and a successor takes the next task."""
     pid, record = resident
-    job = draws_job(stores, record, 5000)
-    until(lambda: stores.jobs.fetch(job.id).done, 30)
+    job = begun_job(stores, record)
     first = executor_of(pid)
     os.kill(first, signal.SIGSTOP)
     assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
@@ -171,8 +177,7 @@ def test_a_request_is_served_between_the_lane_groups_of_a_job(
 ) -> None:
     """The only executor answers a request while it works on a job."""
     _, record = resident
-    job = draws_job(stores, record, 5000)
-    until(lambda: stores.jobs.fetch(job.id).done, 30)
+    job = begun_job(stores, record)
     assert requested(stores, record, key(0, seed=77))[0] is not None
     assert stores.jobs.fetch(job.id).status == "running"
     stores.queue.withdraw(stores.jobs.cancel(job.id))
