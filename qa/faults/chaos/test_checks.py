@@ -150,7 +150,8 @@ def test_remaining_files_and_processes_are_reported(tmp_path: Path) -> None:
     assert sorted(name.rpartition("/")[2] for name in row.violations) == [".unfinished-x", "ds_2.npy"]
     with subprocess.Popen(["/bin/sleep", "60"], env={"CHAOS_RUN": "test"}) as process:
         try:
-            assert marked("CHAOS_RUN=test") == {process.pid: os.getpid()}
+            # A process that has just begun its program has no environment in /proc for a moment.
+            until(lambda: marked("CHAOS_RUN=test") == {process.pid: os.getpid()})
         finally:
             process.kill()
 
