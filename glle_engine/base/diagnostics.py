@@ -30,7 +30,9 @@ class Diagnostics:
     Attributes
     ----------
     figures : dict
-        Numbers by name: components, closed_classes, spectral_gap, variance and others of the method.
+        Numbers by name: components, closed_classes, spectral_gap, variance and others of the method. "elimination" has
+        the "order" of elimination, and the predicted "flops" of a draw's factorization and "bytes" of its factors; it
+        is empty without numba.
     notes : tuple of Note
         Warnings and findings.
 

@@ -15,8 +15,9 @@ null vector: B itself is factored, and the first eigenvector is ignored, as the 
 
 With numba all factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
 The mean is factored without pivoting (`glle_engine.eigen.batched.numeric.single`) where possible, else with pivoting
-(`glle_engine.linalg.sparse_lu`). Of SuperLU only the fill-reducing order remains, a function of the pattern. The last
-resort inverts M, shifted (`glle_engine.eigen.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
+(`glle_engine.linalg.sparse_lu`). The fill-reducing order (`glle_engine.eigen.ordering`) is a function of the pattern.
+Of SuperLU only the orders of the later solvers remain. The last resort inverts M, shifted
+(`glle_engine.eigen.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
 DENSE_BELOW = 80
+_MANY = 10**9  # factorizations, worth any search of an order
 _ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
 
 
@@ -71,6 +73,7 @@ class Eigenproblem:
         weights: NDArray[np.float64],
         classes: list[NDArray[np.intp]],
         wanted: int,
+        factorizations: int = 1,
     ) -> tuple[Self, Eigenpairs]:
         """Choose the elimination order and the pins, and solve for the mean weights.
 
@@ -83,6 +86,15 @@ class Eigenproblem:
             The closed classes of the graph (`glle_engine.graph.connectivity.closed_classes`).
         wanted : int
             Number of eigenpairs, further copies of multiple ones included.
+        factorizations : int
+            Expected number of solutions on this graph; for more of them a cheaper order is searched longer.
+
+        Returns
+        -------
+        Eigenproblem
+        Eigenpairs
+            Those of the mean; the diagnostics also have "elimination", the predicted cost of a factorization
+            (`Pattern.ordered`).
 
         Raises
         ------
@@ -95,7 +107,16 @@ class Eigenproblem:
         pattern = Pattern.of(neighbors)
         if n <= DENSE_BELOW:
             return cls(pattern, pins), few_points(neighbors, weights, wanted, len(pins))
-        pattern = pattern.reordered("MMD_AT_PLUS_A")
+        pattern, prediction = pattern.ordered(factorizations)
+        problem, pairs = cls._prepared(pattern, weights, pins, wanted)
+        pairs.diagnostics["elimination"] = prediction
+        return problem, pairs
+
+    @classmethod
+    def _prepared(
+        cls, pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], wanted: int
+    ) -> tuple[Self, Eigenpairs]:
+        """Choose good pins and solve for the mean weights, in the order of the pattern."""
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
             for _ in range(2):
@@ -225,13 +246,13 @@ def scaled(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def warm() -> None:
-    """Compile all code of draws (half a minute), or load it from the cache (a tenth of a second); needs numba."""
+    """Compile all code of draws (most of a minute), or load it from the cache (a tenth of a second); needs numba."""
     from glle_engine.eigen.batched.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
 
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    pattern = Pattern.of(neighbors)
+    pattern, _ = Pattern.of(neighbors).ordered(_MANY)
     law = WeightLaw(
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )

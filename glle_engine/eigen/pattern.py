@@ -10,6 +10,8 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import spilu
 
+from glle_engine.linalg import dense
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -36,8 +38,21 @@ class Pattern:
         """Return the pattern in the order of the points."""
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 
+    def ordered(self, factorizations: int) -> tuple[Self, dict[str, Any]]:
+        """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
+
+        `factorizations` is their expected number. The cost is that of `glle_engine.eigen.ordering.choice.Prediction`,
+        as a dictionary; empty without numba, where SuperLU's minimum degree is the only order.
+        """
+        if not dense.has_compiler():
+            return self.reordered("MMD_AT_PLUS_A"), {}
+        from glle_engine.eigen.ordering.choice import cheapest_order  # noqa: PLC0415 -- numba takes a while to load
+
+        order, prediction = cheapest_order(self.neighbors, factorizations)
+        return type(self)(self.neighbors, order), prediction._asdict()
+
     def reordered(self, permutation: str) -> Self:
-        """Return the pattern in a fill-reducing order, "MMD_AT_PLUS_A" or "COLAMD"."""
+        """Return the pattern in an order of SuperLU, "MMD_AT_PLUS_A" or "COLAMD"."""
         n, k = self.neighbors.shape
         row, _, _ = self.transposed
         order = fill_reducing_order(np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32), row, permutation)

@@ -1,8 +1,9 @@
 """Compiler of the engine: numba, with the compiled code cached on disk.
 
 A compiled function rounds in the order of its source on every processor: no fast-math, no contraction to fused
-operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. All
-compiled code is in the packages `linalg`, `weights` and `eigen.batched`.
+operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. The sums of
+`glle_engine.linalg.nearest.products` are an exception, because they only bound results. All compiled code is in the
+packages `linalg`, `linalg.nearest`, `weights` and `eigen.batched`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
-_BATCHED = tuple(f"eigen/batched/{name}" for name in ("", "symbolic", "numeric", "krylov"))
-_PACKAGES = tuple(_ENGINE / name for name in ("linalg", "weights", *_BATCHED))
+_EIGEN = ("ordering", *(f"batched/{name}" for name in ("", "symbolic", "numeric", "krylov")))
+_LINALG = ("linalg", "linalg/nearest")
+_PACKAGES = tuple(_ENGINE / name for name in (*_LINALG, "weights", *(f"eigen/{name}" for name in _EIGEN)))
 
 
 def _forget_other_sources() -> None:

@@ -58,6 +58,7 @@ def diagnose(
         "eigenvalues": [float(value) for value in pairs.values],
         "relative_gap": gap,
         "solver": pairs.diagnostics["solver"],
+        "elimination": pairs.diagnostics.get("elimination", {}),
         **facts,
         **_kept_figures(law),
     }

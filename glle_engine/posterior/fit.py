@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.eigen.eigenpairs import Eigenpairs
 
+DRAWS = 64  # of a posterior, as far as the time to search an elimination order goes
+
 
 def fit(
     X: ArrayLike,
@@ -99,7 +101,7 @@ def fit(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
         )
     require_resolved(data, nearest, distances)
-    mean = reference_embedding(data, nearest, spec, on_progress)
+    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS)
     if spec.variant == "constrained":
         law, facts = constrained_law(
             data,
@@ -185,11 +187,16 @@ class Reference:
 
 
 def reference_embedding(
-    data: NDArray[np.float64], nearest: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress = silent
+    data: NDArray[np.float64],
+    nearest: NDArray[np.int32],
+    spec: FitSpec,
+    on_progress: OnProgress = silent,
+    *,
+    factorizations: int = 1,
 ) -> Reference:
     """Embed data (n, d) at the mean weights of a specification: LLE, or its tangent-noise counterpart.
 
-    `nearest` (n, k) int32 is nearest first.
+    `nearest` (n, k) int32 is nearest first; `factorizations` is the expected number of solutions on the graph.
 
     Raises
     ------
@@ -219,7 +226,7 @@ def reference_embedding(
         weights = lle_weights(data, neighbors, spec.reg, on_progress, kept)
     on_progress(0, 1, "embedding")
     classes = closed_classes(graph)
-    problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1)
+    problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1, factorizations)
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
     return Reference(neighbors, classes, bridges, frames, kept, flatness, weights, problem, pairs, embedding)

@@ -12,8 +12,7 @@ import numpy as np
 
 from glle_engine.eigen.batched.acceptance import deviations, null_left
 from glle_engine.eigen.batched.krylov.lanczos import lanczos
-from glle_engine.eigen.batched.numeric.factorization import factorise
-from glle_engine.eigen.batched.symbolic.elimination import WIDEST
+from glle_engine.eigen.batched.numeric.factorization import CORNERS, factorise
 from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.linalg import LANES
 from glle_engine.linalg.dense import readable
@@ -44,7 +43,7 @@ class Workspace:
         self.tag = (0,) * lanes
         shapes = {
             "normals": (4 * k * lanes,),
-            "diagonal": (WIDEST * WIDEST * lanes,),
+            "diagonal": (CORNERS * lanes,),
             "weights": (n * k * lanes,),
             "lower": (structure.lower_size * lanes,),
             "upper": (structure.upper_size * lanes,),

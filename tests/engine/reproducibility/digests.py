@@ -1,4 +1,4 @@
-"""Digests of the engine's results for the data sets of a file, as JSON.
+"""Digests of the dense operations, and of the engine's results for the data sets of a file, as JSON.
 
 Run `python -m tests.engine.reproducibility.digests FILE.npz`.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import fit
+from glle_engine.linalg import dense
 from glle_engine.metrics import ranks
 from glle_engine.metrics.registry import neighborhood_hit
 from glle_engine.metrics.residual_variance import residual_variance
@@ -72,9 +73,20 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     yield "hit", digest(neighborhood_hit(Y, np.arange(len(X)) % 3))
 
 
+def dense_operations() -> Iterator[NDArray[Any] | float]:
+    """Yield the results of the batched dense operations."""
+    words = np.random.Philox(key=7).random_raw(40 * 12 * 9)
+    A = np.asarray((words >> np.uint64(11)) * 2.0**-53 - 0.5, np.float64).reshape(40, 12, 9)
+    G = dense.gram(A) + 0.1 * np.eye(12)
+    root = dense.inverse_factor(G)
+    yield from (G, root, *dense.affine_solution(root), *dense.eigh(G), *dense.svd(A), dense.pinv(A))
+    yield from (dense.cross(A[0], A[1]), dense.matmul(A, G[:, :9, :5]), dense.logs(np.abs(A) + 1e-9))
+    yield from (dense.dot(A, A), dense.norm(A), dense.log(3.0), dense.exp(0.1))
+
+
 def digests(data: dict[str, NDArray[np.float64]]) -> dict[str, str]:
-    """Return the digests of all fits of all data sets by name."""
-    found: dict[str, str] = {}
+    """Return the digests of the dense operations and of all fits of all data sets, by name."""
+    found = {f"dense {number}": digest(part) for number, part in enumerate(dense_operations())}
     for name, X in data.items():
         for kind, options in FITS.items():
             posterior = fit(X, **{"disconnected": "bridge", "n_neighbors": 12, **options})

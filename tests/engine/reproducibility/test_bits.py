@@ -23,14 +23,14 @@ pytest.importorskip("numba")
 
 def data() -> dict[str, np.ndarray]:
     """Return a sheet, integers with many ties, clusters in many features, and few points."""
-    words = np.random.Philox(key=5).random_raw(300 * 40 + 60 * 4)
+    words = np.random.Philox(key=5).random_raw(180 * 40 + 60 * 4)
     uniform = (words >> np.uint64(11)) * 2.0**-53
-    clusters = uniform[: 300 * 40].reshape(300, 40) + 0.4 * (np.arange(300)[:, None] % 3 == np.arange(40) % 3)
+    clusters = uniform[: 180 * 40].reshape(180, 40) + 0.4 * (np.arange(180)[:, None] % 3 == np.arange(40) % 3)
     return {
-        "roll": manifolds.make("swiss_roll", 400, seed=0).X,
-        "integers": np.floor(uniform[: 280 * 30].reshape(280, 30) * 4) * (np.arange(30) < 20),
+        "roll": manifolds.make("swiss_roll", 240, seed=0).X,
+        "integers": np.floor(uniform[: 160 * 30].reshape(160, 30) * 4) * (np.arange(30) < 20),
         "clusters": clusters,
-        "few": uniform[300 * 40 :].reshape(60, 4),
+        "few": uniform[180 * 40 :].reshape(60, 4),
     }
 
 
@@ -59,7 +59,7 @@ def own(stored: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("setting", other_processors(), ids=str)
 def test_results_do_not_depend_on_the_processor(own: dict[str, str], stored: Path, setting: dict[str, str]) -> None:
-    """Fits, figures, draws, summaries, transforms, calibrations and scores of four data sets in eight variants."""
+    """Dense operations; fits, figures, draws, summaries, transforms, calibrations and scores of four data sets."""
     other = digests(stored, setting)
     assert len(own) > 200
     assert {name: other[name] for name in own if other[name] != own[name]} == {}

@@ -16,18 +16,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle_engine.eigen.batched.numeric.kernels import factor_triangles, multiply, multiply_add, solve_panels
+import numpy as np
+
+from glle_engine.eigen.batched.numeric.kernels import multiply, multiply_add
+from glle_engine.eigen.batched.numeric.wide import describe, eliminate, extend_panels, subtract
 from glle_engine.eigen.batched.symbolic.addresses import addresses
+from glle_engine.eigen.batched.symbolic.elimination import MOST, WIDEST
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, load, shifted, store
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.eigen.batched.symbolic.addresses import Addresses
     from glle_engine.eigen.batched.symbolic.structure import Structure
     from glle_engine.linalg.vectors import Address
+
+CORNERS = MOST * WIDEST * WIDEST
 
 
 @compiled
@@ -56,59 +61,117 @@ def factorise(
         Overwritten with the factors.
     blocks : flat (block_size, lanes)
         Scratch for contribution blocks.
-    scratch : flat (64, lanes)
-        For a diagonal block.
+    scratch : flat (CORNERS, lanes)
+        For the diagonal blocks of a front.
 
     """
-    lanes = len(tag)
     tree = addresses(structure)
     values, low_values, up_values = address(weights), address(lower), address(upper)
     contributions = address(blocks)
-    zero, one = fill(tag, 0.0), fill(tag, 1.0)
     diagonal = address(scratch)
-    for node in range(tree.nodes):
-        begin = tree.first[node]
-        width = tree.first[node + 1] - begin
-        below = tree.row_start[node + 1] - tree.row_start[node]
-        corner = width * width
-        low = tree.lower_start[node] + width * (width - 1) // 2
-        up = tree.upper_start[node] + width * (width + 1) // 2
-        for i in range(corner):
-            store(diagonal, i, zero)
-        for i in range(width):
-            store(diagonal, i * (width + 1), one)
-        for i in range(below * width):
-            store(low_values, low + i, zero)
-            store(up_values, up + i, zero)
-        for lane in range(lanes):
-            pin = pins[lane] - begin
-            if 0 <= pin < width:
-                diagonal[pin * (width + 1) * lanes + lane] += 1.0
-        for e in range(tree.entry_start[3 * node], tree.entry_start[3 * node + 1]):
-            store(diagonal, tree.entry_target[e], zero - load(tag, values, tree.entry_source[e]))
-        for e in range(tree.entry_start[3 * node + 1], tree.entry_start[3 * node + 2]):
-            store(low_values, low + tree.entry_target[e], zero - load(tag, values, tree.entry_source[e]))
-        for e in range(tree.entry_start[3 * node + 2], tree.entry_start[3 * node + 3]):
-            store(up_values, up + tree.entry_target[e], zero - load(tag, values, tree.entry_source[e]))
-        _extend_panels(tag, tree, node, width, diagonal, low_values, low, up_values, up, contributions)
-        triangle_low = shifted(tag, low_values, tree.lower_start[node])
-        triangle_up = shifted(tag, up_values, tree.upper_start[node])
-        panel_low, panel_up = shifted(tag, low_values, low), shifted(tag, up_values, up)
-        factor_triangles(width, tag, diagonal, triangle_low, triangle_up)
-        solve_panels(width, tag, panel_low, panel_up, below, triangle_low, triangle_up)
-        block, stride = shifted(tag, contributions, tree.block_start[node]), tree.block_stride[node]
-        if tree.heir[node] >= 0:
-            multiply_add(width, tag, block, stride, panel_low, panel_up, below)
+    panels = np.empty((4, MOST), np.int64)
+    for front in range(tree.fronts):
+        count = describe(tree, front, panels)
+        width = panels[1, count - 1]
+        below = tree.place_start[front + 1] - tree.place_start[front]
+        for s in range(count):
+            corner = shifted(tag, diagonal, s * WIDEST * WIDEST)
+            _scatter(
+                tag, tree, tree.front[front] + s, width + below, panels, s, values, pins, corner, low_values, up_values
+            )
+        block, stride = shifted(tag, contributions, tree.block_start[front]), tree.block_stride[front]
+        has_heir = tree.heir[front] >= 0
+        if count == 1:
+            _extend_panels(
+                tag, tree, front, width, diagonal, low_values, panels[2, 0], up_values, panels[3, 0], contributions
+            )
         else:
-            multiply(width, tag, block, stride, panel_low, panel_up, below)
-        _extend_block(tag, tree, node, width, contributions)
+            extend_panels(tag, tree, front, panels, count, diagonal, low_values, up_values, contributions)
+        eliminate(tag, tree, front, width + below, panels, count, diagonal, low_values, up_values)
+        if count > 1:
+            subtract(
+                tag,
+                block,
+                stride,
+                int(has_heir),
+                panels,
+                count,
+                low_values,
+                2,
+                width,
+                width + below,
+                up_values,
+                3,
+                width,
+                width + below,
+            )
+        elif has_heir:
+            multiply_add(
+                width,
+                tag,
+                block,
+                stride,
+                shifted(tag, low_values, panels[2, 0]),
+                shifted(tag, up_values, panels[3, 0]),
+                below,
+            )
+        else:
+            multiply(
+                width,
+                tag,
+                block,
+                stride,
+                shifted(tag, low_values, panels[2, 0]),
+                shifted(tag, up_values, panels[3, 0]),
+                below,
+            )
+        _extend_block(tag, tree, front, width, contributions)
+
+
+@compiled
+def _scatter(
+    tag: tuple[int, ...],
+    tree: Addresses,
+    node: int,
+    size: int,
+    panels: NDArray[np.int64],
+    s: int,
+    values: Address,
+    pins: NDArray[np.int32],
+    diagonal: Address,
+    lower: Address,
+    upper: Address,
+) -> None:
+    """Put the matrix entries of a supernode into its parts; `size` is the number of indices of its front."""
+    lanes = len(tag)
+    zero, one = fill(tag, 0.0), fill(tag, 1.0)
+    begin = tree.first[node]
+    width = panels[1, s] - panels[0, s]
+    low, up = panels[2, s], panels[3, s]
+    for i in range(width * width):
+        store(diagonal, i, zero)
+    for i in range(width):
+        store(diagonal, i * (width + 1), one)
+    for i in range((size - panels[1, s]) * width):
+        store(lower, low + i, zero)
+        store(upper, up + i, zero)
+    for lane in range(lanes):
+        pin = pins[lane] - begin
+        if 0 <= pin < width:
+            diagonal[pin * (width + 1) * lanes + lane] += 1.0
+    for e in range(tree.entry_start[3 * node], tree.entry_start[3 * node + 1]):
+        store(diagonal, tree.entry_target[e], zero - load(tag, values, tree.entry_source[e]))
+    for e in range(tree.entry_start[3 * node + 1], tree.entry_start[3 * node + 2]):
+        store(lower, low + tree.entry_target[e], zero - load(tag, values, tree.entry_source[e]))
+    for e in range(tree.entry_start[3 * node + 2], tree.entry_start[3 * node + 3]):
+        store(upper, up + tree.entry_target[e], zero - load(tag, values, tree.entry_source[e]))
 
 
 @compiled
 def _extend_panels(
     tag: tuple[int, ...],
     tree: Addresses,
-    node: int,
+    front: int,
     width: int,
     diagonal: Address,
     lower: Address,
@@ -118,10 +181,10 @@ def _extend_panels(
     blocks: Address,
 ) -> None:
     """Add the children's contribution blocks to the columns and rows of this elimination."""
-    child = tree.child[node]
+    child = tree.child[front]
     while child != -1:
-        start = tree.row_start[child]
-        size = tree.row_start[child + 1] - start
+        start = tree.place_start[child]
+        size = tree.place_start[child + 1] - start
         block, stride = tree.block_start[child], tree.block_stride[child]
         inside = 0
         while inside < size and tree.place[start + inside] < width:
@@ -143,16 +206,16 @@ def _extend_panels(
 
 
 @compiled
-def _extend_block(tag: tuple[int, ...], tree: Addresses, node: int, width: int, blocks: Address) -> None:
+def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
     """Add the rest of the children's contribution blocks to this one, the heir's excepted."""
-    mine, apart = tree.block_start[node], tree.block_stride[node]
-    child = tree.child[node]
+    mine, apart = tree.block_start[front], tree.block_stride[front]
+    child = tree.child[front]
     while child != -1:
-        if child == tree.heir[node]:
+        if child == tree.heir[front]:
             child = tree.sibling[child]
             continue
-        start = tree.row_start[child]
-        size = tree.row_start[child + 1] - start
+        start = tree.place_start[child]
+        size = tree.place_start[child + 1] - start
         block, stride = tree.block_start[child], tree.block_stride[child]
         inside = 0
         while inside < size and tree.place[start + inside] < width:

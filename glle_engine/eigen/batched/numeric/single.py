@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from glle_engine.eigen.batched.numeric.factorization import factorise
+from glle_engine.eigen.batched.numeric.factorization import CORNERS, factorise
 from glle_engine.eigen.batched.numeric.solves import (
     solve_lower,
     solve_lower_transposed,
@@ -15,7 +15,6 @@ from glle_engine.eigen.batched.numeric.solves import (
     solve_upper_transposed,
 )
 from glle_engine.eigen.batched.symbolic.addresses import addresses
-from glle_engine.eigen.batched.symbolic.elimination import WIDEST
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address
 
@@ -68,7 +67,7 @@ class SingleLU:
             lower,
             upper,
             np.empty(structure.block_size),
-            np.empty(WIDEST * WIDEST),
+            np.empty(CORNERS),
         )
         return cls(structure, lower, upper)
 

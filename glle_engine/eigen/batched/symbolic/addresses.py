@@ -18,8 +18,11 @@ class Addresses(NamedTuple):
     first: Any
     row_start: Any
     rows: Any
-    place: Any
     parent: Any
+    fronts: int
+    front: Any
+    place_start: Any
+    place: Any
     child: Any
     sibling: Any
     visits: Any
@@ -41,8 +44,11 @@ def addresses(structure: Structure) -> Addresses:
         address(structure.first),
         address(structure.row_start),
         address(structure.rows),
-        address(structure.place),
         address(structure.parent),
+        len(structure.front) - 1,
+        address(structure.front),
+        address(structure.place_start),
+        address(structure.place),
         address(structure.child),
         address(structure.sibling),
         address(structure.visits),

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WIDEST = 8  # columns of a supernode: the numeric kernels keep as many in registers
-# Merge with the parent while at most this share of the stored values is zeros, up to this width.
-_RELAXED = ((4, 0.3), (8, 0.1))
+MOST = 8  # supernodes of a front
+_WIDEST_FRONT = MOST * WIDEST
+_WIDE = 24  # columns: a narrower front is faster as several of one supernode each
+# Merge with the parent while at most this share of the stored values is zeros, up to this width of the front.
+_RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 
 @compiled
@@ -110,13 +113,13 @@ def column_counts(
 
 @compiled
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the first column of each supernode, and n: fundamental supernodes, then merged and cut."""
+    """Return the first column of each front, and n: fundamental supernodes, cut and merged."""
     n = len(parent)
     first = np.empty(n + 1, np.int64)
     nodes = 0
     for column in range(n):
         alike = column > 0 and parent[column - 1] == column and count[column - 1] == count[column] + 1
-        if alike and column - first[nodes - 1] < WIDEST:
+        if alike and column - first[nodes - 1] < _WIDEST_FRONT:
             continue
         first[nodes] = column
         nodes += 1
@@ -135,7 +138,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             rows_left = count[begin - 1] - 1
             more = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below
-            merge = more == 0 and width <= WIDEST
+            merge = more == 0 and width <= _WIDEST_FRONT
             for bound, share in _RELAXED:
                 if width <= bound:
                     merge = merge or more <= share * stored
@@ -146,11 +149,17 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             begin, mine = left, more
         kept[depth], kept_zeros[depth] = begin, mine
         depth += 1
-    result = np.empty(depth + 1, np.int32)
+    kept[depth] = n
+    result = np.empty(n + 1, np.int32)
+    fronts = 0
     for node in range(depth):
-        result[node] = kept[node]
-    result[depth] = n
-    return result
+        width = kept[node + 1] - kept[node]
+        parts = (width + WIDEST - 1) // WIDEST if width < _WIDE else 1
+        for part in range(parts):
+            result[fronts] = kept[node] + part * width // parts
+            fronts += 1
+    result[fronts] = n
+    return result[: fronts + 1].copy()
 
 
 @compiled
@@ -205,18 +214,79 @@ def rows_below(
 
 
 @compiled
-def places(
-    first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32], parent: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Return each row's place in the parent's front, and the children as lists."""
-    nodes, n = len(parent), first[-1]
-    place = np.full(len(rows), -1, np.int32)
+def pieces(
+    first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Cut fronts into supernodes of at most `WIDEST` columns, of nearly equal width.
+
+    Returns
+    -------
+    the first supernode of each front, the first column of each supernode, the start of its rows, the rows below it,
+    ascending like those of the front, and its parent.
+
+    """
+    fronts, n = len(first) - 1, first[-1]
+    front = np.zeros(fronts + 1, np.int32)
+    size = 0
+    for f in range(fronts):
+        width = first[f + 1] - first[f]
+        count = (width + WIDEST - 1) // WIDEST
+        front[f + 1] = front[f] + count
+        size += count * (width + row_start[f + 1] - row_start[f])
+    nodes = front[fronts]
+    begin = np.empty(nodes + 1, np.int32)
+    start = np.zeros(nodes + 1, np.int64)
+    below = np.empty(size, np.int32)
+    parent = np.full(nodes, -1, np.int32)
+    owner = np.empty(n, np.int32)
+    at = 0
+    for f in range(fronts):
+        width = first[f + 1] - first[f]
+        count = front[f + 1] - front[f]
+        for piece in range(count):
+            node = front[f] + piece
+            begin[node] = first[f] + piece * width // count
+            end = first[f] + (piece + 1) * width // count
+            for column in range(begin[node], end):
+                owner[column] = node
+            for column in range(end, first[f + 1]):
+                below[at] = column
+                at += 1
+            for e in range(row_start[f], row_start[f + 1]):
+                below[at] = rows[e]
+                at += 1
+            start[node + 1] = at
+    begin[nodes] = n
+    for node in range(nodes):
+        if start[node + 1] > start[node]:
+            parent[node] = owner[below[start[node]]]
+    return front, begin, start, below[:at].copy(), parent
+
+
+@compiled
+def children(parent: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the first child of each node and the next child of its parent, in ascending order; -1 for none."""
+    nodes = len(parent)
     child, sibling = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
     for node in range(nodes - 1, -1, -1):
         above = parent[node]
         if above >= 0:
             sibling[node] = child[above]
             child[above] = node
+    return child, sibling
+
+
+@compiled
+def places(
+    first: NDArray[np.int32],
+    row_start: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    child: NDArray[np.int32],
+    sibling: NDArray[np.int32],
+) -> NDArray[np.int32]:
+    """Return each row's place in the parent's front."""
+    nodes, n = len(child), first[-1]
+    place = np.full(len(rows), -1, np.int32)
     where = np.empty(n, np.int32)
     for node in range(nodes):
         if child[node] == -1:
@@ -231,4 +301,4 @@ def places(
             for e in range(row_start[below], row_start[below + 1]):
                 place[e] = where[rows[e]]
             below = sibling[below]
-    return place, child, sibling
+    return place

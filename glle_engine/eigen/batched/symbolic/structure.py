@@ -6,6 +6,9 @@ are merged with their parents if that stores few explicit zeros (relaxed amalgam
 supernode's *front* holds its columns and rows. After the elimination of its s columns, the remaining r x r
 *contribution block* is added to its parent's front (Duff and Reid 1983). A child whose rows are the whole front of its
 parent is the parent's *heir*: the front is the child's block, overwritten in place.
+
+A supernode in this sense can be wide. It is one front, whose contribution block is updated once, but its columns are
+cut into *supernodes* of few columns, which fit registers.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from glle_engine.eigen.batched.symbolic.elimination import (
+    children,
     column_counts,
     elimination_tree,
+    pieces,
     places,
     postorder,
     rows_below,
@@ -34,6 +39,8 @@ class Structure(NamedTuple):
 
     Everything is in the order of elimination: *position* j of the matrix is point ``order[j]``.
 
+    There are F fronts. The columns of a front are those of its supernodes, and its rows are those below the last one.
+
     Attributes
     ----------
     order, position : (n,) int32
@@ -46,10 +53,16 @@ class Structure(NamedTuple):
         The start of a supernode's rows in `rows`.
     rows : (R,) int32
         Positions of the rows below each supernode, ascending.
-    place : (R,) int32
+    parent : (S,) int32
+        The parent of each supernode; -1 for none.
+    front : (F + 1,) int32
+        The first supernode of each front.
+    place_start : (F + 1,) int64
+        The start of a front's rows in `place`.
+    place : int32
         The place of each of these rows in the front of the parent.
-    parent, child, sibling : (S,) int32
-        The parent, the first child of each supernode and the next child of its parent; -1 for none.
+    child, sibling : (F,) int32
+        The first child of each front and the next child of its parent; -1 for none.
     visits : (2 S,) int32
         Walk through the tree of every pair of solves: a supernode when it is entered from above, and ``~`` it
         when it is left with everything below it done.
@@ -57,9 +70,9 @@ class Structure(NamedTuple):
         The start of a supernode's part of L and U, in values, in the order of entering.
     lower_size, upper_size : int
         The length of L and U.
-    heir : (S,) int32
+    heir : (F,) int32
         The child whose contribution block is the front; -1 for none.
-    block_start, block_stride : (S,) int64
+    block_start, block_stride : (F,) int64
         The start and the row stride of its contribution block in a scratch area that blocks share in turn.
     block_size : int
         The length of that area.
@@ -78,8 +91,10 @@ class Structure(NamedTuple):
     first: NDArray[np.int32]
     row_start: NDArray[np.int64]
     rows: NDArray[np.int32]
-    place: NDArray[np.int32]
     parent: NDArray[np.int32]
+    front: NDArray[np.int32]
+    place_start: NDArray[np.int64]
+    place: NDArray[np.int32]
     child: NDArray[np.int32]
     sibling: NDArray[np.int32]
     visits: NDArray[np.int32]
@@ -116,18 +131,21 @@ def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
     permuted = _permuted(neighbors, order)
     start, adjacent = symmetric(permuted)
     tree = elimination_tree(start, adjacent)
-    first = supernodes(tree, column_counts(tree, start, adjacent))
-    row_start, rows, parent = rows_below(first, start, adjacent)
-    owner = np.repeat(np.arange(len(parent)), np.diff(row_start))
-    rows = (np.sort(owner * n + rows) - owner * n).astype(np.int32)
-    place, child, sibling = places(first, row_start, rows, parent)
+    columns = supernodes(tree, column_counts(tree, start, adjacent))
+    place_start, bottom, above = rows_below(columns, start, adjacent)
+    owner = np.repeat(np.arange(len(above)), np.diff(place_start))
+    bottom = (np.sort(owner * n + bottom) - owner * n).astype(np.int32)
+    child, sibling = children(above)
+    place = places(columns, place_start, bottom, child, sibling)
+    width, below = np.diff(columns).astype(np.int64), np.diff(place_start)
+    heir = heirs(width, below, child, sibling)
+    block_start, block_stride, block_size = plan_blocks(width, below, child, sibling, heir)
+    front, first, row_start, rows, parent = pieces(columns, place_start, bottom)
     width, below = np.diff(first).astype(np.int64), np.diff(row_start)
-    visits = walk(parent, child, sibling)
+    visits = walk(parent, *children(parent))
     entered = visits[visits >= 0]
     lower_start, lower_size = laid_out(width * (width - 1) // 2 + width * below, entered)
     upper_start, upper_size = laid_out(width * (width + 1) // 2 + width * below, entered)
-    heir = heirs(width, below, child, sibling)
-    block_start, block_stride, block_size = plan_blocks(width, below, child, sibling, heir)
     entry_start, source, target = entries(permuted, first, row_start, rows)
     return Structure(
         order,
@@ -136,8 +154,10 @@ def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
         first,
         row_start,
         rows,
-        place,
         parent,
+        front,
+        place_start,
+        place,
         child,
         sibling,
         visits,

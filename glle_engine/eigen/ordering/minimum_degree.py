@@ -1,0 +1,256 @@
+"""Approximate minimum degree on the quotient graph (Amestoy, Davis and Duff 1996), with groups kept in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.linalg.compiled import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@compiled
+def minimum_degree(
+    start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Return an elimination order in which groups follow each other; within a group the least degree is next.
+
+    Degrees count the neighbors in later groups, too. Variables that become indistinguishable are eliminated together.
+
+    Parameters
+    ----------
+    start : (n + 1,) int64
+    adjacent : int32
+        Symmetric, without repetitions and without the diagonal.
+    group : (n,) int32
+
+    """
+    n = len(start) - 1
+    pool = np.empty(start[n] + start[n] // 2 + 2 * n + 16, np.int32)
+    pool[: start[n]] = adjacent
+    free = start[n]
+    # The list of a variable: its elements, then its variables. The list of an element: its variables.
+    begin = start[:-1].copy()
+    length = (start[1:] - start[:-1]).astype(np.int32)
+    elements = np.zeros(n, np.int32)
+    weight = np.ones(n, np.int32)  # variables in a supervariable; negative while in the new element; 0 for none
+    alive = np.zeros(n, np.bool_)  # as an element
+    size = np.zeros(n, np.int64)  # of an element
+    degree = length.astype(np.int64)
+    absorber = np.full(n, -1, np.int32)
+    head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    outside, mark = np.zeros(n, np.int64), 1
+    seen, stamp = np.zeros(n, np.int64), 0
+    bucket, chain, code = np.full(n, -1, np.int32), np.full(n, -1, np.int32), np.zeros(n, np.int64)
+    kept = np.empty(n, np.int32)
+    pivots = np.empty(n, np.int32)
+    count, done = 0, 0
+    members = np.argsort(group, kind="mergesort")
+    first = 0
+    while first < n:
+        own = group[members[first]]
+        last = first
+        least = n
+        while last < n and group[members[last]] == own:
+            i = members[last]
+            if weight[i] > 0:
+                least = min(least, degree[i])
+                _link(head, following, previous, degree[i], i)
+            last += 1
+        while done < last:
+            while head[least] == -1:
+                least += 1
+            p = head[least]
+            _unlink(head, following, previous, degree[p], p)
+            most = int(length[p])
+            for at in range(begin[p], begin[p] + elements[p]):
+                if alive[pool[at]]:
+                    most += length[pool[at]]
+            if free + most > len(pool):
+                pool, free = _compacted(pool, begin, length, weight, alive, most)
+            merged = weight[p]
+            weight[p] = -merged
+            # The new element: all neighbors of the pivot, directly or through its elements.
+            begins = free
+            total = 0
+            for at in range(begin[p], begin[p] + length[p]):
+                if at < begin[p] + elements[p]:
+                    e = pool[at]
+                    if not alive[e]:
+                        continue
+                    source, until = begin[e], begin[e] + length[e]
+                    alive[e] = False
+                else:
+                    source, until = int(at), int(at + 1)
+                for place in range(source, until):
+                    i = pool[place]
+                    if weight[i] > 0:
+                        total += weight[i]
+                        weight[i] = -weight[i]
+                        pool[free] = i
+                        free += 1
+                        if group[i] == own:
+                            _unlink(head, following, previous, degree[i], i)
+            ends = free
+            # Variables of each adjacent element that are outside the new one.
+            mark += n + 1
+            for at in range(begins, ends):
+                i = pool[at]
+                for place in range(begin[i], begin[i] + elements[i]):
+                    e = pool[place]
+                    if alive[e]:
+                        outside[e] = (outside[e] if outside[e] >= mark else size[e] + mark) + weight[i]
+            for at in range(begins, ends):
+                i = pool[at]
+                to = begin[i]
+                beyond = 0
+                digest = int(p)
+                rest = 0
+                for place in range(begin[i] + elements[i], begin[i] + length[i]):
+                    j = pool[place]
+                    if weight[j] > 0:
+                        beyond += weight[j]
+                        digest += j
+                        kept[rest] = j
+                        rest += 1
+                for place in range(begin[i], begin[i] + elements[i]):
+                    e = pool[place]
+                    if not alive[e]:
+                        continue
+                    if outside[e] > mark:
+                        beyond += outside[e] - mark
+                        digest += e
+                        pool[to] = e
+                        to += 1
+                    else:
+                        alive[e] = False
+                if beyond == 0 and group[i] == own:  # nothing else is adjacent
+                    total += weight[i]
+                    merged -= weight[i]
+                    weight[i] = 0
+                    absorber[i] = p
+                    continue
+                pool[to] = p
+                elements[i] = to + 1 - begin[i]
+                for j in range(rest):
+                    pool[to + 1 + j] = kept[j]
+                length[i] = elements[i] + rest
+                degree[i] = min(degree[i], beyond)
+                code[i] = digest % n
+                chain[i] = bucket[code[i]]
+                bucket[code[i]] = i
+            for at in range(begins, ends):  # variables with equal lists are merged
+                i = pool[at]
+                if weight[i] == 0:
+                    continue
+                at_code = code[i]
+                i, bucket[at_code] = bucket[at_code], -1
+                while i != -1 and chain[i] != -1:
+                    stamp += 1
+                    for place in range(begin[i], begin[i] + length[i]):
+                        seen[pool[place]] = stamp
+                    before, j = i, chain[i]
+                    while j != -1:
+                        equal = length[j] == length[i] and elements[j] == elements[i] and group[j] == group[i]
+                        if equal:
+                            for place in range(begin[j], begin[j] + length[j]):
+                                if seen[pool[place]] != stamp:
+                                    equal = False
+                                    break
+                        if equal:
+                            weight[i] += weight[j]
+                            weight[j] = 0
+                            absorber[j] = i
+                            chain[before] = chain[j]
+                        else:
+                            before = j
+                        j = chain[j]
+                    i = chain[i]
+            done += merged
+            free = begins
+            for at in range(begins, ends):
+                i = pool[at]
+                if weight[i] == 0:
+                    continue
+                weight[i] = -weight[i]
+                degree[i] = min(degree[i] + total - weight[i], int(n - done - weight[i]))
+                if group[i] == own:
+                    least = min(least, degree[i])
+                    _link(head, following, previous, degree[i], i)
+                pool[free] = i
+                free += 1
+            begin[p], length[p], size[p] = begins, free - begins, total
+            alive[p] = free > begins
+            weight[p] = 0
+            pivots[count] = p
+            count += 1
+        first = last
+    return _listed(pivots[:count], absorber)
+
+
+@compiled
+def _link(
+    head: NDArray[np.int32], following: NDArray[np.int32], previous: NDArray[np.int32], degree: int, i: int
+) -> None:
+    """Put a variable into the list of its degree."""
+    after = head[degree]
+    following[i], previous[i] = after, -1
+    if after != -1:
+        previous[after] = i
+    head[degree] = i
+
+
+@compiled
+def _unlink(
+    head: NDArray[np.int32], following: NDArray[np.int32], previous: NDArray[np.int32], degree: int, i: int
+) -> None:
+    """Take a variable out of the list of its degree."""
+    if previous[i] == -1:
+        head[degree] = following[i]
+    else:
+        following[previous[i]] = following[i]
+    if following[i] != -1:
+        previous[following[i]] = previous[i]
+
+
+@compiled
+def _compacted(
+    pool: NDArray[np.int32],
+    begin: NDArray[np.int64],
+    length: NDArray[np.int32],
+    weight: NDArray[np.int32],
+    alive: NDArray[np.bool_],
+    more: int,
+) -> tuple[NDArray[np.int32], int]:
+    """Return a pool of the living lists alone, with room for `more`, and their total length."""
+    total = 0
+    for i in range(len(begin)):
+        if weight[i] > 0 or alive[i]:
+            total += length[i]
+    compact = np.empty(max(len(pool), 2 * total + more), np.int32)
+    free = 0
+    for i in range(len(begin)):
+        if weight[i] > 0 or alive[i]:
+            for at in range(length[i]):
+                compact[free + at] = pool[begin[i] + at]
+            begin[i] = free
+            free += length[i]
+    return compact, free
+
+
+@compiled
+def _listed(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the variables in the order of their pivots."""
+    n = len(absorber)
+    step = np.empty(n, np.int64)
+    for at in range(len(pivots)):
+        step[pivots[at]] = at
+    for i in range(n):
+        root = i
+        while absorber[root] != -1:
+            root = absorber[root]
+        step[i] = step[root]
+    return np.argsort(step, kind="mergesort").astype(np.int32)

@@ -1,0 +1,212 @@
+"""Elimination orders: permutations that a brute-force elimination confirms, the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import fit
+from glle_engine.eigen.pattern import Pattern
+from glle_engine.linalg import dense
+
+if not dense.has_compiler():
+    pytest.skip("the orders need numba", allow_module_level=True)
+
+from glle_engine.eigen.batched.symbolic.elimination import symmetric
+from glle_engine.eigen.ordering import choice
+from glle_engine.eigen.ordering.choice import cheapest_order, distinct, predicted_cost
+from glle_engine.eigen.ordering.coarsening import Graph, contracted, matching
+from glle_engine.eigen.ordering.dissection import dissect, nested_dissection
+from glle_engine.eigen.ordering.minimum_degree import minimum_degree
+from glle_engine.eigen.ordering.separators import SEPARATOR, separator
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Adjacency = tuple["NDArray[np.int64]", "NDArray[np.int32]"]
+
+
+def grid_neighbors(side: int, dimensions: int) -> NDArray[np.int32]:
+    """Return the 2 d neighbors of each point of a grid that closes on itself."""
+    shape = (side,) * dimensions
+    place = np.stack(np.unravel_index(np.arange(side**dimensions), shape), axis=1)
+    steps = np.concatenate([np.eye(dimensions, dtype=int), -np.eye(dimensions, dtype=int)])
+    there = (place[:, None, :] + steps) % side
+    return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(there, -1, 0)), shape), np.int32)
+
+
+def random_neighbors(n: int, k: int, seed: int) -> NDArray[np.int32]:
+    """Return k distinct neighbors of each of n points, near on a line or anywhere."""
+    rng = np.random.default_rng(seed)
+    rows = np.arange(n)[:, None]
+    near = (rows + 1 + np.arange(k // 2)) % n
+    far = np.argsort(rng.random((n, n)) + 10 * (np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= k), axis=1)
+    return np.sort(np.concatenate([near, far[:, : k - k // 2]], axis=1), axis=1).astype(np.int32)
+
+
+def graph_of(neighbors: NDArray[np.int32]) -> Adjacency:
+    """Return the graph of a kNN pattern, without repetitions."""
+    start, adjacent = distinct(*symmetric(neighbors))
+    return start, adjacent
+
+
+def dense_of(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return an adjacency matrix."""
+    n = len(start) - 1
+    matrix = np.zeros((n, n), bool)
+    matrix[np.repeat(np.arange(n), np.diff(start)), adjacent] = True
+    return matrix
+
+
+def weighted(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> Graph:
+    """Return a graph with unit weights."""
+    return Graph(start, adjacent, np.ones(len(adjacent), np.int32), np.ones(len(start) - 1, np.int32))
+
+
+def eliminated(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int, int]:
+    """Eliminate point by point, and return the operations and the bytes of L and U."""
+    filled = matrix[np.ix_(order, order)].copy()
+    flops, entries = 0, 0
+    for j in range(len(order)):
+        below = j + 1 + np.flatnonzero(filled[j, j + 1 :])
+        filled[np.ix_(below, below)] = True
+        flops += len(below) + 2 * len(below) ** 2
+        entries += 1 + 2 * len(below)
+    return flops, 8 * entries
+
+
+@pytest.mark.parametrize("neighbors", [grid_neighbors(6, 3), random_neighbors(300, 6, 1), grid_neighbors(17, 2)])
+def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.int32]) -> None:
+    """Counts of columns give the cost of the elimination."""
+    start, adjacent = graph_of(neighbors)
+    n = len(neighbors)
+    orders = [minimum_degree(start, adjacent, np.zeros(n, np.int32)), nested_dissection(start, adjacent, 0)]
+    natural, _ = eliminated(dense_of(start, adjacent), np.arange(n, dtype=np.int32))
+    for order in orders:
+        assert np.array_equal(np.sort(order), np.arange(n))
+        cost = eliminated(dense_of(start, adjacent), order)
+        assert predicted_cost(start, adjacent, order) == cost
+        assert cost[0] < natural
+
+
+def test_minimum_degree_is_exact_on_a_tree() -> None:
+    """Leaves before their parents: no fill."""
+    n = 400
+    parent = np.array([(i - 1) // 3 if i else 1 for i in range(n)], np.int32)
+    start, adjacent = graph_of(parent[:, None])
+    order = minimum_degree(start, adjacent, np.zeros(n, np.int32))
+    assert predicted_cost(start, adjacent, order)[1] == 8 * (n + 2 * (n - 1))
+
+
+def test_groups_follow_each_other() -> None:
+    """No vertex of a group comes before one of an earlier group."""
+    neighbors = random_neighbors(200, 6, 2)
+    group = np.random.default_rng(3).integers(0, 5, 200).astype(np.int32)
+    order = minimum_degree(*graph_of(neighbors), group)
+    assert np.array_equal(group[order], np.sort(group))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_separator_separates_balanced_sides(seed: int) -> None:
+    """No edge joins the sides, and neither is too heavy."""
+    start, adjacent = graph_of(grid_neighbors(12, 3))
+    label, _ = separator(weighted(start, adjacent), seed)
+    matrix = dense_of(start, adjacent)
+    assert not matrix[np.ix_(label == 0, label == 1)].any()
+    sizes = np.bincount(label, minlength=3)
+    assert max(sizes[0], sizes[1]) <= 0.6 * len(label)
+    assert sizes[SEPARATOR] <= 2 * 144 * 1.1  # two planes cut a closed grid
+
+
+def test_a_contracted_graph_keeps_weights_and_cuts() -> None:
+    """Edges between coarse vertices weigh as much as those that they stand for."""
+    start, adjacent = graph_of(random_neighbors(200, 6, 4))
+    graph = weighted(start, adjacent)
+    coarse, count = matching(graph, 2, 5)
+    assert np.bincount(coarse).max() == 2
+    smaller = contracted(graph, coarse, count)
+    assert smaller.weights.sum() == 200
+    expected = np.zeros((count, count), int)
+    np.add.at(expected, (coarse[np.repeat(np.arange(200), np.diff(start))], coarse[adjacent]), 1)
+    np.fill_diagonal(expected, 0)
+    found = np.zeros((count, count), int)
+    found[np.repeat(np.arange(count), np.diff(smaller.start)), smaller.adjacent] = smaller.edges
+    assert np.array_equal(found, expected)
+
+
+def test_parts_touch_only_their_separators() -> None:
+    """Sides of a separator are consecutive groups."""
+    start, adjacent = graph_of(grid_neighbors(10, 3))
+    group = dissect(start, adjacent, 100, 0)
+    members = {int(g): np.flatnonzero(group == g) for g in np.unique(group)}
+    assert len(members) > 10
+    matrix = dense_of(start, adjacent)
+    last = max(members)
+    assert last == 1000
+    # Without the last separator the graph falls into two parts at least, each of consecutive groups.
+    rest = group != last
+    ends = np.array(sorted(set(group[rest])))
+    cuts = [cut for cut in ends[:-1] if not matrix[np.ix_(group <= cut, rest & (group > cut))].any()]
+    assert cuts
+
+
+def test_disconnected_graphs_are_ordered() -> None:
+    """A separator may be empty."""
+    one = grid_neighbors(9, 2)
+    neighbors = np.concatenate([one, one + 81, one + 162, one + 243]).astype(np.int32)
+    start, adjacent = graph_of(neighbors)
+    order = nested_dissection(start, adjacent, 0)
+    assert np.array_equal(np.sort(order), np.arange(324))
+
+
+def test_a_complete_graph_has_no_separator() -> None:
+    """The part is left whole."""
+    n = 150
+    neighbors = np.array([[j for j in range(n) if j != i] for i in range(n)], np.int32)
+    start, adjacent = graph_of(neighbors)
+    assert np.array_equal(np.sort(nested_dissection(start, adjacent, 0)), np.arange(n))
+
+
+def test_the_cheapest_order_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dissection wins on solids, and is not even tried where it would take longer than the factorizations."""
+    neighbors = grid_neighbors(12, 3)
+    start, adjacent = graph_of(neighbors)
+    least = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
+    order, prediction = cheapest_order(neighbors, 10**6)
+    assert prediction.order == "nested-dissection"
+    assert (prediction.flops, prediction.bytes) == predicted_cost(start, adjacent, order)
+    assert prediction.flops < predicted_cost(start, adjacent, least)[0]
+
+    monkeypatch.setattr(choice, "nested_dissection", None)
+    order, prediction = cheapest_order(neighbors, 1)
+    assert prediction.order == "minimum-degree"
+    assert np.array_equal(order, least)
+
+
+def test_orders_are_the_same_everywhere() -> None:
+    """Integer work alone: the digests hold on every machine. If this fails, `NUMBERS` has to change."""
+    digest = hashlib.sha256()
+    for neighbors in (grid_neighbors(12, 3), grid_neighbors(40, 2)):
+        for factorizations in (1, 10**6):
+            digest.update(cheapest_order(neighbors, factorizations)[0].astype("<i4").tobytes())
+    assert digest.hexdigest()[:16] == "e9ddf75b3d3582f7"
+
+
+def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> None:
+    """The figures of a fit name the order and its cost."""
+    posterior = fit(sheet)
+    elimination = posterior.diagnostics.figures["elimination"]
+    start, adjacent = graph_of(posterior.neighbors)
+    assert elimination["order"] in {"minimum-degree", "nested-dissection"}
+    assert (elimination["flops"], elimination["bytes"]) == predicted_cost(start, adjacent, posterior.order)
+
+
+def test_without_numba_the_order_is_that_of_superlu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SuperLU orders without a prediction."""
+    monkeypatch.setattr(dense, "has_compiler", lambda: False)
+    pattern, prediction = Pattern.of(grid_neighbors(10, 2)).ordered(64)
+    assert prediction == {}
+    assert np.array_equal(pattern.order, Pattern.of(grid_neighbors(10, 2)).reordered("MMD_AT_PLUS_A").order)
