@@ -9,14 +9,18 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.linalg.distances import Products, nearest_among, unit_of
+from glle_engine.linalg.dense import has_compiler
+from glle_engine.linalg.distances import Products, leaves_of, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-# Above some 15 features a KD-tree visits most of its leaves and BLAS wins (5,000 x 64: .08 s against .8 s).
+# Above some 15 features scipy's KD-tree visits most of its leaves and BLAS wins (5,000 x 64: .08 s against .8 s).
 KD_TREE_MAX_FEATURES = 15
+FEW_POINTS = 300  # besides one a feature: searched before the leaves of a tree are filled
 _TREE_BLOCK = 20_000
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 _ROUNDING = 1e-12  # relative, of a distance of the KD-tree
@@ -30,9 +34,11 @@ def kneighbors(
     r"""Return the k points nearest to each point in Euclidean distance, the point itself left out.
 
     The result is the k smallest pairs (distance, index), for distances computed in one order of operations
-    (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor. A KD-tree
-    finds candidates for few features. For more, bounds by :math:`|x|^2 + |y|^2 - 2 x^T y` leave out only points whose
-    distance is proved to be greater.
+    (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor. With numba,
+    a k-d tree on the principal axes leaves out whole leaves, and products in float32 leave out rows of the others
+    (`glle_engine.linalg.nearest.tile_kernels`). Without it, and for few points, the candidates are those of scipy's
+    KD-tree for few features, and of blocks of :math:`|x|^2 + |y|^2 - 2 x^T y` for more. Each leaves out only rows whose
+    distance is proved to be greater, so that the result does not depend on the choice.
 
     Parameters
     ----------
@@ -49,7 +55,7 @@ def kneighbors(
     distances : (n, k) float64
 
     """
-    return kneighbors_of(X, np.arange(len(X)), n_neighbors, on_progress)
+    return _search(X, X, np.arange(len(X)), n_neighbors, on_progress)
 
 
 def kneighbors_of(
@@ -76,16 +82,31 @@ def _search(
     """Return the k nearest rows of data to points (m, d), without row own[i] for point i; -1 for none."""
     unit = unit_of(data)
     if unit != 1.0:
-        data, points = data / unit, points / unit
-    few = data.shape[1] <= KD_TREE_MAX_FEATURES
-    find = _Tree(data).nearest if few else Products(data).nearest
-    size = _TREE_BLOCK if few else max(1, _BRUTE_BLOCK_ENTRIES // len(data))
+        scaled = data / unit
+        data, points = scaled, scaled if points is data else points / unit
     indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-    for rows in blocks(len(points), size, "neighbors", on_progress):
-        indices[rows], distances[rows] = find(points[rows], own[rows], k)
+    done = 0
+    for rows, nearest, apart in _found(data, points, own, k):
+        indices[rows], distances[rows] = nearest, apart
+        done += len(nearest)
+        on_progress(done, len(points), "neighbors")
     if unit != 1.0:
         distances *= unit
     return indices, distances
+
+
+def _found(
+    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
+) -> Iterator[tuple[NDArray[np.intp] | slice, NDArray[np.int32], NDArray[np.float64]]]:
+    """Yield some of the points, and the indices and distances of their nearest rows, until all are done."""
+    n, d = data.shape
+    if has_compiler() and len(points) >= FEW_POINTS + d:
+        yield from leaves_of(data).nearest(points, own, k)
+        return
+    few = d <= KD_TREE_MAX_FEATURES
+    find = _Tree(data).nearest if few else Products(data).nearest
+    for rows in blocks(len(points), _TREE_BLOCK if few else max(1, _BRUTE_BLOCK_ENTRIES // n), "neighbors"):
+        yield rows, *find(points[rows], own[rows], k)
 
 
 class _Tree:

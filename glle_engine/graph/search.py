@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.hnsw import approximate_kneighbors, measured_recall, required_faiss
-from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.search_cost import PAIR, PAIR_FEATURE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
 
 LOW_RECALL = 0.99
-# An exact search by products takes n^2 (400 + d) steps of 2e-11 to 3e-11 s on two cores, where to choose the candidates
-# of a row costs as much as 400 features do. This many take a minute or more.
-LARGE = 3e12
-_CHOOSING = 400
+MINUTE = 60.0  # seconds of an exact search that leaves out no pair
+_FEW = 15  # features, in which few pairs are compared
 
 
 def neighbors_by(
@@ -48,14 +47,14 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     """Return the notes on an approximate search, or on a large exact one."""
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
-        if d <= KD_TREE_MAX_FEATURES or n * n * (_CHOOSING + d) <= LARGE:
+        if d <= _FEW or n * n * (PAIR + PAIR_FEATURE * d) <= MINUTE:
             return []
         return [
             Note(
                 "large-exact-search",
-                f"The exact search compared {n:,} points in {d:,} features with each other, which takes a minute or "
-                "more. search='approximate' (pip install 'glle[ann]') finds nearly all neighbours in less, and says "
-                "how many.",
+                f"The exact search may compare {n:,} points in {d:,} features with each other, which takes a minute "
+                "or more unless the data have few dimensions. search='approximate' (pip install 'glle[ann]') finds "
+                "nearly all neighbours in less, and says how many.",
             )
         ]
     measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"

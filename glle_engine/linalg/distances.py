@@ -17,6 +17,8 @@ from glle_engine.linalg.dense import has_compiler, readable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.linalg.nearest.leaves import Leaves
+
 _EPSILON = float(np.finfo(np.float64).eps)
 _MARGIN = 16 * _EPSILON  # relative: above the rounding of a distance's square and of sums of bounds
 _SLACK = 4
@@ -25,7 +27,7 @@ _LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are norm
 
 @cache
 def _kernels() -> Any:
-    from glle_engine.linalg import distance_kernels  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.linalg.nearest import distance_kernels  # noqa: PLC0415 -- numba takes a while to load
 
     return distance_kernels
 
@@ -101,11 +103,6 @@ class Products:
         """Return the k rows of data of smallest (distance, index) for each point: see `nearest_among`."""
         products, square = self._of(points)
         low_points, low_data = (1 - self._error) * square, (1 - self._error) * self._square
-        if has_compiler():
-            indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-            arrays = (readable(points), readable(self.data), products, low_points, low_data, _integers(own))
-            _kernels().nearest_by_products(*arrays, indices, apart)
-            return indices, apart
         products += low_data
         rows = np.flatnonzero(own >= 0)
         products[rows, own[rows]] = np.inf
@@ -153,7 +150,7 @@ class Products:
 
 
 def warm() -> None:
-    """Compile the kernels of this module, or load them from the cache; do nothing without numba."""
+    """Compile the kernels of this package, or load them from the cache; do nothing without numba."""
     data, own = np.eye(5), np.arange(5)
     everyone = np.broadcast_to(own, (5, 5))
     distances(data, data, everyone)
@@ -161,6 +158,16 @@ def warm() -> None:
     products = Products(data)
     products.nearest(data, own, 2)
     products.counts(data, own, np.ones((5, 2)))
+    if has_compiler():
+        for _ in leaves_of(data).nearest(data, own, 2):
+            pass
+
+
+def leaves_of(data: NDArray[np.float64]) -> Leaves:
+    """Return rows of data (n, d) in the leaves of a tree, for many searches; needs numba."""
+    from glle_engine.linalg.nearest.leaves import Leaves  # noqa: PLC0415 -- numba takes a while to load
+
+    return Leaves(data)
 
 
 def _integers(array: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

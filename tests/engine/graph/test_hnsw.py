@@ -263,7 +263,7 @@ def test_recall_is_reported_rounded_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "large"), [(100_000, 64, True), (50_000, 1000, True), (50_000, 64, False), (1_000_000, 3, False)]
+    ("n", "d", "large"), [(300_000, 64, True), (100_000, 1000, True), (100_000, 64, False), (1_000_000, 3, False)]
 )
 def test_a_large_exact_search_says_that_there_is_another(n: int, d: int, large: bool) -> None:  # noqa: FBT001
     """The note depends on the cost, and so on the shape of the data alone."""

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
+from glle_engine.graph import neighbors
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg import distances as room
 from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.nearest import leaves
 from qa.processors.__main__ import other_processors
 
 if TYPE_CHECKING:
@@ -84,6 +86,50 @@ def ordered(
     return order, np.take_along_axis(distance, order, axis=1)
 
 
+def take(route: str, patch: pytest.MonkeyPatch) -> None:
+    """Search by leaves, as for few points, or as without numba, whatever the number of points."""
+    patch.setattr(neighbors, "FEW_POINTS", -(10**6) if route == "leaves" else 10**6)
+    if route == "numpy":
+        patch.setattr(room, "has_compiler", lambda: False)
+
+
+@pytest.mark.parametrize("d", [3, 20])
+def test_every_route_gives_the_same_bits(d: int) -> None:
+    """Leaves, blocks and trees agree on neighbors and distances, and report each point once, in ascending numbers."""
+    X = np.random.default_rng(0).standard_normal((1200, d))
+    results, reports = [], []
+    for route in ("leaves", "few", "numpy"):
+        with pytest.MonkeyPatch.context() as patch:
+            take(route, patch)
+            patch.setattr(leaves, "_CHUNK", 1e6)
+            reports.append([0])
+            results.append(kneighbors(X, 10, lambda done, *_: reports[-1].append(done)))
+            results.append(kneighbors_to(X, X + 0.5, 10))
+    for i in (2, 4):
+        for result, expected in zip((*results[i], *results[i + 1]), (*results[0], *results[1]), strict=True):
+            np.testing.assert_array_equal(result, expected)
+    for done in reports:
+        assert done[-1] == 1200
+        assert done == sorted(set(done))
+    assert len(reports[0]) > 2
+
+
+def test_the_search_of_many_points_is_by_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With numba many points are searched in leaves, and few points are not."""
+    sizes: list[int] = []
+
+    def counted(data: NDArray[np.float64]) -> leaves.Leaves:
+        sizes.append(len(data))
+        return leaves.Leaves(data)
+
+    monkeypatch.setattr(neighbors, "leaves_of", counted)
+    X = np.random.default_rng(0).standard_normal((400, 20))
+    kneighbors(X, 5)
+    assert sizes == [400]
+    kneighbors_to(X, X[:50], 5)
+    assert sizes == [400]
+
+
 LATTICES = {
     "seed": st.integers(0, 10**6),
     "n": st.integers(9, 150),
@@ -94,15 +140,14 @@ LATTICES = {
 
 
 @settings(max_examples=60, deadline=None)
-@given(**LATTICES, compiler=st.booleans())
-def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, compiler: bool) -> None:  # noqa: FBT001
+@given(**LATTICES, route=st.sampled_from(["leaves", "few", "numpy"]))
+def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, route: str) -> None:
     """On integer grids, with ties and copies at the k-th, the result is the k smallest (distance, index)."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, levels, (n, d)).astype(float)
     new = np.concatenate([X[:4], rng.integers(0, 2 * levels, (6, d)) / 2])
     with pytest.MonkeyPatch.context() as patch:
-        if not compiler:
-            patch.setattr(room, "has_compiler", lambda: False)
+        take(route, patch)
         found, expected = kneighbors(X, k), ordered(X, X, np.arange(n), k)
         placed, expected_new = kneighbors_to(X, new, k), ordered(X, new, np.full(10, -1), k)
     for result, truth in ((found, expected), (placed, expected_new)):

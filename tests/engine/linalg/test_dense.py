@@ -1,11 +1,6 @@
-"""The batched dense operations against their definitions, and their bits on other processors."""
+"""The batched dense operations against their definitions; `tests/engine/reproducibility` compares their bits."""
 
 from __future__ import annotations
-
-import hashlib
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from glle_engine.linalg import dense
-from qa.processors.__main__ import other_processors
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 BATCHES = arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=NUMBERS)
@@ -108,34 +102,3 @@ def test_logarithms_are_right_to_the_last_digits(x: np.ndarray) -> None:
     exact = np.array([dense.log(float(value)) for value in x])
     np.testing.assert_allclose(dense.logs(x), exact, rtol=4e-16, atol=1e-16)
     np.testing.assert_allclose([dense.exp(value) for value in exact], x, rtol=1e-12)
-
-
-DIGEST = """
-import hashlib, sys
-import numpy as np
-from glle_engine.linalg import dense
-from qa.processors.__main__ import other_processors
-words = np.random.Philox(key=7).random_raw(40 * 12 * 9)
-A = ((words >> np.uint64(11)) * 2.0**-53 - 0.5).reshape(40, 12, 9)
-G = dense.gram(A) + 0.1 * np.eye(12)
-root = dense.inverse_factor(G)
-parts = [G, root, *dense.affine_solution(root), *dense.eigh(G), *dense.svd(A), dense.pinv(A)]
-parts += [dense.cross(A[0], A[1]), dense.matmul(A, G[:, :9, :5]), dense.logs(np.abs(A) + 1e-9)]
-parts += [np.array([dense.dot(A, A), dense.norm(A), dense.log(3.0), dense.exp(0.1)])]
-print(hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest())
-"""
-
-
-@pytest.mark.parametrize("setting", other_processors(), ids=str)
-def test_bits_do_not_depend_on_the_processor(setting: dict[str, str]) -> None:
-    """Another OpenBLAS kernel and numpy without wide vectors give the same digest."""
-    pytest.importorskip("numba")
-
-    def digest(**environment: str) -> str:
-        command = [sys.executable, "-W", "ignore::ImportWarning", "-c", DIGEST]
-        return subprocess.run(
-            command, env={**os.environ, **environment}, check=True, capture_output=True, text=True
-        ).stdout
-
-    assert digest(**setting) == digest()
-    assert len(digest()) == 2 * hashlib.sha256().digest_size + 1

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @compiled
-def _distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
+def distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
     """Return the distance of two rows; feature f is added to partial sum f mod 4."""
     d = points.shape[1]
     fours = d - d % 4
@@ -45,11 +45,11 @@ def distances(
     m, count = candidates.shape
     for i in range(m):
         for c in range(count):
-            out[i, c] = _distance(points, i, data, candidates[i, c])
+            out[i, c] = distance(points, i, data, candidates[i, c])
 
 
 @compiled
-def _sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at: int) -> None:
+def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at: int) -> None:
     """Restore the heap of the first `size` entries, the greatest (distance, index) on top, below `at`."""
     own_distance, own_index = distance[at], index[at]
     while True:
@@ -69,12 +69,12 @@ def _sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at
 
 
 @compiled
-def _ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
+def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
     """Sort a heap by (distance, index)."""
     for size in range(len(index) - 1, 0, -1):
         distance[0], distance[size] = distance[size], distance[0]
         index[0], index[size] = index[size], index[0]
-        _sink(index, distance, size, 0)
+        sink(index, distance, size, 0)
 
 
 @compiled
@@ -98,7 +98,7 @@ def nearest_among(
             j = candidates[i, c]
             if j == own[i]:
                 continue
-            apart = _distance(points, i, data, j)
+            apart = distance(points, i, data, j)
             at = min(filled, k - 1)
             if filled == k:
                 last = out_distance[i, at]
@@ -113,47 +113,6 @@ def nearest_among(
                 out_distance[i, at], out_index[i, at] = before, out_index[i, at - 1]
                 at -= 1
             out_distance[i, at], out_index[i, at] = apart, j
-
-
-@compiled
-def nearest_by_products(
-    points: NDArray[np.float64],
-    data: NDArray[np.float64],
-    products: NDArray[np.float64],
-    low_points: NDArray[np.float64],
-    low_data: NDArray[np.float64],
-    own: NDArray[np.int64],
-    out_index: NDArray[np.int32],
-    out_distance: NDArray[np.float64],
-) -> None:
-    """Put the k nearest rows of data other than `own` into the outputs (m, k), by (distance, index).
-
-    products_ij + low_points_i + low_data_j is a lower bound of the squared distance. The distance is computed for rows
-    whose bound is below the square of the current k-th distance. The scan starts at the point's row, because neighbors
-    in a file are often neighbors in space.
-    """
-    m, n = products.shape
-    k = out_index.shape[1]
-    margin = 1.0 + 16.0 * np.finfo(np.float64).eps
-    index, distance = np.empty(k, np.int64), np.empty(k)
-    for i in range(m):
-        index[:] = np.iinfo(np.int64).max
-        distance[:] = np.inf
-        limit = np.inf
-        start = max(own[i], 0)
-        for part in range(2):
-            first, last = (start, n) if part == 0 else (0, start)
-            for j in range(first, last):
-                if products[i, j] + low_data[j] > limit or j == own[i]:
-                    continue
-                apart = _distance(points, i, data, j)
-                if apart < distance[0] or (apart == distance[0] and j < index[0]):
-                    distance[0], index[0] = apart, j
-                    _sink(index, distance, k, 0)
-                    limit = distance[0] * distance[0] * margin - low_points[i]
-        _ascending(index, distance)
-        for c in range(k):
-            out_index[i, c], out_distance[i, c] = index[c], distance[c]
 
 
 @compiled
@@ -200,7 +159,7 @@ def counts_by_products(
                 continue
             passed = _not_above(squares, about - off)
             if passed < k and squares[passed] <= about + off:
-                passed = _not_above(thresholds[i], _distance(points, i, data, j))
+                passed = _not_above(thresholds[i], distance(points, i, data, j))
             counts[passed] += 1
         total = 0
         for c in range(k):

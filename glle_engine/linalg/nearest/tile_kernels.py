@@ -1,0 +1,281 @@
+r"""Compiled search of the nearest rows among the leaves of a tree, by tiles of products in float32.
+
+A leaf is skipped if its box is farther from the point than the k-th distance so far. The rows of other leaves are
+compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row about the leaf's
+center, so that little cancels. The distance is computed, in the engine's order of operations, unless this bound proves
+it greater than the k-th.
+
+Bound of the rounding, for u = 2^-24 and d < 2^21 features. Let a, b be exact, a', b' rounded to float32, A = |a'|^2 and
+B = |b'|^2. In units in which the data have extent 1 at most, and up to d 2^-122 for numbers below the normal range:
+
+- a' and b' are off by u |a| and u |b|, so that |a' - b'|^2 / 2 exceeds |a - b|^2 / 2 by at most 2.1 u (A + B);
+- d products and sums in any order, fused or not, are off by at most 1.1 (d + 1) u (B/2 + |a'| |b'|), which is at most
+  1.1 (d + 1) u (A/2 + B);
+- A, summed in float32, is off by 1.1 (d + 16) u A, and B/2, rounded once, by u B/2.
+
+All of it is at most (1.25 d + 16) u (A + B), which is `error_of` (A + B). `_threshold` and `panels_of` subtract it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.nearest.distance_kernels import ascending, distance, sink
+from glle_engine.linalg.nearest.products import PANEL, ROWS, TAG, centred, lowest_bit, not_above
+from glle_engine.linalg.vectors import address, offset
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_EPSILON = float(np.finfo(np.float64).eps)
+_HEIGHT = len(ROWS)
+_LARGEST_SQUARE = 2.0**60  # of a point far outside the data: products of floats may overflow above
+_TINY = 2.0**-120  # more than a feature's numbers below the normal range of float32 add to a bound
+_SMALLEST = 2.0**-1000  # more than squares below the normal range of float64 add to a squared distance
+
+
+class Tree(NamedTuple):
+    """Arrays of a tree whose leaf b holds the rows b size to (b + 1) size, in the order of the leaves.
+
+    Node i has the children 2 i + 1, with the first half of its leaves, rounded down, and 2 i + 2.
+    """
+
+    size: int
+    data: NDArray[np.float64]  # (n, d)
+    numbers: NDArray[np.int64]  # (n,): number of each row outside the tree
+    nodes: NDArray[np.float64]  # (nodes, 2, axes): least and greatest coordinates on the axes
+    boxes: NDArray[np.float64]  # (leaves, 2, axes): the same of the leaves
+    lowest: NDArray[np.int64]  # (leaves,): smallest number of a row
+    centres: NDArray[np.float64]  # (leaves, d and some zeros)
+    panels: NDArray[np.float32]  # (panels, d, PANEL): scaled rows about their leaf's center, transposed
+    halves: NDArray[np.float32]  # (panels * PANEL,): half their squares, less the error; infinity behind the last
+    scale: float
+
+
+class Queries(NamedTuple):
+    """Arrays of points in groups; group g holds the points starts[g] to starts[g + 1]."""
+
+    starts: NDArray[np.int64]
+    points: NDArray[np.float64]  # (m, d)
+    own: NDArray[np.int64]  # (m,): number of the row to leave out, or -1
+    places: NDArray[np.float64]  # (m, axes): coordinates on the axes
+    tolerance: NDArray[np.float64]  # (groups,): bound of their error
+
+
+@compiled
+def error_of(features: int) -> float:
+    """Return the relative error of bounds by products: see above."""
+    return (1.25 * features + 16.0) * 2.0**-24
+
+
+@compiled
+def panels_of(
+    data: NDArray[np.float64],
+    centres: NDArray[np.float64],
+    scale: float,
+    panels: NDArray[np.float32],
+    halves: NDArray[np.float32],
+) -> None:
+    """Put the rows of each leaf about its center into panels, and half their squares, less the error, into halves."""
+    n, d = data.shape
+    size = len(halves) // len(centres)
+    for i in range(n):
+        leaf, panel, column = i // size, i // PANEL, i % PANEL
+        square = 0.0
+        for f in range(d):
+            value = np.float32((data[i, f] - centres[leaf, f]) * scale)
+            panels[panel, f, column] = value
+            square += float(value) * float(value)
+        halves[i] = np.float32(square * (0.5 - error_of(d)))
+
+
+@compiled
+def _threshold(kth: float, half: float, scale: float, relative: float) -> np.float32:
+    """Return the largest bound by products of a row that may be as near as the k-th distance, rounded up."""
+    scaled = kth * scale
+    value = 0.5 * scaled * scaled * relative - half
+    return np.float32(value + abs(value) * 2.0**-22)
+
+
+@compiled
+def _gap(low: NDArray[np.float64], high: NDArray[np.float64], box: NDArray[np.float64]) -> float:
+    """Return the squared distance between two boxes."""
+    total = 0.0
+    for f in range(len(low)):
+        gap = max(box[0, f] - high[f], low[f] - box[1, f])
+        if gap > 0:
+            total += gap * gap
+    return total
+
+
+@compiled
+def _nearest_leaf(low: NDArray[np.float64], high: NDArray[np.float64], tree: Tree) -> int:
+    """Return a leaf whose box is near a box: the nearer child at each node."""
+    node, first, last = 0, 0, len(tree.boxes)
+    while last - first > 1:
+        middle = (first + last) // 2
+        if _gap(low, high, tree.nodes[2 * node + 1]) <= _gap(low, high, tree.nodes[2 * node + 2]):
+            node, last = 2 * node + 1, middle
+        else:
+            node, first = 2 * node + 2, middle
+    return first
+
+
+@compiled
+def _list_leaves(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    tree: Tree,
+    first: int,
+    last: int,
+    limit: float,
+    leaves: NDArray[np.int64],
+    keys: NDArray[np.float64],
+) -> int:
+    """List the leaves, other than first to last, within a squared distance of a box; return their number.
+
+    The keys are squared distances. Leaves at distance 0 have negative keys, ascending with their lowest rows, so that
+    of many copies of a point the first come first.
+    """
+    stack = np.empty((128, 3), np.int64)
+    stack[0] = 0, 0, len(tree.boxes)
+    size, count = 1, 0
+    while size:
+        size -= 1
+        node, start, stop = stack[size]
+        if start >= first and stop <= last:
+            continue
+        square = _gap(low, high, tree.nodes[node])
+        if square > limit:
+            continue
+        if stop - start == 1:
+            leaves[count] = start
+            keys[count] = square if square > 0 else tree.lowest[start] / len(tree.data) - 1.0
+            count += 1
+        else:
+            middle = (start + stop) // 2
+            stack[size] = 2 * node + 1, start, middle
+            stack[size + 1] = 2 * node + 2, middle, stop
+            size += 2
+    return count
+
+
+@compiled
+def _bounds(places: NDArray[np.float64], box: NDArray[np.float64], tolerance: float, out: NDArray[np.float64]) -> None:
+    """Put the squared distances of points, in columns, to a box into out."""
+    out[:] = 0.0
+    for f in range(len(places)):
+        low, high = box[0, f] - tolerance, box[1, f] + tolerance
+        for r in range(len(out)):
+            gap = max(low - places[f, r], places[f, r] - high, 0.0)
+            out[r] += gap * gap
+
+
+@compiled
+def nearest_in_leaves(
+    tree: Tree,
+    queries: Queries,
+    first: int,
+    last: int,
+    out_index: NDArray[np.int32],
+    out_distance: NDArray[np.float64],
+    work: NDArray[np.int64],
+) -> None:
+    """Put the k nearest rows other than `own` of the points of some groups, first to last, into the outputs (m, k).
+
+    They are ordered by (distance, index). The numbers of pairs in tiles and of computed distances are added to `work`
+    (2,).
+    """
+    data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
+    boxes, points, own = tree.boxes, queries.points, queries.own
+    n, d = data.shape
+    axes, k = queries.places.shape[1], out_index.shape[1]
+    leaves, wide = tree.centres.shape
+    largest, origin = 0, queries.starts[first]
+    for g in range(first, last):
+        largest = max(largest, queries.starts[g + 1] - queries.starts[g])
+    rows, places = np.zeros((largest, wide)), np.empty((axes, largest))
+    left, halves = np.zeros((largest + _HEIGHT, wide), np.float32), np.empty(largest)
+    thresholds, masks = np.empty(largest + _HEIGHT, np.float32), np.empty(_HEIGHT, np.int64)
+    bounds, limits, active = np.empty(largest), np.empty(largest), np.empty(largest, np.int64)
+    distances, indices = np.empty((largest, k)), np.empty((largest, k), np.int64)
+    low, high = np.empty(axes), np.empty(axes)
+    listed, keys = np.empty(leaves, np.int64), np.empty(leaves)
+    relative = 1.0 + 8.0 * (d + 16) * _EPSILON  # more than the rounding of squares and distances
+    error = error_of(d)
+    row_at, left_at, centre_at, panel_at = address(rows), address(left), address(tree.centres), address(tree.panels)
+    half_at, threshold_at, mask_at = address(tree.halves), address(thresholds), address(masks)
+    for g in range(first, last):
+        begin, m, tolerance = queries.starts[g], queries.starts[g + 1] - queries.starts[g], queries.tolerance[g]
+        for r in range(m):
+            rows[r, :d] = points[begin + r]
+            places[:, r] = queries.places[begin + r]
+        for f in range(axes):
+            low[f], high[f] = places[f, :m].min() - tolerance, places[f, :m].max() + tolerance
+        distances[:m], limits[:m] = np.inf, np.inf
+        indices[:m] = np.iinfo(np.int64).max
+        limit = np.inf
+        start = _nearest_leaf(low, high, tree)
+        stop = start + 1
+        while min(stop * size, n) - start * size <= k and stop - start < leaves:
+            start, stop = max(start - 1, 0), min(stop + 1, leaves)
+        count = stop - start
+        listed[:count] = np.arange(start, stop)
+        keys[:count] = 0.0
+        for part in range(2):
+            if part == 1:
+                count = _list_leaves(low, high, tree, start, stop, limit, listed, keys)
+            order = np.argsort(keys[:count])
+            for step in range(count):
+                leaf = listed[order[step]]
+                if keys[order[step]] > limit:
+                    break
+                _bounds(places[:, :m], boxes[leaf], tolerance, bounds[:m])
+                used = 0
+                for r in range(m):
+                    # A copy with a greater index is no neighbor if k copies are known.
+                    if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
+                        continue
+                    row, to = offset(row_at, r * wide), offset(left_at, used * wide)
+                    square = centred(TAG, row, offset(centre_at, leaf * wide), scale, to, wide)
+                    if square < _LARGEST_SQUARE:
+                        halves[used] = square * (0.5 - error) - d * _TINY
+                    else:
+                        left[used], halves[used] = 0.0, -np.inf
+                    thresholds[used] = _threshold(distances[r, 0], halves[used], scale, relative)
+                    active[used] = r
+                    used += 1
+                if used == 0:
+                    continue
+                thresholds[used : used + _HEIGHT] = -np.inf
+                end = min((leaf + 1) * size, n)
+                work[0] += used * (end - leaf * size)
+                for column in range(leaf * size, end, PANEL):
+                    panel, half = offset(panel_at, column * d), offset(half_at, column)
+                    for at in range(0, used, _HEIGHT):
+                        to, limits_at = offset(left_at, at * wide), offset(threshold_at, at)
+                        if not_above(TAG, ROWS, to, wide, panel, d, half, limits_at, mask_at) == 0:
+                            continue
+                        for i in range(at, min(at + _HEIGHT, used)):
+                            mask, r = masks[i - at], active[i]
+                            while mask:
+                                j = column + lowest_bit(mask)
+                                mask &= mask - 1
+                                if j >= end or numbers[j] == own[begin + r]:
+                                    continue
+                                work[1] += 1
+                                apart = distance(points, begin + r, data, j)
+                                if apart > distances[r, 0] or (apart == distances[r, 0] and numbers[j] > indices[r, 0]):
+                                    continue
+                                distances[r, 0], indices[r, 0] = apart, numbers[j]
+                                sink(indices[r], distances[r], k, 0)
+                                kth = distances[r, 0]
+                                limits[r] = kth * kth * relative + _SMALLEST
+                                thresholds[i] = _threshold(kth, halves[i], scale, relative)
+                limit = limits[:m].max()
+        for r in range(m):
+            ascending(indices[r], distances[r])
+            out_index[begin - origin + r], out_distance[begin - origin + r] = indices[r], distances[r]

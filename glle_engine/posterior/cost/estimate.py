@@ -1,0 +1,174 @@
+"""Estimate of the cost of a fit and of its draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from glle_engine.base.parameters import require_known_names
+from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.base.validation import finite_matrix, in_unit
+from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
+from glle_engine.linalg import LANES, dense
+from glle_engine.posterior.cost import rates
+from glle_engine.posterior.cost.factorization import Factorization, Work
+from glle_engine.posterior.cost.rates import Cost
+from glle_engine.posterior.cost.search import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Expected cost of a posterior of n points, on one core of the machine of `glle_engine.posterior.cost.rates`.
+
+    Attributes
+    ----------
+    n, d : int
+        Points, and features that vary.
+    spec : FitSpec
+    search : Search
+    factorization : Factorization
+    compiled : bool
+        Whether numba is installed. Without it SuperLU factors one draw at a time.
+
+    """
+
+    n: int
+    d: int
+    spec: FitSpec
+    search: Search
+    factorization: Factorization
+    compiled: bool
+
+    @property
+    def work(self) -> Work:
+        """Work of one factorization."""
+        return self.factorization.at(self.n)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the work is extrapolated from subsamples."""
+        return self.n not in self.factorization.points
+
+    @property
+    def fit(self) -> Cost:
+        """Cost of the fit."""
+        return Cost(sum(self.stages.values()), rates.fit_bytes(self.n, self.d, self.work, self.spec))
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Seconds of the fit by stage."""
+        n, work, spec = self.n, self.work, self.spec
+        ordered = rates.order_seconds(n, work, spec, compiled=self.compiled) if n > DENSE_BELOW else 0.0
+        return {
+            "neighbors": self.search.at(n),
+            "weights": rates.weights_seconds(n, self.d, spec),
+            "embedding": ordered + rates.mean_seconds(n, work, spec, compiled=self.compiled),
+        }
+
+    @property
+    def draw(self) -> Cost:
+        """Cost of one of many draws; the bytes are those of a process that draws."""
+        n, work, spec = self.n, self.work, self.spec
+        seconds = rates.draw_seconds(n, work, spec, compiled=self.compiled)
+        return Cost(seconds, rates.draw_bytes(n, work, spec, compiled=self.compiled))
+
+    @property
+    def single_draw_seconds(self) -> float:
+        """Seconds of a draw alone, whose unused lanes repeat it."""
+        lanes = LANES if self.compiled and self.n > DENSE_BELOW and self.spec.variant == "constrained" else 1
+        return lanes * self.draw.seconds
+
+    @property
+    def posterior_bytes(self) -> float:
+        """Bytes of the posterior's arrays."""
+        return rates.posterior_bytes(self.n, self.spec)
+
+    def at(self, n: int) -> Self:
+        """Return the estimate for n points of the same distribution."""
+        return replace(self, n=n)
+
+    def most_points(self, is_affordable: Callable[[Self], bool]) -> int | None:
+        """Return the largest affordable number of points up to n, or None if no posterior of these parameters is."""
+        least = max(self.spec.n_neighbors + 1, self.spec.n_components + 2)
+        if is_affordable(self):
+            return self.n
+        if not is_affordable(self.at(least)):
+            return None
+        most = self.n
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if is_affordable(self.at(middle)) else (least, middle)
+        return least
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimate as a JSON-able dictionary, with its figures."""
+        return {
+            "n": self.n,
+            "d": self.d,
+            "spec": self.spec.to_dict(),
+            "search": list(self.search),
+            "factorization": self.factorization.to_dict(),
+            "compiled": self.compiled,
+            **self.figures(),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """Return the expected figures, JSON-able."""
+        return {
+            "fit": self.fit._asdict(),
+            "stages": self.stages,
+            "draw": self.draw._asdict(),
+            "single_draw_seconds": self.single_draw_seconds,
+            "posterior_bytes": self.posterior_bytes,
+            "factor_entries": self.work.entries,
+            "factor_flops": self.work.flops,
+            "intrinsic_dimension": self.factorization.dimension,
+        }
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        search, factorization = Search(*value["search"]), Factorization.from_dict(value["factorization"])
+        return cls(value["n"], value["d"], FitSpec.from_dict(value["spec"]), search, factorization, value["compiled"])
+
+
+def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> Estimate:
+    """Estimate the seconds and bytes of a fit and of its draws, in a small part of the time of the fit.
+
+    The graph of few points is searched and analysed; for many points that of a subsample, and the work is extrapolated
+    (`glle_engine.posterior.cost.factorization`). Seconds follow from measured constants, and not from the machine, so
+    that equal requests have equal estimates.
+
+    Parameters
+    ----------
+    X : (n, d) array-like
+        As for `glle_engine.fit`.
+    spec : FitSpec, optional
+    **parameters
+        Fields of `FitSpec`, in place of those of `spec`.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidShapeError, NotFiniteError, OutOfRangeError, TooFewPointsError
+        As `glle_engine.fit`. A graph of several components is not an error.
+
+    Examples
+    --------
+    >>> from glle_engine import manifolds
+    >>> from glle_engine.posterior.cost.estimate import estimate
+    >>> expected = estimate(manifolds.make("swiss_roll", 1000, seed=0).X, n_neighbors=10)
+    >>> expected.fit.seconds < 1 and expected.draw.seconds < expected.fit.seconds
+    True
+
+    """
+    require_known_names(FitSpec, parameters)
+    spec = replace(spec or FitSpec(), **parameters)
+    data = in_unit(finite_matrix(X), spec)
+    require_pairs(len(data), spec.n_components)
+    search, factorization = Search.of(data, spec), Factorization.of(data, spec.n_neighbors)
+    return Estimate(len(data), data.shape[1], spec, search, factorization, dense.has_compiler())

@@ -1,0 +1,156 @@
+r"""Fill and operations of the factors of B, from the symbolic factorisation of a graph or of subsamples.
+
+The graph of all points is analysed if they are few. Of many points a fixed subsample and its two halves are searched
+and analysed. The work grows like a power of n, whose exponent the two sizes determine. For data of intrinsic dimension
+D, a separator has some :math:`n^{(D-1)/D}` points (Lipton, Rose and Tarjan 1979), so that the fill grows at most like
+:math:`n^2` and the operations like :math:`n^3`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import splu
+
+from glle_engine.eigen.eigenproblem import DENSE_BELOW
+from glle_engine.eigen.pattern import Pattern
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg import dense
+from glle_engine.posterior.fit import DRAWS
+from glle_engine.posterior.selection import intrinsic_dimension
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
+MOST_INTERPRETED = 2000  # points without numba, where SuperLU also computes the factors
+MOST_EDGES = 150_000  # of an analysed graph
+MOST_VALUES = 1_500_000  # of searched data
+_LEAST_PER_NEIGHBOR = 8  # points of the smaller size, for each neighbor
+
+
+class Work(NamedTuple):
+    """Work of one factorization.
+
+    Attributes
+    ----------
+    entries : float
+        Stored entries of L and U.
+    flops : float
+        Floating-point operations.
+    scratch : float
+        Entries of the area for contribution blocks.
+
+    """
+
+    entries: float
+    flops: float
+    scratch: float
+
+
+_DENSE_ENTRIES, _DENSE_FLOPS = 2.0, 3.0  # exponents of dense factors
+
+
+@dataclass(frozen=True)
+class Factorization:
+    """Work of the factorization by number of points, and the intrinsic dimension of the data.
+
+    Attributes
+    ----------
+    points : tuple of int
+        Numbers of analysed points, ascending: one or two.
+    works : tuple of Work
+        The work at each of them.
+    dimension : float
+        Estimate at the density of the largest (`glle_engine.posterior.selection.intrinsic_dimension`).
+
+    """
+
+    points: tuple[int, ...]
+    works: tuple[Work, ...]
+    dimension: float
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64], n_neighbors: int) -> Self:
+        """Analyse the graph of data X (n, d), or those of subsamples; a function of the data."""
+        n = len(X)
+        least = max(DENSE_BELOW + 1, _LEAST_PER_NEIGHBOR * n_neighbors)
+        most = MOST_ANALYSED if dense.has_compiler() else MOST_INTERPRETED
+        most = min(n, most, max(2 * least, min(MOST_EDGES // n_neighbors, MOST_VALUES // X.shape[1])))
+        half = most // 2
+        chosen = [sample(X, half), sample(X, half, half)] if half >= least else []
+        halves = [_searched(part, n_neighbors)[0] for part in chosen]
+        whole, distances = _searched(X if most == n else sample(X, most), n_neighbors)
+        dimension = intrinsic_dimension(distances)
+        if not halves:
+            return cls((most,), (whole,), dimension)
+        mean = Work(*(float(value) for value in np.mean(halves, axis=0)))
+        return cls((half, most), (mean, whole), dimension)
+
+    @property
+    def exponents(self) -> Work:
+        """Exponents of the growth with n, between those of a band and of dense factors; the scratch's is the fill's."""
+        entries, flops = _DENSE_ENTRIES, _DENSE_FLOPS
+        if len(self.points) == 2:
+            ratio = np.log(self.points[1] / self.points[0])
+            less, more = self.works
+            entries = float(np.clip(np.log(more.entries / less.entries) / ratio, 1.0, entries))
+            flops = float(np.clip(np.log(more.flops / less.flops) / ratio, 1.0, flops))
+        return Work(entries, flops, entries)
+
+    def at(self, n: int) -> Work:
+        """Return the work for n points of the same distribution."""
+        if n in self.points:
+            return self.works[self.points.index(n)]
+        ratio = n / self.points[-1]
+        return Work(*(value * ratio**power for value, power in zip(self.works[-1], self.exponents, strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        return {"points": list(self.points), "works": [list(work) for work in self.works], "dimension": self.dimension}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        works = tuple(Work(*work) for work in value["works"])
+        return cls(tuple(value["points"]), works, value["dimension"])
+
+
+def sample(X: NDArray[np.float64], size: int, first: int = 0) -> NDArray[np.float64]:
+    """Return some rows of X (n, d) in their order: those from `first` on of a permutation that depends on n only."""
+    shuffled = np.random.Generator(np.random.Philox(key=len(X))).permutation(len(X))
+    return X[np.sort(shuffled[first : first + size])]
+
+
+def _searched(X: NDArray[np.float64], n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
+    """Return the work on the graph of some points, and the distances (m, k) to their neighbors."""
+    nearest, distances = kneighbors(X, n_neighbors)
+    return analysed(np.sort(nearest, axis=1)), distances
+
+
+def analysed(neighbors: NDArray[np.int32]) -> Work:
+    """Return the work of a factorization on a graph (n, k), in the elimination order of a fit."""
+    n = len(neighbors)
+    if n <= DENSE_BELOW:
+        return Work(float(n * n), 2 / 3 * n**3, 0.0)
+    pattern, _ = Pattern.of(neighbors).ordered(DRAWS)
+    if not dense.has_compiler():
+        return _of_superlu(pattern)
+    structure = pattern.structure
+    width, below = np.diff(structure.first).astype(np.float64), np.diff(structure.row_start).astype(np.float64)
+    flops = 2 * width * (width**2 / 3 + width * below + below**2)
+    return Work(float(structure.lower_size + structure.upper_size), float(flops.sum()), float(structure.block_size))
+
+
+def _of_superlu(pattern: Pattern) -> Work:
+    """Return the work of SuperLU's factors of I - W / 2 for equal weights, which need no pivoting."""
+    n, k = pattern.neighbors.shape
+    row, source, _ = pattern.transposed
+    values = np.where(source % (k + 1) == 0, 1.0, -0.5 / k)
+    matrix = csc_array((values, row, np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
+    factors = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    below = np.diff(factors.L.indptr).astype(np.float64) - 1
+    return Work(float(factors.L.nnz + factors.U.nnz), float((below * (2 * below + 1)).sum()), 0.0)

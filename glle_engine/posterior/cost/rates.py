@@ -1,0 +1,126 @@
+"""Seconds and bytes of each stage of a fit and of a draw, with measured constants.
+
+The seconds were measured on one core of an AMD EPYC processor with AVX-512 at some 30 GFLOP/s in the factors of four
+lanes. They are constants, so that an estimate is a function of data and parameters. `python -m bench.engine.estimates`
+prints estimates beside measurements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from glle_engine.eigen.eigenproblem import DENSE_BELOW
+from glle_engine.linalg import LANES
+from glle_engine.posterior.fit import DRAWS
+
+if TYPE_CHECKING:
+    from glle_engine.base.spec import FitSpec
+    from glle_engine.posterior.cost.factorization import Work
+
+
+class Cost(NamedTuple):
+    """Expected cost on one core.
+
+    Attributes
+    ----------
+    seconds : float
+    bytes : float
+        Peak working memory, without the data.
+
+    """
+
+    seconds: float
+    bytes: float
+
+
+BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size
+_DENSE_SECONDS = 6e-9  # of the dense solver, for each entry of a cube of n
+
+
+def search_bytes(n: int, d: int, spec: FitSpec) -> float:
+    """Return the peak memory of the search: copies of the data, neighbors with their distances, and tiles."""
+    return n * (16.0 * d + 24 * spec.n_neighbors)
+
+
+def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
+    """Return the seconds of weights, posterior and diagnostics."""
+    k = spec.n_neighbors
+    each = 2.2e-6 + 1e-9 * k * k * (d + k)
+    if spec.noise == "tangent" or spec.neighborhoods == "adaptive":
+        each += 9e-6
+    if spec.variant == "published" and spec.covariance != "spherical":
+        each += spec.max_iter * (1.2e-8 if spec.covariance == "full" else 6e-8) * k**3
+    return n * each
+
+
+def order_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
+    """Return the seconds of the elimination order, with dissections if they are tried, and of the structure."""
+    seconds = 4e-6 * n + 1.2e-8 * work.entries
+    if not compiled:
+        return seconds
+    from glle_engine.eigen.ordering.choice import dissections  # noqa: PLC0415 -- numba takes a while to load
+
+    # Minimum degree, whose operations decide, often has a quarter more.
+    return seconds + 2e-6 * n * spec.n_neighbors * dissections(int(1.25 * work.flops), n, DRAWS)
+
+
+def steps_of(spec: FitSpec) -> int:
+    """Return the expected steps of Lanczos: 8 for two components, 24 for ten, 43 for twenty."""
+    return 4 + 2 * spec.n_components
+
+
+def mean_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
+    """Return the seconds of the reference embedding: factors of one lane, and two sequences of Lanczos."""
+    if n <= DENSE_BELOW:
+        return _DENSE_SECONDS * n**3
+    steps = 2 * (steps_of(spec) + 3)
+    if not compiled:
+        return _sparse_seconds(n, work, steps)
+    return 1e-10 * work.flops + steps * (1.6e-9 * work.entries + 8e-9 * n * steps)
+
+
+def draw_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
+    """Return the seconds of one of many draws: of one lane, if there are lanes."""
+    k, steps = spec.n_neighbors, steps_of(spec)
+    if n <= DENSE_BELOW:
+        return _DENSE_SECONDS * n**3
+    if not compiled:
+        return _sparse_seconds(n, work, steps)
+    sampling = n * (4e-9 * k + 1e-10 * k * k)
+    factors = 3.4e-11 * work.flops + 3e-10 * work.entries
+    krylov = steps * (5e-10 * work.entries + 2.2e-9 * n * steps)
+    seconds = sampling + factors + krylov + 2.5e-8 * n * spec.n_components
+    # Half of the published draws and more are solved again with pivoting.
+    return seconds if spec.variant == "constrained" else seconds + 2.5e-5 * n + 1e-9 * work.flops
+
+
+def posterior_bytes(n: int, spec: FitSpec) -> float:
+    """Return the bytes of a posterior's arrays: mean, factor, neighbors and embedding."""
+    k = spec.n_neighbors
+    return n * (8.0 * k * k + 12 * k + 8 * spec.n_components + 8)
+
+
+def structure_bytes(n: int, work: Work, spec: FitSpec) -> float:
+    """Return the bytes of the symbolic factorisation."""
+    return n * (20.0 * spec.n_neighbors + 50) + 0.5 * work.entries
+
+
+def fit_bytes(n: int, d: int, work: Work, spec: FitSpec) -> float:
+    """Return the peak memory of a fit: that of its search, or of the factors and the posterior."""
+    factors = 8 * (work.entries + work.scratch)
+    held = n * 12.0 * spec.n_neighbors + 8.0 * n * d
+    later = posterior_bytes(n, spec) + structure_bytes(n, work, spec) + factors
+    return BASE_BYTES + held + max(search_bytes(n, d, spec), later)
+
+
+def draw_bytes(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
+    """Return the peak memory of draws: the posterior, its structure, and the workspace of the lanes."""
+    base = posterior_bytes(n, spec) + structure_bytes(n, work, spec)
+    lanes = LANES if compiled and n > DENSE_BELOW else 1
+    vectors = n * (spec.n_neighbors + 3 * steps_of(spec) + 3 * spec.n_components + 3.0)
+    return BASE_BYTES + base + 8 * lanes * (work.entries + work.scratch + vectors)
+
+
+def _sparse_seconds(n: int, work: Work, steps: int) -> float:
+    """Return the seconds of SuperLU's factors and of Lanczos in numpy, without numba."""
+    return 1e-10 * work.flops + 2.5e-8 * work.entries + steps * (2.5e-9 * work.entries + 2e-8 * n * steps)

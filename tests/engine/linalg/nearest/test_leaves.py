@@ -1,0 +1,171 @@
+"""The search in leaves finds the k smallest (distance, index), and leaves out what cannot be among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.distances import leaves_of
+from glle_engine.linalg.nearest.partition import PrincipalAxes, leaf_boxes, leaf_order, node_boxes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+def found(
+    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the result of the search in leaves, in the order of the points; each point must come once."""
+    indices, distances = np.full((len(points), k), -1, np.int32), np.empty((len(points), k))
+    for rows, nearest, apart in leaves_of(data).nearest(points, own, k):
+        assert (indices[rows] == -1).all()
+        indices[rows], distances[rows] = nearest, apart
+    assert (indices >= 0).all()
+    return indices, distances
+
+
+def ordered(
+    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the k smallest (distance, index) of all rows of data, by sorting them."""
+    candidates = np.broadcast_to(np.arange(len(data)), (len(points), len(data)))
+    distance = distances_between(points, data, candidates)
+    order = np.lexsort((candidates, distance), axis=1)
+    order = order[order != own[:, None]].reshape(len(points), -1) if (own >= 0).all() else order
+    return order[:, :k], np.take_along_axis(distance, order[:, :k], axis=1)
+
+
+def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int) -> None:
+    """Compare the search with the sorted distances, bit by bit."""
+    result, expected = found(data, points, own, k), ordered(data, points, own, k)
+    np.testing.assert_array_equal(result[0], expected[0])
+    np.testing.assert_array_equal(result[1], expected[1])
+
+
+def clusters(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:
+    """Return groups of some 40 points of very different sizes, down to 1e-12 of the distance between them."""
+    centre = rng.standard_normal((n // 40 + 1, d))
+    size = 10.0 ** rng.integers(-12, 0, len(centre))
+    group = rng.integers(0, len(centre), n)
+    return np.asarray(centre[group] + size[group, None] * rng.standard_normal((n, d)))
+
+
+def equidistant(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:
+    """Return permutations of the entries of one vector of integers: many equal distances off every grid of float32."""
+    entries = rng.integers(-50_000, 50_000, min(d, 3))
+    rows = np.zeros((n, d))
+    for row in rows:
+        row[rng.permutation(d)[: len(entries)]] = entries
+    return rows
+
+
+KINDS: dict[str, Callable[[np.random.Generator, int, int], NDArray[np.float64]]] = {
+    "random": lambda rng, n, d: rng.standard_normal((n, d)),
+    "grid": lambda rng, n, d: rng.integers(0, 3, (n, d)).astype(float),
+    "equidistant": equidistant,
+    "copies": lambda rng, n, d: rng.standard_normal((7, d))[rng.integers(0, 7, n)],
+    "one": lambda rng, n, d: np.full((n, d), rng.standard_normal()),
+    "clusters": clusters,
+    "offset": lambda rng, n, d: 1e8 + 1e-4 * rng.standard_normal((n, d)),
+    "offset grid": lambda rng, n, d: 2.0**40 + rng.integers(0, 4, (n, d)) / 4,
+    "tiny": lambda rng, n, d: 1e-85 * rng.standard_normal((n, d)),
+    "huge": lambda rng, n, d: 1e85 * rng.standard_normal((n, d)),
+    "mixed": lambda rng, n, d: rng.standard_normal((n, d)) * 10.0 ** rng.integers(-70, 70, (n, 1)),
+    "outlier": lambda rng, n, d: np.where(np.arange(n)[:, None] == 5, 1e60, rng.integers(0, 3, (n, d)) * 1.0),
+    "curve": lambda rng, n, d: np.sin(rng.random((n, 1)) * np.arange(1, d + 1)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(20, 700),
+    d=st.sampled_from([1, 2, 3, 4, 16, 17, 40]),
+    k=st.integers(1, 19),
+)
+def test_the_result_is_the_smallest_pairs(kind: str, seed: int, n: int, d: int, k: int) -> None:
+    """Neighbors, ties and distances are those of all distances sorted, for rows of the data and for other points."""
+    rng = np.random.default_rng(seed)
+    data = KINDS[kind](rng, n, d)
+    assert_exact(data, data, np.arange(n), k)
+    some = rng.permutation(n)[: n // 3 + 1]
+    assert_exact(data, data[some], some, k)
+    new = np.concatenate([data[:3], KINDS[kind](rng, 30, d), data[:2] * 1.5])
+    assert_exact(data, new, np.full(len(new), -1), k)
+
+
+@pytest.mark.parametrize("d", [3, 30])
+@pytest.mark.parametrize("far", [1e10, 1e40, 1e140])
+def test_points_far_outside_the_data(d: int, far: float) -> None:
+    """Points whose products would overflow in float32 get their neighbors, beside points within the data."""
+    rng = np.random.default_rng(0)
+    data, points = rng.standard_normal((500, d)), rng.standard_normal((60, d))
+    points[::3] *= far
+    assert_exact(data, points, np.full(60, -1), 9)
+
+
+@pytest.mark.parametrize("k", [199, 399])
+def test_more_neighbors_than_a_leaf_has_rows(k: int) -> None:
+    """All other points, or half of them, are neighbors."""
+    data = np.random.default_rng(0).integers(0, 4, (400, 5)).astype(np.float64)
+    assert_exact(data, data, np.arange(400), k)
+
+
+def test_structure_and_copies_leave_out_most_pairs() -> None:
+    """Few intrinsic dimensions in many features, and copies of few points, cost a small part of all pairs."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    surface = np.sin(rng.random((n, 2)) @ rng.standard_normal((2, 50)) + rng.random(50))
+    copies = rng.standard_normal((3, 20))[rng.integers(0, 3, n)]
+    normal = rng.standard_normal((n, 50))
+    shares = [leaves_of(data).work(10, 1 << 20)[0] / n**2 for data in (surface, copies, normal)]
+    assert shares[0] < 0.3
+    assert shares[1] < 0.3
+    assert 0.9 < shares[2] <= 1.0
+
+
+def test_work_of_some_groups_stands_for_all() -> None:
+    """The extrapolated work is near the work of all groups."""
+    data = np.random.default_rng(0).random((8000, 4))
+    leaves = leaves_of(data)
+    np.testing.assert_allclose(leaves.work(10, 16), leaves.work(10, 1 << 20), rtol=0.3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 300), d=st.integers(1, 40), kind=st.sampled_from(sorted(KINDS)))
+def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) -> None:
+    """The distance between boxes on the axes is at most that of any two points in them; parents hold children."""
+    data = KINDS[kind](np.random.default_rng(seed), n, d)
+    size = 16
+    places, tolerance = PrincipalAxes.of(data).places(data)
+    order = leaf_order(places, size)
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    boxes = leaf_boxes(places[order], tolerance[order], size)
+    gap = np.maximum(boxes[:, None, 0] - boxes[:, 1], boxes[:, 0] - boxes[:, None, 1]).clip(0.0)
+    leaf = np.arange(n) // size
+    everyone = np.broadcast_to(order, (n, n))
+    apart = distances_between(data[order], data, everyone)
+    assert (np.linalg.norm(gap, axis=2)[leaf[:, None], leaf] <= apart * (1 + 1e-9)).all()
+    nodes = node_boxes(boxes)
+    assert (nodes[0, 0] == boxes[:, 0].min(axis=0)).all()
+    assert (nodes[0, 1] == boxes[:, 1].max(axis=0)).all()
+
+
+@pytest.mark.parametrize("shape", [(1800,), (45, 40), (13, 12, 11), (6, 6, 6, 6)])
+def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
+    """The k-th neighbor is tied with points in other leaves, whose boxes are exactly as far."""
+    data = np.argwhere(np.ones(shape)).astype(np.float64)
+    rng = np.random.default_rng(0)
+    turned = np.zeros((len(data), 20))
+    turned[:, rng.permutation(20)[: len(shape)]] = data[rng.permutation(len(data))]
+    for k in (1, 2, 4, 6, 8, 12, 26, 130):
+        assert_exact(data, data, np.arange(len(data)), k)
+        assert_exact(turned, turned, np.arange(len(data)), k)

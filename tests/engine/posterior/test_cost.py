@@ -1,0 +1,206 @@
+"""Estimates of fits and draws: the work is that of the factors, extrapolated for many points."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import fit, manifolds
+from glle_engine.base.errors import GlleError
+from glle_engine.base.spec import FitSpec
+from glle_engine.eigen.pattern import Pattern
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.search_cost import search_cost
+from glle_engine.linalg import LANES, dense
+from glle_engine.posterior.cost import factorization
+from glle_engine.posterior.cost.estimate import Estimate, estimate
+from glle_engine.posterior.cost.factorization import Factorization, Work, analysed
+from glle_engine.posterior.cost.rates import BASE_BYTES
+from glle_engine.posterior.cost.search import Search
+from glle_engine.posterior.fit import DRAWS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+COMPILED = pytest.mark.skipif(not dense.has_compiler(), reason="the structure needs numba")
+
+
+def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
+    """Return a smooth map of n points of the unit cube."""
+    rng = np.random.default_rng(dimension)
+    points = rng.random((n, dimension))
+    linear, frequencies = rng.standard_normal((2, dimension, features))
+    return np.asarray(points @ linear + np.sin(points @ frequencies + rng.random(features)))
+
+
+def column_counts(pattern: Pattern) -> NDArray[np.int64]:
+    """Return the rows below the diagonal of each column of L, by elimination of a dense pattern."""
+    n = len(pattern.order)
+    filled = np.eye(n, dtype=bool)
+    filled[np.arange(n)[:, None], pattern.neighbors] = True
+    filled = (filled | filled.T)[np.ix_(pattern.order, pattern.order)]
+    for j in range(n):
+        below = j + 1 + np.flatnonzero(filled[j + 1 :, j])
+        filled[np.ix_(below, below)] = True
+    return np.asarray([filled[j + 1 :, j].sum() for j in range(n)], np.int64)
+
+
+@COMPILED
+def test_work_of_few_points_is_that_of_the_fit(sheet: NDArray[np.float64]) -> None:
+    """The entries are the stored ones of the structure that the draws of the fit use."""
+    work = estimate(sheet, n_neighbors=10).work
+    structure = fit(sheet, n_neighbors=10).eigenproblem.pattern.structure
+    assert work.entries == structure.lower_size + structure.upper_size
+    assert work.scratch == structure.block_size
+
+
+@COMPILED
+def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
+    """Elimination of the dense pattern has as many operations, but for the zeros that supernodes store."""
+    neighbors = np.sort(kneighbors(sheet, 8)[0], axis=1)
+    count = column_counts(Pattern.of(neighbors).ordered(DRAWS)[0])
+    entries, flops = (2 * count + 1).sum(), (count * (2 * count + 1)).sum()
+    work = analysed(neighbors)
+    assert entries <= work.entries <= 1.5 * entries
+    assert 0.9 * flops <= work.flops <= 1.6 * flops
+
+
+@COMPILED
+@pytest.mark.parametrize(("X", "dimension"), [(cube(2, 16_000), 2), (cube(3, 12_000), 3)])
+def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: int) -> None:
+    """Subsamples predict fill and operations of the whole graph, and see the dimension of the data."""
+    expected = estimate(X, n_neighbors=10)
+    assert expected.is_sampled
+    assert max(expected.factorization.points) == factorization.MOST_ANALYSED
+    assert expected.factorization.dimension == pytest.approx(dimension, rel=0.15)
+    work = analysed(np.sort(kneighbors(X, 10)[0], axis=1))
+    assert 1 / 1.4 <= expected.work.entries / work.entries <= 1.4
+    assert 1 / 2 <= expected.work.flops / work.flops <= 2
+
+
+@COMPILED
+def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
+    """The estimate stays a small part of the work."""
+    X = cube(3, 3000)
+    assert estimate(X, n_neighbors=10).factorization.points == (1500, 3000)
+    assert estimate(X, n_neighbors=75).factorization.points == (1000, 2000)
+    assert estimate(np.repeat(X, 250, axis=1), n_neighbors=10).factorization.points == (375, 750)
+
+
+def test_an_estimate_is_a_function_of_the_data() -> None:
+    """Equal data have equal estimates, which pass through JSON unchanged."""
+    X = manifolds.make("s_curve", 1200, seed=1).X
+    expected = estimate(X, n_neighbors=8, n_components=3)
+    assert estimate(X.copy(), FitSpec(n_neighbors=8, n_components=3)) == expected
+    assert Estimate.from_dict(json.loads(json.dumps(expected.to_dict(), allow_nan=False))) == expected
+    assert estimate(4 * X, n_neighbors=8, n_components=3) == expected  # the fit does not depend on the unit
+
+
+def test_cost_grows_with_dimension_points_and_neighbors() -> None:
+    """Fill grows with the intrinsic dimension; every cost grows with n and k."""
+    flat, deep = (estimate(cube(dimension, 1500), n_neighbors=10) for dimension in (2, 5))
+    assert deep.factorization.dimension > flat.factorization.dimension + 1
+    assert deep.work.flops > 10 * flat.work.flops
+    assert deep.draw.seconds > flat.draw.seconds
+    for more in (deep.at(3000), estimate(cube(5, 1500), n_neighbors=20)):
+        assert more.fit.seconds > deep.fit.seconds
+        assert more.fit.bytes > deep.fit.bytes
+        assert more.draw.seconds > deep.draw.seconds
+        assert more.draw.bytes > deep.draw.bytes
+        assert more.posterior_bytes > deep.posterior_bytes
+    assert deep.fit.seconds == pytest.approx(sum(deep.stages.values()))
+
+
+def test_dense_factors_bound_the_growth() -> None:
+    """Fill grows at most like n^2 and operations at most like n^3, and neither more slowly than n."""
+    steep = Factorization((1000, 2000), (Work(10.0, 1000.0, 10.0), Work(1000.0, 1000.0, 5.0)), 9.0)
+    assert steep.exponents == (2.0, 1.0, 2.0)
+    assert steep.at(4000) == (4000.0, 2000.0, 20.0)
+    steeper = Factorization((1000, 2000), (Work(10.0, 10.0, 10.0), Work(15.0, 1000.0, 10.0)), 9.0)
+    assert steeper.exponents.flops == 3.0
+    assert steeper.exponents.entries == steeper.exponents.scratch == 1.0
+    assert steep.at(2000) == steep.works[1]
+
+
+@COMPILED
+def test_bytes_cover_the_arrays_of_draws() -> None:
+    """The workspace of four lanes and the arrays of the posterior are within the estimate."""
+    posterior = fit(cube(5, 1500), n_neighbors=10)
+    expected = estimate(cube(5, 1500), n_neighbors=10)
+    structure = posterior.eigenproblem.pattern.structure
+    lanes = 8 * LANES * (structure.lower_size + structure.upper_size + structure.block_size)
+    law = posterior.law
+    held = law.mean.nbytes + law.factor.nbytes + posterior.neighbors.nbytes + posterior.embedding.nbytes
+    assert expected.posterior_bytes == pytest.approx(held, rel=0.05)
+    assert lanes + held < expected.draw.bytes < 2 * (lanes + held) + BASE_BYTES
+    assert expected.single_draw_seconds == pytest.approx(LANES * expected.draw.seconds)
+
+
+def test_most_points_is_the_largest_affordable_number() -> None:
+    """One more point costs more than the limit; without a limit all points are affordable."""
+    expected = estimate(cube(3, 1000), n_neighbors=10)
+    limit = expected.fit.seconds / 3
+    most = expected.most_points(lambda other: other.fit.seconds <= limit)
+    assert most is not None
+    assert expected.at(most).fit.seconds <= limit < expected.at(most + 1).fit.seconds
+    assert expected.most_points(lambda _: True) == 1000
+    assert expected.most_points(lambda _: False) is None
+
+
+def test_without_numba_superlu_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SuperLU's factors have nearly the fill of the structure; a smaller subsample is analysed."""
+    X = cube(3, 2500)
+    compiled = estimate(X, n_neighbors=10)
+    monkeypatch.setattr(dense, "has_compiler", lambda: False)
+    sparse = estimate(X, n_neighbors=10)
+    assert not sparse.compiled
+    assert sparse.factorization.points == (1000, 2000)
+    assert sparse.single_draw_seconds == sparse.draw.seconds
+    if compiled.compiled:
+        assert sparse.draw.seconds > compiled.draw.seconds
+        whole = analysed(np.sort(kneighbors(X, 10)[0], axis=1))
+        assert whole.entries == pytest.approx(compiled.work.entries, rel=0.3)
+
+
+def test_few_points_are_dense() -> None:
+    """Few points have one size, and cost next to nothing."""
+    expected = estimate(cube(2, 40), n_neighbors=5)
+    assert expected.factorization.points == (40,)
+    assert 0 < expected.draw.seconds == expected.single_draw_seconds < 0.1
+
+
+@pytest.mark.parametrize(
+    "options", [{"noise": "tangent"}, {"neighborhoods": "adaptive"}, {"variant": "published", "covariance": "full"}]
+)
+def test_options_that_cost_more_are_estimated_higher(options: dict[str, str]) -> None:
+    """Tangent frames, adaptive neighborhoods and full covariances take longer than the default."""
+    X = cube(2, 300)
+    assert estimate(X, **options).fit.seconds > estimate(X).fit.seconds  # type: ignore[arg-type] # names of the parametrization
+
+
+def test_bad_requests_are_refused_as_by_the_fit() -> None:
+    """Too few points, a matrix that is not finite, and unknown parameters raise the errors of the fit."""
+    for X, options in (
+        (cube(2, 8), {"n_neighbors": 10}),
+        (np.full((30, 2), np.nan), {}),
+        (cube(2, 300), {"n_components": 200}),
+        (cube(2, 30), {"neighbours": 5}),
+    ):
+        with pytest.raises(GlleError):
+            estimate(X, **options)  # type: ignore[arg-type] # names of the parametrization
+
+
+def test_the_search_grows_as_a_power() -> None:
+    """Pairs grow faster in many dimensions; the time of all points is the prediction of the search itself."""
+    X = cube(2, 1600)
+    flat = Search.of(X, FitSpec())
+    assert flat.at(1600) == flat.seconds == search_cost(X, 10).seconds
+    assert flat.at(3200) / flat.seconds == pytest.approx(2**flat.exponent)
+    assert 1 <= flat.exponent <= Search.of(np.random.default_rng(0).normal(size=(1600, 20)), FitSpec()).exponent <= 2
+    assert Search.of(X[:30], FitSpec()).exponent == 2
+    assert (
+        Search.of(X, FitSpec(search="approximate")).at(3200) > 2 * Search.of(X, FitSpec(search="approximate")).seconds
+    )
