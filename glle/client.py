@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         FitOptions,
         InfoOut,
         JobsOptions,
+        PosteriorEstimateOut,
         PosteriorsOptions,
         SyntheticOptions,
     )
@@ -111,6 +112,18 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
             job = yield from self._session.follow(reply.json(), timeout)
             reply = yield from self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
         return self._session.build("posterior", reply.json(), data.index if is_frame_or_dataset else None)
+
+    @operation
+    def estimate_fit(
+        self, data: Any, *, timeout: float | None = None, **options: Unpack[FitOptions]
+    ) -> Steps[PosteriorEstimateOut]:
+        """Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or None.
+
+        Parameters as for `fit`.
+        """
+        body = Body.of_json({"dataset": (yield from dataset_id(self._session, data)), **options})
+        call = Call("POST", "/v1/posteriors/estimate", body=body, by_content=True)
+        return (yield from self._session.fetch(call, timeout)).json()
 
     @operation
     def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceOptions]) -> Steps[Result]:

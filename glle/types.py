@@ -110,6 +110,16 @@ class ComparisonIn(TypedDict):
     """
 
 
+class CostOut(TypedDict):
+    """Expected cost on one core."""
+
+    seconds: float
+    bytes: float
+    """
+    Peak of the working memory, without the data.
+    """
+
+
 class DatasetOut(TypedDict):
     """A data set."""
 
@@ -926,6 +936,7 @@ class JobsOptions(TypedDict):
             "reconstructions",
             "calibration",
             "advice",
+            "estimate",
             "embedding",
             "comparison",
             "picture",
@@ -1132,6 +1143,7 @@ class JobOut(TypedDict):
         "reconstructions",
         "calibration",
         "advice",
+        "estimate",
         "embedding",
         "comparison",
         "picture",
@@ -1237,6 +1249,79 @@ class MethodOut(TypedDict):
     links: dict[str, str]
     """
     `self`, and `create`: the path to POST the request to.
+    """
+
+
+class PosteriorEstimateOut(TypedDict):
+    """Expected cost of a posterior and of its draws, and whether the limits allow it."""
+
+    dataset: str
+    """
+    Id of its data set.
+    """
+    spec: dict[str, Any]
+    """
+    Every parameter with its value.
+    """
+    n: int
+    """
+    Points.
+    """
+    d: int
+    """
+    Features that vary.
+    """
+    intrinsic_dimension: float
+    """
+    Maximum-likelihood estimate from neighbor distances. The cost of factors grows with it.
+    """
+    fit: CostOut
+    """
+    The fit.
+    """
+    stages: dict[str, float]
+    """
+    Seconds of the fit by stage.
+    """
+    draw: CostOut
+    """
+    One of many draws, and the memory of the process that draws.
+    """
+    single_draw_seconds: float
+    """
+    A draw alone, whose lanes have no other draws.
+    """
+    posterior_bytes: float
+    """
+    The posterior's arrays in the cache.
+    """
+    factor_entries: float
+    """
+    Stored entries of L and U of one draw.
+    """
+    factor_flops: float
+    """
+    Floating-point operations of one factorization.
+    """
+    analysed_points: list[int]
+    """
+    Sizes of the analysed graphs: that of all points, or of subsamples, from which the cost is extrapolated.
+    """
+    allowed_seconds: float
+    """
+    Limit on the expected time: that of a job over GLLE_COST_MARGIN.
+    """
+    allowed_bytes: int
+    """
+    Limit on the expected memory, GLLE_METHOD_BYTES.
+    """
+    most_points: int | None
+    """
+    Largest number of such points within the limits, at most n; null if there is none.
+    """
+    problem: ProblemOut | None
+    """
+    Reason why the limits do not allow it, with remedies; null if they do. POST /v1/posteriors refuses only a fit that cannot finish even on a machine of GLLE_COST_MARGIN times the speed.
     """
 
 

@@ -39,11 +39,11 @@ def by_dense(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.f
     return np.asarray(vectors[:, 1 : posterior.spec.n_components + 1])
 
 
-def fit_sklearn(X: NDArray[np.float64]) -> NDArray[np.float64]:
+def fit_sklearn(X: NDArray[np.float64], n_neighbors: int = 10) -> NDArray[np.float64]:
     """Fit scikit-learn's LLE with its sparse solver."""
     from sklearn.manifold import LocallyLinearEmbedding
 
-    model = LocallyLinearEmbedding(n_neighbors=10, n_components=2, eigen_solver="arpack", random_state=0)
+    model = LocallyLinearEmbedding(n_neighbors=n_neighbors, n_components=2, eigen_solver="arpack", random_state=0)
     return np.asarray(model.fit_transform(X))
 
 

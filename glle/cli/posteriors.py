@@ -1,4 +1,4 @@
-"""Commands `glle fit`, a posterior of a file or of a data set, and `glle draw`, its embeddings in an npy file."""
+"""Commands `glle estimate` and `glle fit`, a posterior of a file or a data set, and `glle draw`, its embeddings."""
 
 from __future__ import annotations
 
@@ -34,11 +34,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands."""
     shared = [connection_options(timeout=True)]
 
-    fit = commands.add_parser("fit", parents=shared, help="fit a posterior to a file or a data set")
-    fit.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
-    fit.add_argument("--label", help="column of labels of the file")
-    add_options(fit, FitOptions, _FIT_TEXTS)
-    fit.set_defaults(run=with_client(_fit))
+    for name, run, text in (
+        ("estimate", _estimate, "estimate seconds and memory of a fit and of its draws"),
+        ("fit", _fit, "fit a posterior to a file or a data set"),
+    ):
+        command = commands.add_parser(name, parents=shared, help=text)
+        command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
+        command.add_argument("--label", help="column of labels of the file")
+        add_options(command, FitOptions, _FIT_TEXTS)
+        command.set_defaults(run=with_client(run))
 
     draw = commands.add_parser("draw", parents=shared, help="draw embeddings of a posterior into an npy file")
     draw.add_argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
@@ -55,6 +59,33 @@ def check_npy(path: Path) -> None:
         raise ValueError(f"{path} must be an npy file: name it {path.with_suffix('.npy')}.")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"There is no folder {path.parent}: create it first.")
+
+
+def _estimate(args: argparse.Namespace, client: Client) -> int:
+    dataset = dataset_of(client, args.data, args.label)
+    expected = client.estimate_fit(dataset, timeout=args.timeout, **selected(args, FitOptions))
+    fit, draw, problem = expected["fit"], expected["draw"], expected["problem"]
+    draws = f"{duration(draw['seconds'])} of many, {duration(expected['single_draw_seconds'])} alone"
+    lines = [
+        f"{expected['n']:,} points of intrinsic dimension {expected['intrinsic_dimension']:.1f}",
+        f"fit     {duration(fit['seconds'])}, {size(fit['bytes'])}",
+        f"a draw  {draws}, {size(draw['bytes'])}",
+    ]
+    if problem is not None:
+        lines += [problem["detail"], problem["remedy"]]
+    return report(args, expected, "\n  ".join(lines))
+
+
+def duration(seconds: float) -> str:
+    """Format an estimate with two digits."""
+    if seconds < 1:
+        return f"{max(1000 * seconds, 1):.0f} ms" if seconds < 0.1 else f"{10 * round(100 * seconds)} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{float(f'{seconds:.2g}'):,.0f} s"
+
+
+def size(nbytes: float) -> str:
+    """Format an estimate with two digits."""
+    return f"{float(f'{nbytes / 1e6:.2g}'):,.0f} MB"
 
 
 def _fit(args: argparse.Namespace, client: Client) -> int:

@@ -1,18 +1,40 @@
-"""`/v1/posteriors`: fit, list, read, name, delete."""
+"""`/v1/posteriors`: fit, estimate, list, read, name, delete."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
+from glle_engine import FitSpec
 from glle_engine.base.validation import require_enough_points
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
-from service.routes.params import ACCEPTED, ON_DATASET, RENAME, Command, CommandOptions, Id, TenantStores, content
+from service.routes.params import (
+    ACCEPTED,
+    ON_DATASET,
+    RENAME,
+    Command,
+    CommandOptions,
+    Deadline,
+    Id,
+    TenantStores,
+    Wait,
+    content,
+)
+from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
+from service.submission.fit_planning import (
+    described,
+    estimate_job,
+    estimate_of,
+    estimate_spec,
+    require_possible_fit,
+)
 from service.submission.idempotency import Answers, remembered
-from service.submission.jobs import accepted, delete_posterior_of, settle, submitted
+from service.submission.jobs import accepted, computed, delete_posterior_of, settle, submitted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
     require_dataset,
@@ -28,6 +50,7 @@ from worker.jobs.store import Job
 from worker.records.ids import posterior_id
 from worker.records.labels import matches_labels
 from worker.records.priority import Priority, Terms, is_quick_fit
+from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
@@ -47,7 +70,8 @@ ArrayName = Literal["mean", "covariance_factor", "neighbors", "embedding", "eige
         **ACCEPTED,
         **documented(
             **ON_DATASET,
-            _422="Parameters, k >= n, all points equal; a disconnected graph if the fit ends within the wait.",
+            _422="Parameters, k >= n, all points equal; beyond the limits; a disconnected graph if the fit ends within "
+            "the wait.",
         ),
     },
 )
@@ -65,6 +89,38 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: Command) -> Resp
         return accepted(job)
     require_success(job)
     return _posterior_response(await on_loop(stores.posteriors.fetch, job.subject), 201)
+
+
+@router.post(
+    "/estimate",
+    summary="Estimate the cost of a posterior",
+    response_model=PosteriorEstimateOut,
+    responses={
+        **ACCEPTED,
+        **documented(**ON_DATASET, _422="Parameters, k >= n, all points equal."),
+    },
+)
+async def estimate_fit(
+    body: PosteriorIn, stores: TenantStores, deadline: Deadline = None, wait: Wait = 10.0
+) -> Response:
+    """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
+
+    A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is cached,
+    and equal requests share one job. Seconds are those of one core of a typical machine. `problem` has the reason why
+    the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
+    """
+    dataset, spec = await on_loop(_checked, stores, body)
+    analysis = estimate_spec(stores, dataset, spec)
+    cached = partial(stores.cache.view, analysis.cache_key(dataset.id))
+    entry = await on_loop(cached)
+    if entry is None:
+        await on_loop(in_thread, require_not_all_equal, stores, dataset)
+        result = await computed(stores, cached, partial(estimate_job, stores, dataset, analysis), wait)
+        if isinstance(result, Job):
+            return accepted(result)
+        entry = result
+    answer = await run_in_threadpool(described, stores, dataset, estimate_of(entry), deadline)
+    return Response(answer.model_dump_json(), 200, media_type="application/json")
 
 
 @router.get("", summary="List posteriors", response_model=PosteriorPage, responses=documented(_422="Bad cursor."))
@@ -182,11 +238,7 @@ def _described(stores: Stores, id_: str) -> Response:
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
-    spec = body.fit_spec()
-    dataset = in_thread(require_dataset, stores, body.dataset)
-    require_within(stores, "n_neighbors", body.n_neighbors)
-    require_within(stores, "n_components", body.n_components)
-    require_enough_points(dataset.n, spec)
+    dataset, spec = _checked(stores, body)
     numbers = stores.queue.numbers_for_new()
     id_ = posterior_id(dataset.id, spec.to_dict(), numbers)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
@@ -195,6 +247,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions
         if (record := stores.posteriors.get(id_)) is not None:
             return record
         stores.posteriors.require_room()
+        require_possible_fit(stores, dataset, spec)
         in_thread(require_not_all_equal, stores, dataset)
         return _fit(stores, id_, dataset.id, spec.to_dict(), numbers, terms)
 
@@ -208,6 +261,16 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions
     answers = Answers[PosteriorRecord | Job](name=lambda answer: answer.id, recall=recall)
     request = ("POST /v1/posteriors", body.model_dump())
     return remembered(stores, command.key, request, existing_or_submitted, answers)
+
+
+def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
+    """Return data set and specification of a request; raise problems that need no data."""
+    spec = body.fit_spec()
+    dataset = in_thread(require_dataset, stores, body.dataset)
+    require_within(stores, "n_neighbors", body.n_neighbors)
+    require_within(stores, "n_components", body.n_components)
+    require_enough_points(dataset.n, spec)
+    return dataset, spec
 
 
 def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:

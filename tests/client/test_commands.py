@@ -15,15 +15,20 @@ import pytest
 from glle import cli
 from glle.cli.connection import report_all
 from glle.cli.options import add_options, selected
+from glle.cli.posteriors import duration
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
+from glle_engine.posterior.cost import rates
 from service.cli import main
+from worker.execution import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     import httpx
+
+    from worker.stores import Stores
 
     Glle = Callable[..., tuple[int, str, str]]
 
@@ -84,6 +89,38 @@ def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
     code, out, err = glle("jobs", "wait", listed["id"])
     assert (code, out) == (1, "")
     assert "was cancelled" in err
+
+
+def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time and memory of a fit and of its draws; with a limit below them also the problem and its remedy."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
+    code, _, err = glle("estimate", dataset, "-k", "7", "--timeout", "0")
+    assert (code, "had not ended after 0 s" in err) == (4, True)
+    (job,) = json.loads(glle("jobs", "list", "--kind", "estimate", "--json")[1])
+    tasks.analyse(job["id"], stores.jobs.fetch(job["id"]).round)
+    expected = json.loads(glle("estimate", dataset, "-k", "7", "--json")[1])
+    assert expected["spec"]["n_neighbors"] == 7
+    code, out, err = glle("estimate", dataset, "-k", "7")
+    assert (code, err) == (0, "")
+    head, fit, draw = out.splitlines()
+    assert head.startswith("60 points of intrinsic dimension ")
+    assert fit.split()[0] == "fit"
+    assert fit.endswith(" MB")
+    assert "of many" in draw
+    monkeypatch.setattr(rates, "weights_seconds", lambda *_: 1e4)
+    lines = glle("estimate", dataset, "-k", "7")[1].splitlines()
+    assert lines[1].startswith("  fit     10,000 s")
+    assert "n_neighbors=7" in lines[3]
+    assert "GLLE_JOB_TIMEOUT" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2e-5, "1 ms"), (0.0123, "12 ms"), (0.456, "460 ms"), (3.21, "3.2 s"), (1234.0, "1,200 s")]
+)
+def test_durations_have_two_digits(seconds: float, text: str) -> None:
+    """An estimate is not exact to more."""
+    assert duration(seconds) == text
 
 
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:

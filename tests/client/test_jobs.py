@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from typing import assert_type
@@ -74,6 +75,17 @@ def test_uncached_draw_is_fetched_after_its_job() -> None:
     np.testing.assert_array_equal(drawn, draw)
     assert str(service.requests[2].url) == f"{URL}/v1/posteriors/post_1/draws/7?seed=3&scale=auto"
     assert service.requests[2].headers["accept"] == "application/x-npy"
+
+
+def test_an_estimate_is_fetched_after_its_job() -> None:
+    """202 with a job, the job's end, the same POST again, without an Idempotency-Key: its content names the result."""
+    expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}
+    service = Service(job("queued"), job("succeeded"), httpx.Response(200, json=expected))
+    assert dict(service.client().estimate_fit("ds_1", n_neighbors=7)) == expected
+    asked, _, again = service.requests
+    assert (asked.method, asked.url.path) == ("POST", "/v1/posteriors/estimate")
+    assert json.loads(asked.content) == json.loads(again.content) == {"dataset": "ds_1", "n_neighbors": 7}
+    assert "idempotency-key" not in asked.headers
 
 
 def test_repeated_eviction_is_an_error() -> None:

@@ -26,7 +26,7 @@ WATCH = """() => {
 def test_a_fit_reports_progress_and_ends_with_draws(explorer: Explorer) -> None:
     """The bar names each step and can be cancelled; then draws, spread and notes appear."""
     explorer.open()
-    explorer.make_sheet("swiss_roll", 10_000)
+    explorer.make_sheet("swiss_roll", 40_000)
     explorer.at("draws-count").fill("12")
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()

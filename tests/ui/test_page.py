@@ -198,6 +198,7 @@ def test_an_example_is_one_click_away(explorer: Explorer) -> None:
     expect(explorer.at("chosen")).to_contain_text("1,000 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
     expect(explorer.at("estimate")).to_contain_text("24 draws of 1,000 points")
+    expect(explorer.at("estimate")).to_contain_text("Expected: a fit under 0.1 s, a draw ")
     expect(explorer.at("fit")).to_be_enabled()
     explorer.save_picture("chosen")
 

@@ -1,6 +1,6 @@
 /** Methods that make one embedding: one, several side by side, and their estimated cost. */
 
-import { askJson, NPZ } from '../api.js';
+import { ask, askJson, NPZ } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
@@ -87,19 +87,27 @@ function defaultDimension(name) {
 
 let asked = 0;
 
-/** Estimate the cost of the chosen method after the last change of its settings. */
+/** Estimate the cost of the chosen method after the last change of its settings; a running fit reports its progress. */
 export function estimateSoon() {
   clearTimeout(asked);
   asked = setTimeout(async () => {
     const { dataset, method } = state;
     const chosen = state.methods.find(({ name }) => name === method);
-    if (!dataset || chosen?.makes !== 'embedding') return;
+    if (!dataset || !chosen || (chosen.makes === 'posterior' && state.work)) return;
     try {
-      const body = { dataset: dataset.id, method, parameters: parametersOf(method) };
-      const estimate = await askJson('/v1/embeddings/estimate', { method: 'POST', body });
+      const answer = await ask(`/v1/${chosen.makes}s/estimate`, { method: 'POST', body: estimateBody(chosen) });
+      if (answer.status === 202) return set({ estimate: null }); // all workers are busy
+      const estimate = { ...(await answer.json()), method };
       if (state.method === method && state.dataset === dataset) set({ estimate });
     } catch (error) {
       set({ estimate: error.problem ? { method, problem: error.problem } : null });
     }
   }, REST);
+}
+
+function estimateBody({ name, makes }) {
+  const dataset = state.dataset.id;
+  return makes === 'posterior'
+    ? { ...parametersOf(name), dataset, method: name }
+    : { dataset, method: name, parameters: parametersOf(name) };
 }

@@ -76,19 +76,30 @@ export function FitPanel() {
   </section>`;
 }
 
-/** Size of the result, and the time of the last fit. */
+/** Size of the result, the expected cost of the fit, and the time of the last one. */
 function Cost() {
-  const { dataset, posterior, info, forms, method } = useStore('dataset', 'posterior', 'info', 'forms', 'method');
+  const { dataset, posterior, info, forms, method, estimate } = useStore(
+    'dataset', 'posterior', 'info', 'forms', 'method', 'estimate',
+  );
   if (!dataset) return null;
+  const expected = estimate?.method === method ? estimate : null;
   const { count } = drawsAsked();
   const components = forms[method]?.n_components ?? 2;
   const size = count * dataset.n * components * 8;
   const isTooLarge = info && size > info.limits.cache_bytes / 2;
-  return html`<p class=${isTooLarge ? 'hint warn' : 'hint'} data-testid="estimate">
+  return html`<p class=${isTooLarge || expected?.problem ? 'hint warn' : 'hint'} data-testid="estimate">
     ${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.
     ${isTooLarge ? ` The service keeps ${bytes(info.limits.cache_bytes)}: ask for fewer draws.` : ''}
+    ${expected && (expected.problem ? ` ${expected.problem.detail} ${expected.problem.remedy}` : ` ${expectation(expected)}`)}
     ${posterior && posterior.dataset === dataset.id ? ` The last fit took ${seconds(posterior.seconds)}.` : ''}
   </p>`;
+}
+
+/** Expected time and memory of a fit and of one of its draws. */
+function expectation({ fit, draw }) {
+  const each = draw.seconds < 0.095 ? `${Math.max(1, Math.round(1000 * draw.seconds))} ms` : seconds(draw.seconds);
+  const memory = bytes(Math.round(Math.max(fit.bytes, draw.bytes)));
+  return `Expected: a fit ${seconds(fit.seconds)}, a draw ${each}, ${memory} of memory.`;
 }
 
 /** Estimated cost of the method. */

@@ -1,0 +1,149 @@
+"""Estimates of posteriors over HTTP, and the refusal of fits; tasks run in the test process, without workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.posterior.cost import rates
+from glle_engine.posterior.cost.estimate import estimate
+from service.app import create_app
+from tests.service.conftest import serving
+from tests.service.routes.test_analyses import check_problem, result_of
+from tests.service.routes.test_resources import upload
+from worker.execution import tasks
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    import httpx
+
+PATH = "/v1/posteriors/estimate"
+N = 900
+DATA = np.random.default_rng(0).normal(size=(N, 20))
+
+
+@pytest.fixture(autouse=True)
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+def estimated(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[str, Any]:
+    """Make an estimate and return it."""
+    result_of(stores, client.post(f"{PATH}?wait=0", json=body))
+    answer = client.post(f"{PATH}?wait=0", json=body)
+    assert answer.status_code == 200
+    payload: dict[str, Any] = answer.json()
+    return payload
+
+
+def seconds_per_point(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let the weights of each point take so many seconds."""
+    monkeypatch.setattr(rates, "weights_seconds", lambda n, *_: seconds * n)
+
+
+def test_an_estimate_is_made_once(client: httpx.Client, stores: Stores) -> None:
+    """A job makes it, short enough for an executor; its result is cached, and answers the next request."""
+    X = manifolds.make("s_curve", 60, seed=2).X
+    body = {"dataset": upload(client, X), "n_neighbors": 8, "n_components": 3}
+    first = client.post(f"{PATH}?wait=0", json=body)
+    job = first.json()
+    assert client.post(f"{PATH}?wait=0", json=body).json()["id"] == job["id"]
+    assert (job["kind"], job["posterior"], job["dataset"]) == ("estimate", None, body["dataset"])
+    assert stores.jobs.fetch(job["id"]).queue.endswith("-short")
+    result = client.get(result_of(stores, first)).json()
+    answer = client.post(PATH, json=body)
+    assert answer.status_code == 200
+    payload = answer.json()
+    expected = estimate(X, n_neighbors=8, n_components=3)
+    assert payload["fit"] == result["fit"] == expected.fit._asdict()
+    assert payload["draw"] == {"seconds": expected.draw.seconds, "bytes": expected.draw.bytes}
+    assert payload["single_draw_seconds"] == expected.single_draw_seconds
+    assert payload["intrinsic_dimension"] == expected.factorization.dimension
+    assert (payload["n"], payload["d"], payload["spec"]["n_components"]) == (60, 3, 3)
+    assert (payload["problem"], payload["most_points"], payload["analysed_points"]) == (None, 60, [60])
+    assert (payload["allowed_seconds"], payload["allowed_bytes"]) == (300, 2**31)
+    assert client.get("/v1/posteriors").json()["items"] == []
+
+
+def test_long_fits_have_a_feasible_size_and_remedies(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The problem names, in this order, fewer points, fewer neighbors, PCA, and the setting."""
+    seconds_per_point(monkeypatch, 1.0)
+    body = {"dataset": upload(client, DATA), "n_neighbors": 12}
+    payload = estimated(client, stores, body)
+    problem, most = payload["problem"], payload["most_points"]
+    assert problem["type"] == "urn:glle:problem:too-long"
+    assert most == problem["details"]["most_points"] == 299
+    places = [problem["remedy"].index(text) for text in ("at most 299 points", "fewer", "PCA", "GLLE_JOB_TIMEOUT")]
+    assert places == sorted(places)
+    assert "900 points" in problem["detail"]
+    assert "n_neighbors=12" in problem["detail"]
+    hurried = client.post(f"{PATH}?deadline=100", json=body).json()
+    assert (hurried["allowed_seconds"], hurried["most_points"]) == (50, 49)
+    seconds_per_point(monkeypatch, 0.1)
+    assert client.post(PATH, json=body).json()["problem"] is None
+
+
+def test_large_draws_are_a_problem_of_memory(client: httpx.Client, stores: Stores) -> None:
+    """The limit is a setting; the factors of four lanes count."""
+    body = {"dataset": upload(client, DATA)}
+    whole = estimated(client, stores, body)
+    assert whole["problem"] is None
+    limit = int(0.8 * max(whole["fit"]["bytes"], whole["draw"]["bytes"]))
+    with serving(create_app(Stores.connect(replace(stores.settings, method_bytes=limit)))) as small:
+        payload = small.post(PATH, json=body).json()
+    assert payload["problem"]["type"] == "urn:glle:problem:too-much-memory"
+    assert "GLLE_METHOD_BYTES" in payload["problem"]["remedy"]
+    assert 10 < payload["most_points"] < N
+
+
+def test_bad_requests_are_refused_before_a_job(client: httpx.Client, stores: Stores) -> None:
+    """Problems that need no computation are those of a fit."""
+    dataset, few = upload(client, DATA), upload(client, DATA[:30])
+    for body, status, code in (
+        ({"dataset": "ds_none"}, 404, "dataset-not-found"),
+        ({"dataset": few, "n_neighbors": 30}, 422, "too-few-points"),
+        ({"dataset": dataset, "n_neighbors": 201}, 422, "over-the-limit"),
+        ({"dataset": dataset, "mean": "derived"}, 422, "invalid-parameter"),
+        ({"dataset": upload(client, np.full((40, 3), 2.5))}, 422, "degenerate-data"),
+    ):
+        assert check_problem(client.post(PATH, json=body), status, code)["remedy"]
+    assert stores.queue.length() == 0
+
+
+def test_fits_far_beyond_the_time_limit_are_refused(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a cached estimate of more than the limit on a machine of twice the speed refuses a fit."""
+    body = {"dataset": upload(client, DATA), "n_neighbors": 12}
+    fit = "/v1/posteriors?wait=0"
+    seconds_per_point(monkeypatch, 1.3)  # 1,170 s; the limit is 600 s, the margin 2
+    assert estimated(client, stores, body)["problem"]["type"].endswith("too-long")
+    assert client.post(fit, json=body).status_code == 202
+    seconds_per_point(monkeypatch, 1.4)
+    assert client.post(fit, json={**body, "n_neighbors": 11}).status_code == 202  # without an estimate
+    result_of(stores, client.post(f"{PATH}?wait=0", json={**body, "n_neighbors": 13}))
+    problem = check_problem(client.post(fit, json={**body, "n_neighbors": 13}), 422, "too-long")
+    assert problem["details"]["expected_seconds"] == pytest.approx(1260, rel=0.01)
+    assert "at most 214 points" in problem["remedy"]
+
+
+def test_posteriors_without_room_are_refused(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Covariance factors of more than half the cache cannot be stored, so that no fit is begun."""
+    monkeypatch.setattr(stores.cache, "budget", 8 * N * 12 * 12 * 2 - 1)
+    body = {"dataset": upload(client, DATA), "n_neighbors": 12}
+    problem = check_problem(client.post("/v1/posteriors", json=body), 422, "cache-too-small")
+    assert "900 points with n_neighbors=12" in problem["detail"]
+    assert problem["remedy"].startswith("Fit fewer points, or use fewer neighbors;")
+    payload = estimated(client, stores, body)
+    assert payload["problem"]["type"] == problem["type"]
+    assert payload["most_points"] == N - 1
+    assert client.post("/v1/posteriors?wait=0", json={**body, "n_neighbors": 11}).status_code == 202
