@@ -9,11 +9,12 @@ import asyncio
 import json
 import time
 from collections import Counter
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import h11
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.middleware.proxies import Proxies
 from service.schemas.problems import MEDIA_TYPE, plain_problem, problem_response
@@ -29,6 +30,7 @@ PROBE_PATHS = frozenset({"/livez", "/readyz"})
 # Connections beyond the limits that may still carry a probe, and their timeout in seconds. Without them an orchestrator
 # would kill a process that is only busy.
 MAX_PROBES, MAX_ADDRESS_PROBES, PROBE_SECONDS = 100, 10, 2.0
+HEAD_BYTES = 64 * 2**10  # of a head or of trailers; the parser itself has no limit
 
 
 class SlowBodyMiddleware:
@@ -68,10 +70,11 @@ class SlowBodyMiddleware:
         await self._app(scope, receive_in_time, send)
 
 
-class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 protocol of uvicorn with a timeout for each head, connection limits and problem+json for bad requests.
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 protocol of uvicorn with limits on heads and connections, and problem+json for bad requests.
 
-    Beyond the limits a connection serves one probe and closes.
+    Beyond the limits a connection serves one probe and closes. A head has a timeout and a maximum size. Trailers after
+    a chunked body are ignored, so that no header arrives after the checks.
     """
 
     settings: ClassVar[Settings]
@@ -82,6 +85,11 @@ class LimitedProtocol(H11Protocol):
     _address = ""
     _seconds = 0.0
     _excess: Problem | None = None
+    _head_bytes = 0  # received since the last complete head, at most
+    _trailer_bytes = 0
+    _is_in_head = True
+    _is_in_body = False
+    _is_continued = False  # whether the head that is parsed is of a request in progress
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's signature
         """Start the timeout of the first head; beyond the limits accept a probe or refuse."""
@@ -112,13 +120,75 @@ class LimitedProtocol(H11Protocol):
         return Problem(code="too-many-connections", status=503, detail=detail, remedy=remedy)
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes; the timeout of a head runs from its first byte."""
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            if self._timeout is None:
-                self._start_timeout()
-        else:
+        """Receive bytes; the timeout of a head runs from its first byte, or from the end of the last response."""
+        self._unset_keepalive_if_required()
+        was_in_body = self._is_in_body
+        self._head_bytes += len(data)
+        try:
+            self._parse(data)
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        if self.transport.is_closing():
+            return
+        if self._is_in_head and self._head_bytes > HEAD_BYTES:
+            self._refuse(plain_problem(431, f"The head of the request has more than {HEAD_BYTES:,} bytes."))
+        elif self._is_answering():
             self._cancel_timeout()
+        elif was_in_body and not (self._is_in_body or self._is_in_head):  # of a request that was answered before
+            self._cancel_timeout()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        elif self._timeout is None:
+            self._start_timeout()
+
+    def _parse(self, data: bytes) -> None:
+        """Parse bytes; an offer of another protocol, such as HTTP/2, is declined (RFC 9110, section 7.8).
+
+        The parser stops at the end of such a head and takes the body for the other protocol. A new parser continues,
+        after a head with the same framing.
+        """
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as offer:
+            framing = [header for header in self.headers if header[0] in {b"content-length", b"transfer-encoding"}]
+            self.parser, self._is_continued = HttpRequestParser(self), True
+            self.parser.feed_data(
+                b"POST / HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % header for header in framing) + b"\r\n"
+            )
+            self._parse(data[offer.args[0] :])
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        if not self._is_continued:
+            super().on_message_begin()
+            self._is_in_head, self._trailer_bytes = True, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header; ignore a trailer."""
+        if self._is_in_head:
+            super().on_header(name, value)
+            return
+        self._trailer_bytes += len(name) + len(value)
+        if self._trailer_bytes > HEAD_BYTES:
+            raise ValueError("The trailers are too long.")
+
+    def on_headers_complete(self) -> None:
+        """Begin the request, unless it lacks the one Host that HTTP/1.1 requires (RFC 9112, section 3.2)."""
+        if self._is_continued:
+            self._is_continued = False
+            return
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts < 1 and self.parser.get_http_version() == "1.1"):
+            raise ValueError("A request must have one Host header.")
+        self._is_in_head, self._is_in_body, self._head_bytes = False, True, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the body, unless another parser continues."""
+        if not self.parser.should_upgrade():
+            self._is_in_body = False
+            super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timeout and count the connection as closed."""
@@ -131,6 +201,10 @@ class LimitedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse bytes that are not HTTP."""
         self._refuse(plain_problem(400, msg))
+
+    def _is_answering(self) -> bool:
+        """Return whether a request is in progress."""
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr] # uvicorn's type
 
     def _start_timeout(self) -> None:
         self._timeout = self.loop.call_later(self._seconds, self._on_timeout)
@@ -151,13 +225,16 @@ class LimitedProtocol(H11Protocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Send a problem if no response has started, and close."""
-        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+        if not self._is_answering() or not self.cycle.response_started:
             body = json.dumps(problem.to_dict()).encode()
-            retry: list[Any] = [("Retry-After", "5")] if problem.status == 503 else []
-            headers = [("Content-Type", MEDIA_TYPE), ("Content-Length", str(len(body))), ("Connection", "close")]
-            head = h11.Response(status_code=problem.status, headers=[*headers, *retry])
-            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), "connection": "close"}
+            if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                headers["retry-after"] = "5"
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
+            self.transport.write(STATUS_LINE[problem.status] + lines + b"\r\n" + body)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # a response in progress ends here
+            self.cycle.message_event.set()
         self.transport.close()
 
 

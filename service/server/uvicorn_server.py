@@ -81,6 +81,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 backlog=ACCEPTED,
+                loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
                 log_level="debug" if settings.log_level == "debug" else "warning",
                 access_log=False,  # ObservabilityMiddleware logs the route, too
@@ -89,6 +90,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,  # trusts any loopback client; service.middleware.proxies does not
                 http=limited_protocol(settings),
+                ws="none",
             )
         )
         self._app = app

@@ -17,7 +17,7 @@ import uvicorn
 
 from service.app import create_app
 from service.cli.main import listen
-from service.middleware.slow_clients import limited_protocol
+from service.middleware.slow_clients import HEAD_BYTES, limited_protocol
 from tests.conftest import until
 from worker.base.settings import Settings
 from worker.stores import Stores
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOWHERE = "redis://127.0.0.1:1"
+CSV = {"Content-Type": "text/csv"}
 UPLOAD = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
 
 
@@ -82,10 +83,10 @@ def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, 
     return int(head.split()[1]), json.loads(body)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /livez HTT", b"GET /livez HTTP/1.1\r\nX-Slow: "])
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET /live", b"GET /livez HTTP/1.1\r\nX-Slow: "])
 def test_slow_headers_are_408(port: int, sent: bytes) -> None:
     """With nothing, or with a byte at a time."""
-    status, problem = dripped(port, sent, b"x" if sent else b"")
+    status, problem = dripped(port, sent, b"x" if b"G" in sent else sent)
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
     assert "GLLE_PATIENCE" in problem["remedy"]
 
@@ -111,18 +112,83 @@ def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
             yield b"1,2\n" * 100
             time.sleep(0.1)
 
-    headers = {"Content-Type": "text/csv"}
-    assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows(), headers=headers).status_code == 201
+    assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows(), headers=CSV).status_code == 201
 
 
-def test_malformed_http_is_a_problem(port: int) -> None:
-    """A problem, not uvicorn's line of text."""
-    for sent in (
+@pytest.mark.parametrize(
+    "sent",
+    [
         b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
-        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    ):
-        status, problem = dripped(port, sent)
-        assert (status, problem["type"]) == (400, "urn:glle:problem:malformed-request")
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        UPLOAD + b"Transfer-Encoding: chunked\r\n\r\nnot a size\r\n",
+    ],
+)
+def test_malformed_http_is_a_problem(port: int, sent: bytes) -> None:
+    """A problem, not uvicorn's line of text."""
+    status, problem = dripped(port, sent)
+    assert (status, problem["type"]) == (400, "urn:glle:problem:malformed-request")
+
+
+def test_long_heads_are_431(port: int) -> None:
+    """However the bytes arrive; a long upload is not a head."""
+    head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * (HEAD_BYTES + 1)
+    status, problem = dripped(port, head)
+    assert (status, problem["type"]) == (431, "urn:glle:problem:head-too-large")
+    rows = b"1,2\n" * HEAD_BYTES
+    assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows, headers=CSV).status_code == 201
+
+
+def test_trailers_are_ignored(port: int) -> None:
+    """They arrive after the headers were checked, so a request smuggled with them would be another one."""
+    chunked = UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n8\r\n1,2\n3,4\n\r\n0\r\nX-Request-Id: trailer\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(chunked)
+        head = sock.recv(2**16)
+    assert b" 201 " in head
+    assert b"x-request-id: trailer" not in head.lower()
+
+
+def test_a_body_after_its_response_is_not_awaited_forever(port: int) -> None:
+    """A refused body that drips in after the response closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+        assert b" 415 " in sock.recv(2**16)
+        until(lambda: is_closed_after(sock, b"x"))
+
+
+def is_closed_after(sock: socket.socket, drop: bytes) -> bool:
+    """Send bytes; return whether the service has closed the connection."""
+    time.sleep(0.02)
+    try:
+        sock.sendall(drop)
+        sock.settimeout(0.0)
+        return not sock.recv(2**16)
+    except BlockingIOError:
+        return False
+    except (ConnectionResetError, BrokenPipeError):
+        return True
+    finally:
+        sock.settimeout(20)
+
+
+def test_upgrades_are_declined(port: int) -> None:
+    """An offer of HTTP/2 is answered in HTTP/1.1, with and without a body; the connection stays open."""
+    offer = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        for request, status in (
+            (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + offer + b"\r\n", b" 200 "),
+            (UPLOAD + offer + b"Content-Length: 8\r\n\r\n1,2\n3,6\n", b" 201 "),
+            (UPLOAD + offer + b"Transfer-Encoding: chunked\r\n\r\n8\r\n1,2\n3,5\n\r\n0\r\n\r\n", b" 201 "),
+            (b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 200 "),
+        ):
+            sock.sendall(request)
+            with sock.makefile("rb") as answer:
+                assert status in answer.readline()
+                lines = dict(line.split(b": ", 1) for line in iter(answer.readline, b"\r\n"))
+                answer.read(int(lines[b"content-length"]))
 
 
 def test_connections_beyond_the_limit_are_503(settings: Settings) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from fastapi import FastAPI
 
 from service.cli.main import listen
 from service.server.listening import ACCEPTED, BACKLOG
+from service.server.uvicorn_server import Server
+from worker.base.settings import Settings
 from worker.execution import process_guard
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads TCP_INFO")
@@ -32,3 +37,10 @@ def test_a_process_accepts_one_connection_a_turn_from_a_long_queue() -> None:
 
     with listen("127.0.0.1", 0) as sock:
         asyncio.run(serve(sock))
+
+
+def test_the_event_loop_is_asyncios_beside_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With uvloop the queue has the connections of a turn, and a burst of clients is reset."""
+    monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))
+    server = Server(FastAPI(), Settings(), drain=0, started=lambda: None)
+    assert server.config.get_loop_factory() is asyncio.SelectorEventLoop
