@@ -1,4 +1,4 @@
-"""Analyses of a posterior or of a data set: summary, transform, reconstructions, calibration, advice."""
+"""Analyses of a posterior or of a data set: summary, transform, reconstructions, calibration, advice, estimate."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.progress import blocks
+from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
@@ -206,6 +208,22 @@ class AdviceSpec(AnalysisSpec):
             on_progress=context.on_progress,
         )
         return Entry(advice.to_dict(), {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateSpec(AnalysisSpec):
+    """The expected cost of a fit and of its draws, with the parameters of a `FitSpec`."""
+
+    kind = "estimate"
+
+    dataset: str
+    parameters: dict[str, Any]
+
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the engine's estimate, without arrays."""
+        expected = estimate(context.values(self.dataset), FitSpec.from_dict(self.parameters))
+        context.on_progress(1, 1, "estimate")
+        return Entry(expected.to_dict(), {})
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

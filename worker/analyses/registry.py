@@ -10,6 +10,7 @@ from worker.analyses.plots.picture import PictureSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
+    EstimateSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from worker.records.job import Job
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
-    SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EmbeddingSpec, ComparisonSpec,
-    PictureSpec,
+    SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EstimateSpec, EmbeddingSpec,
+    ComparisonSpec, PictureSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 

@@ -125,8 +125,8 @@ class Settings:
     store_bytes: int = _setting(2**36, "Bytes of the object store; 0: no limit.")
     store_seconds: float = _setting(15.0, "Time limit of the object store for 8 MB, seconds.", at_least=0.01)
     job_timeout: int = _setting(600, "Time limit of one task of a job, seconds.", at_least=1)
-    cost_margin: float = _setting(2.0, "Safety factor on the estimated seconds of an embedding.", at_least=1)
-    method_bytes: int = _setting(2 * 2**30, "Bytes of working memory of an embedding.", at_least=2**20)
+    cost_margin: float = _setting(2.0, "Safety factor on the estimated seconds of an embedding or a fit.", at_least=1)
+    method_bytes: int = _setting(2 * 2**30, "Bytes of working memory of an embedding or a fit.", at_least=2**20)
     job_ttl: int = _setting(7 * 86400, "Seconds that the record of an ended job is kept.", at_least=1)
     idempotency_ttl: int = _setting(86400, "Seconds that the answer of an Idempotency-Key is kept.", at_least=60)
     heartbeat: int = _setting(

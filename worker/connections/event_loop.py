@@ -10,15 +10,16 @@ resumes the greenlet with the result. SQLAlchemy's asyncio extension works in th
 from __future__ import annotations
 
 import time
-from asyncio import sleep
+from asyncio import sleep, timeout
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from anyio import to_thread
 from greenlet import getcurrent, greenlet
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,11 +63,53 @@ def is_on_loop() -> bool:
     return isinstance(getcurrent(), LoopGreenlet)
 
 
-def suspend(awaitable: Awaitable[T]) -> T:
-    """Return the result of an awaitable; other tasks run until then. The caller must run by `on_loop`."""
+def suspend(awaitable: Awaitable[T], seconds: float | None = None) -> T:
+    """Return the result of an awaitable; other tasks run until then. The caller must run by `on_loop`.
+
+    A coroutine that need not wait, such as a write to a socket, ends within the greenlet.
+
+    Parameters
+    ----------
+    seconds
+        Maximum time to wait, after which `TimeoutError` is raised.
+
+    """
+    if isinstance(awaitable, CoroutineType):
+        try:
+            awaitable = _Begun(awaitable, awaitable.send(None))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the coroutine's
+    if seconds is not None:
+        awaitable = _limited(awaitable, seconds)
     parent = getcurrent().parent
     assert parent is not None
     return parent.switch(awaitable)  # type: ignore[no-any-return] # greenlets are untyped
+
+
+async def _limited(awaitable: Awaitable[T], seconds: float) -> T:
+    async with timeout(seconds):
+        return await awaitable
+
+
+class _Begun:
+    """The rest of a coroutine, which has run until it waits for `step`."""
+
+    def __init__(self, coroutine: CoroutineType[Any, Any, Any], step: Any) -> None:
+        self._coroutine = coroutine
+        self._step = step
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        while True:
+            try:
+                value = yield self._step
+            except BaseException as error:  # noqa: BLE001 # raised within the coroutine
+                resume = partial(self._coroutine.throw, error)
+            else:
+                resume = partial(self._coroutine.send, value)
+            try:
+                self._step = resume()
+            except StopIteration as end:
+                return end.value
 
 
 def in_thread(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:

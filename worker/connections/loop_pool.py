@@ -211,22 +211,21 @@ class LoopConnection:
         """Send packed commands; connect first if the connection was closed."""
         if not self._connection.is_connected:
             self._connect()
-        suspend(self._within_timeout(self._connection.send_packed_command(command, check_health)))
+        self._wait_for(self._connection.send_packed_command(command, check_health))
 
     def read_response(self, disable_decoding: bool = False, **options: Any) -> Any:  # noqa: FBT001, FBT002 # redis-py's signature
         """Return a reply."""
-        return suspend(self._within_timeout(self._connection.read_response(disable_decoding, **options)))
+        return self._wait_for(self._connection.read_response(disable_decoding, **options))
 
     def _connect(self) -> None:
         if isinstance(self._pool, SentinelConnectionPool):
             self._connection.host, self._connection.port = self._pool.get_master_address()  # type: ignore[attr-defined, no-untyped-call] # redis-py's
-        suspend(self._within_timeout(self._connection.connect_check_health(retry_socket_connect=False)))
+        self._wait_for(self._connection.connect_check_health(retry_socket_connect=False))
 
-    async def _within_timeout(self, answer: Awaitable[Any]) -> Any:
-        """Await with the socket timeout; redis.asyncio's makes a task of each command sent."""
+    def _wait_for(self, answer: Awaitable[Any]) -> Any:
+        """Wait within the socket timeout; redis.asyncio's makes a task of each command sent."""
         try:
-            async with asyncio.timeout(self._seconds):
-                return await answer
+            return suspend(answer, self._seconds)
         except TimeoutError:
             raise redis.TimeoutError("The Redis server did not answer in time.") from None
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PROGRESS_SECONDS = 0.05  # between two writes of progress, which also look up a cancellation
+PROGRESS_SECONDS = 0.1  # between two writes of progress, which also look up a cancellation
 
 
 class LongWorkError(Exception):

@@ -75,10 +75,13 @@ def store_draws(
     draws: Sequence[Draw],
     seconds: float,
     keep: Tier = "cache",
+    *,
+    prepare: Sequence[DrawKey] | None = None,
 ) -> None:
     """Cache draws, or store those of a job that is larger than the cache; `id_` is `PosteriorRecord.arrays_id`.
 
-    Raises ``no-convergence`` if a draw is not finite, and as `worker.storage.draw_cache.DrawCache.put`.
+    `prepare` is as for `worker.storage.draw_cache.DrawCache.put`. Raises as that, and ``no-convergence`` if a draw is
+    not finite.
     """
     entries: dict[DrawKey, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):
@@ -91,7 +94,7 @@ def store_draws(
         metadata = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
         entries[key] = Entry(metadata, arrays)
     with stage("caching"):
-        cache.put(id_, entries, keep)
+        cache.put(id_, entries, keep, prepare=prepare)
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:

@@ -1,8 +1,9 @@
 """The executor: a resident process of a worker, with posteriors, compiled code and connections, for short work.
 
-It draws what clients request one by one, a lane group at a time, and runs short tasks. Between two lane groups of a
-task it looks for requests, so that a client waits for one lane group at most. Its parent watches it
-(`worker.execution.worker`): the executor reports the begin and end of its work, and may be killed at any moment.
+It draws what clients request one by one, a lane group at a time, and runs short tasks. Between two shards of a task,
+and between lane groups of a shard with more than a tenth of a second of work, it looks for requests. Its parent
+watches it (`worker.execution.worker`): the executor reports the begin and end of its work, and may be killed at any
+moment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from worker.jobs.executor_queue import DrawBatch, ExecutorQueue, ShortTask
 from worker.jobs.rq_types import DRAWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from glle_engine import Draw, Posterior
@@ -43,8 +44,9 @@ WAIT_SECONDS = 2  # for work, at a time; less than the time-out of an answer
 FLUSH_SECONDS = 3.0  # between two writes of counts
 GROWTH = 3  # times the bytes of its posteriors, after which an executor is replaced
 LEAST_BYTES = 2**28
-LOOK_SECONDS = 0.02  # between two looks for requests during a task
+LOOK_SECONDS = 0.02  # between two looks for requests within a shard
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
+REPORT_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +63,9 @@ class Executor:
     name
         Its name, which the tasks that it holds carry.
     reports
-        Write end of the pipe to the parent. Each line is JSON: ``{"task": id, "job": id}`` when a task begins, with
-        empty ids for requests, and ``{}`` when it has ended.
+        Write end of the pipe to the parent. Each line is JSON: ``{"task": id, "job": id}`` when a task begins, and
+        ``{}`` when no work is in progress. For requests the ids are empty, and a line follows only after
+        `REPORT_SECONDS`, because each one wakes the parent.
 
     """
 
@@ -76,6 +79,7 @@ class Executor:
         self._is_waiting = False
         self._is_stopping = False
         self._flushed = self._looked = time.monotonic()
+        self._reported = float("-inf")  # time of the last report of work, until one of none
         self._handlers: dict[str, Callable[..., None]] = {
             **tasks.HANDLERS,
             DRAWS: partial(tasks.draw, between_groups=self._serve_requests),
@@ -107,11 +111,17 @@ class Executor:
         finally:
             self._is_waiting = False
         if isinstance(work, DrawBatch):
-            with self._reported(task="", job=""):
-                self._draw(work)
+            if time.monotonic() - self._reported > REPORT_SECONDS:
+                self._report(task="", job="")
+            self._draw(work)
         elif work is not None:
-            with self._reported(task=work.id, job=work.arguments[0]):
+            self._report(task=work.id, job=work.arguments[0])
+            try:
                 self._run(work)
+            finally:
+                self._report()
+        elif self._reported > float("-inf"):
+            self._report()
         if time.monotonic() - self._flushed > FLUSH_SECONDS:
             self._writer.submit(self._stores.counts.flush)
             self._flushed = time.monotonic()
@@ -134,17 +144,18 @@ class Executor:
             TaskOrigin(task.metadata, task.enqueued).current(),
             UnixSignalDeathPenalty(seconds, JobTimeoutException, job_id=task.id),  # type: ignore[no-untyped-call] # RQ's
         ):
+            self._looked = time.monotonic()  # no request waited when the task was taken
             options = {"is_repeated": task.attempts > 1} if task.name == DRAWS else {}
             self._handlers[task.name](*task.arguments, **options)
         self._queue.end(task)
 
-    def _serve_requests(self) -> None:
-        """Draw one lane group of requests if any wait; look once per `LOOK_SECONDS`."""
+    def _serve_requests(self, is_requested: bool | None) -> None:  # noqa: FBT001 # the only argument
+        """Draw one lane group of requests if any wait; look once per `LOOK_SECONDS` if the caller does not know."""
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        if is_requested is None and now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        if (batch := self._queue.batch(LANES)) is not None:
+        if is_requested is not False and (batch := self._queue.batch(LANES)) is not None:
             self._draw(batch)
 
     def _draw(self, batch: DrawBatch) -> None:
@@ -231,14 +242,10 @@ class Executor:
             log.error("Draws of %s failed", batch.posterior, exc_info=error)
         self._queue.publish(batch, keys, "refused", problem)
 
-    @contextmanager
-    def _reported(self, **work: str) -> Iterator[None]:
-        """Report begin and end of work to the parent."""
+    def _report(self, **work: str) -> None:
+        """Report work in progress to the parent, or none."""
         os.write(self._reports, json.dumps(work).encode() + b"\n")
-        try:
-            yield
-        finally:
-            os.write(self._reports, b"{}\n")
+        self._reported = time.monotonic() if work else float("-inf")
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         del signum, frame

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import Draw, FitSpec, Posterior
+from glle_engine import FitSpec, Posterior
 from glle_engine.base.progress import StageClock
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
@@ -39,16 +40,20 @@ from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
-from worker.records.draws import DrawKey, DrawsSpec
+from worker.records.draws import DrawsSpec
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+    from concurrent.futures import Future
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
+LOOKED_UP = 1024  # draws whose presence in the cache is looked up together
+
+BetweenGroups = Callable[[bool | None], object]
 
 log = logging.getLogger(__name__)
 
@@ -63,20 +68,30 @@ def draw(
     round_: int,
     shard: int,
     *,
-    between_groups: Callable[[], object] = lambda: None,
+    between_groups: BetweenGroups = lambda _: None,
     is_repeated: bool = True,
 ) -> None:
-    """Make the draws of a shard, and enqueue the next shard.
+    """Make the draws of a shard and, while time is left, of further shards of the job.
 
     Parameters
     ----------
     between_groups
-        Called between two lane groups.
+        Called between two shards with whether requests for single draws wait, and with None between two lane groups
+        of a shard with more than `PROGRESS_SECONDS` of work.
     is_repeated
         Whether the task may have run before; then it gives back the shards that it had taken.
 
     """
-    work = partial(_draw, round_=round_, shard=shard, between_groups=between_groups, is_repeated=is_repeated)
+    attempts = count(int(is_repeated))
+
+    def work(stores: Stores, job: Job) -> bool:
+        if job.round != round_:  # reopened since: another task has this shard
+            return False
+        task = _ShardTask(stores, job, shard, between_groups)
+        with BackgroundWriter() as writer:
+            task.run(writer, is_repeated=next(attempts) > 0)
+        return task.has_ended
+
     _run(job_id, work)
 
 
@@ -88,8 +103,11 @@ def analyse(job_id: str, round_: int) -> None:
 HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyse}
 
 
-def _run(job_id: str, work: Callable[[Stores, Job], None]) -> None:
-    """Run a task; while a server does not answer, wait and start again."""
+def _run(job_id: str, work: Callable[[Stores, Job], bool]) -> None:
+    """Run a task; while a server does not answer, wait and start again.
+
+    `work` returns whether it has ended the job.
+    """
     stores = process_stores()
     with observe_task(stores, job_id) as telemetry:
         until = time.monotonic() + min(AWAY_SECONDS, stores.settings.job_timeout / 2)
@@ -120,12 +138,12 @@ def _clean_up(stores: Stores, job: Job) -> None:
         stores.cache.forget(job.dataset)
 
 
-def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Callable[[Stores, Job], None]) -> None:
+def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Callable[[Stores, Job], bool]) -> None:
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
         job = telemetry.job = stores.jobs.start(job_id)
         require_own_numbers(f"Job {job_id}", job.numbers)
-        work(stores, job)
+        telemetry.is_latest = not work(stores, job)
     except Cancelled:
         stores.jobs.finish_cancel(job_id)
     except LongWorkError:
@@ -154,7 +172,7 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> None:
         stores.jobs.fail(job_id, internal_error(failure))
 
 
-def _fit(stores: Stores, job: Job) -> None:
+def _fit(stores: Stores, job: Job) -> bool:
     dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
     values = stores.datasets.values(dataset)
     clock = StageClock(progress_writer(stores, job))
@@ -189,92 +207,149 @@ def _fit(stores: Stores, job: Job) -> None:
         raise not_found(dataset)
     RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     stores.jobs.succeed(job.id)
+    return True
 
 
-def _draw(
-    stores: Stores, job: Job, *, round_: int, shard: int, between_groups: Callable[[], object], is_repeated: bool
-) -> None:
-    """Make a shard, and more waiting shards of the job while time is left: a task costs tens of milliseconds."""
-    if job.round != round_:  # reopened since: another task has this shard
-        return
-    spec = DrawsSpec.from_dict(job.spec)
-    if spec.is_auto:
-        spec = spec.at(_calibrated_scale(stores, job))
-    until = time.monotonic() + stores.settings.shard_seconds
-    if is_repeated:
-        stores.queue.give_back(job, taker=shard)
-    stores.jobs.stage(job.id, "drawing")
-    with BackgroundWriter() as writer:
-        shards = _ShardMaker(stores, job, spec, writer, between_groups)
-        following: int | None = shard
-        while following is not None:
-            began, read_before = time.monotonic(), shards.read_seconds
-            shards.make(following)
-            writer.flush()
-            ended = time.monotonic()
-            drawing = ended - began - (shards.read_seconds - read_before)
-            # Assumes that the next shard takes as long. A posterior that took long to read is used for as long.
-            has_time = ended + drawing < until + 2 * shards.read_seconds
-            following = stores.queue.take_shard(job, taker=shard) if has_time else None
+class _ShardTask:
+    """Task of a draws job: makes a shard, and further ones while time is left, because a task costs some milliseconds.
 
+    Draws are written while the next ones are made. The count of a shard is reported when the shard after it has been
+    made, or earlier with that shard's progress, so that it follows the draws and nothing waits for them. A shard with
+    at most `PROGRESS_SECONDS` of work reports at its end alone, so the number of commands follows from the work.
 
-@dataclass
-class _ShardMaker:
-    """Makes shards of a draws job one after the other; results and progress are written during the next draws."""
+    Attributes
+    ----------
+    has_ended : bool
+        Whether a report has completed the job.
 
-    stores: Stores
-    job: Job
-    spec: DrawsSpec
-    writer: BackgroundWriter
-    between_groups: Callable[[], object]
-    read_seconds: float = 0.0
-    written: float = float("-inf")  # time of the last write of draws and progress
+    """
+
+    def __init__(self, stores: Stores, job: Job, shard: int, between_groups: BetweenGroups) -> None:
+        self._stores = stores
+        self._job = job
+        self._shard = shard
+        self._between_groups = between_groups
+        self._spec = DrawsSpec.from_dict(job.spec)
+        self._read_seconds = 0.0
+        self._until = 0.0  # no shard is taken that would probably end later, in monotonic seconds
+        self._began = 0.0  # of the draws of the present shard, but for the time of a read
+        self._drawing: float | None = None  # seconds of the last shard
+        self._first = 0  # the first shard that may be taken
+        self._next: Future[tuple[int | None, bool]] | None = None
+        self._presence: dict[int, list[bool]] = {}
+        self._unreported: dict[int, int] = {}  # draws by shard, whose writes were submitted
+        self._reported = time.monotonic()
+        self.has_ended = False
+
+    def run(self, writer: BackgroundWriter, *, is_repeated: bool) -> None:
+        """Make the shards."""
+        stores, job = self._stores, self._job
+        if self._spec.is_auto:
+            self._spec = self._spec.at(_calibrated_scale(stores, job))
+        self._until = time.monotonic() + stores.settings.shard_seconds
+        if is_repeated:
+            stores.queue.give_back(job, taker=self._shard)
+        if job.stage != "drawing":
+            stores.jobs.stage(job.id, "drawing")
+        shard = self._shard
+        while True:
+            self._began, read_before = time.monotonic(), self._read_seconds
+            self._make(shard, writer)
+            self._drawing = time.monotonic() - self._began - (self._read_seconds - read_before)
+            following, is_requested = (self._next or self._request_next(shard, writer, 1.0)).result()
+            self._next, self._unreported = None, {shard: self._spec.shard_size(shard)}
+            if following is None:
+                self._report(writer)
+                return
+            self._between_groups(is_requested)
+            shard, self._first = following, following + 1
+
+    def _request_next(self, shard: int, writer: BackgroundWriter, share: float) -> Future[tuple[int | None, bool]]:
+        """Open the successor of a shard and take another one, once the shards before are written.
+
+        Assumes that the next shard takes as long as this one, of which a `share` is made. A posterior that took long to
+        read is used for as long.
+        """
+        assert self._drawing is not None
+        ended = time.monotonic() + (1 - share) * self._drawing
+        counts, self._unreported = self._unreported, {}
+        call = partial(
+            self._stores.queue.next_shard,
+            self._job,
+            shard,
+            taker=self._shard,
+            first=self._first,
+            has_time=ended + self._drawing < self._until + 2 * self._read_seconds,
+            counts=counts,
+        )
+        return writer.submit(call)
 
     @cached_property
-    def record(self) -> PosteriorRecord:
-        return self.stores.posteriors.fetch(self.job.subject)
+    def _record(self) -> PosteriorRecord:
+        return self._stores.posteriors.fetch(self._job.subject)
 
     @cached_property
-    def posterior(self) -> Posterior:
-        """The posterior, read for the first missing draw; sets `read_seconds`."""
+    def _posterior(self) -> Posterior:
+        """The posterior, read for the first missing draw; sets `_read_seconds`."""
         began = time.monotonic()
-        posterior = load_or_fit(self.stores, self.job, self.record)
-        self.read_seconds = time.monotonic() - began
+        posterior = load_or_fit(self._stores, self._job, self._record)
+        self._read_seconds = time.monotonic() - began
         return posterior
 
-    def make(self, shard: int) -> None:
-        """Make the uncached draws of a shard, open the next shard, and write progress."""
-        stores, job, spec, submit = self.stores, self.job, self.spec, self.writer.submit
+    def _make(self, shard: int, writer: BackgroundWriter) -> None:
+        """Make the uncached draws of a shard, and submit their writes."""
+        stores, job, spec = self._stores, self._job, self._spec
         keys, keep = spec.shard_keys(shard), stores.cache.tier_by_size(spec.nbytes)
-        arrays_id = self.record.arrays_id
-        present = stores.draws.contains(arrays_id, keys)
-        size = len(keys) if all(present) else group_size(self.posterior)
+        arrays_id, present = self._record.arrays_id, self._present(shard)
+        unprepared = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
+        size = group_size(self._posterior) if unprepared else len(keys)
         if shard == 0:  # the posterior is cached now, so the other chains need not fit it
-            for other in range(1, min(job.chains, spec.shards)):
-                submit(partial(stores.queue.enqueue_shard, job, other))
-        made: dict[DrawKey, Draw] = {}
+            writer.submit(partial(stores.queue.enqueue_shards, job, range(1, min(job.chains, spec.shards))))
         for start in range(0, len(keys), size):
-            done = min(start + size, len(keys))
-            group = zip(keys[start:done], present[start:done], strict=True)
+            if start and spec.seconds_per_shard > PROGRESS_SECONDS:
+                self._report_progress(writer, shard, start)
+                self._between_groups(None)
+            if start:
+                read = self._read_seconds if shard == self._shard else 0.0
+                self._drawing = (time.monotonic() - self._began - read) * len(keys) / start
+            if start + size >= len(keys) and self._drawing is not None:  # the reply arrives during the last lane group
+                self._next = self._request_next(shard, writer, start / len(keys))
+            group = zip(keys[start : start + size], present[start : start + size], strict=True)
             if missing := [key for key, is_present in group if not is_present]:
                 if spec.total == 1:
-                    missing = uncached_group(stores.draws, arrays_id, keys[0], size)
-                draws, seconds = make_draws(self.posterior, missing)
-                made.update(zip(missing, draws, strict=True))
-            if done == len(keys) and spec.shards > job.chains:  # the first shard has not opened all
-                submit(partial(stores.queue.open_next, job, shard))
-            now = time.monotonic()
-            if done == len(keys) or now - self.written >= PROGRESS_SECONDS:
-                if made:
-                    submit(partial(store_draws, stores.draws, arrays_id, [*made], [*made.values()], seconds, keep))
-                submit(partial(stores.jobs.advance, job.id, job.round, shard, done))
-                made, self.written = {}, now
-            self.between_groups()
+                    unprepared = missing = uncached_group(stores.draws, arrays_id, keys[0], size)
+                draws, seconds = make_draws(self._posterior, missing)
+                store = partial(store_draws, stores.draws, arrays_id, missing, draws, seconds, keep, prepare=unprepared)
+                writer.submit(store)
+                unprepared = []
+
+    def _present(self, shard: int) -> list[bool]:
+        """Return for each draw of a shard whether it is cached; look up those of the following shards together."""
+        if shard not in self._presence:
+            last = min(shard + max(1, LOOKED_UP // self._spec.per_shard), self._spec.shards)
+            keys = {number: self._spec.shard_keys(number) for number in range(shard, last)}
+            found = iter(self._stores.draws.contains(self._record.arrays_id, list(chain(*keys.values()))))
+            self._presence = {number: list(islice(found, len(keys[number]))) for number in keys}
+        return self._presence.pop(shard)
+
+    def _report_progress(self, writer: BackgroundWriter, shard: int, done: int) -> None:
+        """Report the first draws of a shard, if the last report is `PROGRESS_SECONDS` ago."""
+        if time.monotonic() - self._reported >= PROGRESS_SECONDS:
+            self._unreported[shard] = done
+            self._report(writer)
+
+    def _report(self, writer: BackgroundWriter) -> None:
+        """Report the draws that are submitted, once they are written."""
+        counts, self._unreported, self._reported = self._unreported, {}, time.monotonic()
+        writer.submit(partial(self._advance, counts))
+
+    def _advance(self, counts: Mapping[int, int]) -> None:
+        self.has_ended |= self._stores.jobs.advance(self._job.id, self._job.round, counts)
 
 
-def _analyse(stores: Stores, job: Job, *, round_: int) -> None:
+def _analyse(stores: Stores, job: Job, *, round_: int) -> bool:
     if job.round != round_:  # reopened since: another task has it
-        return
+        return False
     spec = analysis_of(job)
     require_own_numbers(f"The result of job {job.id}", spec.engine)
     result = None
@@ -285,6 +360,7 @@ def _analyse(stores: Stores, job: Job, *, round_: int) -> None:
     if result is not None:
         cache_result(stores, job.subject, spec, result)
     stores.jobs.succeed(job.id)
+    return True
 
 
 def _calibrated_scale(stores: Stores, job: Job) -> float:

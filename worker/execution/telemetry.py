@@ -18,7 +18,6 @@ from opentelemetry.context import Context, get_current
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from rq import get_current_job
 
-from worker.jobs.store import job_key
 from worker.observability.request_context import on_behalf
 from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, wanted
 
@@ -41,6 +40,8 @@ class TaskTelemetry:
     ----------
     job : Job or None
         The job of the task, once it has started.
+    is_latest : bool
+        Whether `job` is the job after the task.
 
     """
 
@@ -49,6 +50,7 @@ class TaskTelemetry:
         self._seconds: dict[str, float] = {}
         self._parent = get_current()  # for spans of other threads
         self.job: Job | None = None
+        self.is_latest = False
 
     @contextmanager
     def stage(self, name: str, **attributes: Any) -> Iterator[dict[str, Any]]:
@@ -85,10 +87,13 @@ class TaskTelemetry:
         if self.job is None:
             return
         counts = self._stores.counts
-        job = self.job = self._stores.jobs.get(self.job.id) or self.job
+        is_first = False
+        if not self.is_latest:
+            latest, is_first = self._stores.jobs.count_end(self.job.id)
+            self.job = latest or self.job
+        job = self.job
         self.count_stages(job.kind)
-        # A later round belongs to another request.
-        if job.finished and job.round == 0 and counts.is_first(job_key(job.id), "counted"):
+        if is_first and job.finished:
             lasted = (datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.created)).total_seconds()
             counts.observe("job_seconds", job.kind, job.status, seconds=max(0.0, lasted))
         fields = {} if job.error is None else {"problem": job.error.code}

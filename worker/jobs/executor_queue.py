@@ -60,15 +60,19 @@ if waiting > 1 then return end
 if redis.call('RPUSH', KEYS[2], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
 """
 
-# Takes requests of the tenant's next posterior; both go last if they have more. KEYS: tenants, posteriors of the
-# tenant. ARGV: tenant, maximum. Returns the posterior and its requests, or nothing.
+# Takes requests of a tenant's next posterior; both go last if they have more. KEYS: tenants. ARGV: maximum, the tenant,
+# if it was taken already. Returns the posterior and its requests, or nothing.
 _TAKE = """
-local posterior = redis.call('LPOP', KEYS[2])
+local tenant = ARGV[2] or redis.call('LPOP', KEYS[1])
+if not tenant then return nil end
+local posteriors = KEYS[1] .. ':' .. tenant
+local posterior = redis.call('LPOP', posteriors)
 if not posterior then return nil end
-local draws = KEYS[2] .. ':' .. posterior
-local requests = redis.call('LPOP', draws, ARGV[2]) or {}
-if #requests == tonumber(ARGV[2]) and redis.call('EXISTS', draws) == 1 then redis.call('RPUSH', KEYS[2], posterior) end
-if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
+local draws = posteriors .. ':' .. posterior
+local requests = redis.call('LPOP', draws, ARGV[1]) or {}
+local has_more = #requests == tonumber(ARGV[1]) and redis.call('EXISTS', draws) == 1
+if has_more then redis.call('RPUSH', posteriors, posterior) end
+if redis.call('EXISTS', posteriors) == 1 then redis.call('RPUSH', KEYS[1], tenant) end
 return {posterior, requests}
 """
 
@@ -172,6 +176,7 @@ class ExecutorQueue:
         self._end = client.register_script(priority_scripts.END)
         self._return = client.register_script(priority_scripts.RETURN)
         self._passed = 0  # lane groups since the last task
+        self._is_busy = False  # whether the last work were requests
 
     def wait(self, lanes: int, seconds: int) -> DrawBatch | ShortTask | None:
         """Return the next requests or the next task, waiting for one; None after some seconds.
@@ -181,20 +186,31 @@ class ExecutorQueue:
         lists = [self._tenants, self._keys[0]]
         if self._passed >= priority_scripts.MOST_PASSED:
             lists.reverse()
+        elif self._is_busy and (batch := self.batch(lanes)) is not None:  # one command under load, not two
+            self._passed += 1
+            return batch
+        self._is_busy = False
         popped = self._client.blpop(lists, timeout=seconds)
         if popped is None:
             return None
         source, value = map(text, popped)
         if source == self._tenants:
             self._passed += 1
-            return self._batch(value, lanes)
+            self._is_busy = True
+            return self.batch(lanes, value)
         self._passed = 0
         return self._task(value)
 
-    def batch(self, lanes: int) -> DrawBatch | None:
-        """Return at most `lanes` requests that wait, or None."""
-        tenant = self._client.lpop(self._tenants)
-        return None if tenant is None else self._batch(text(tenant), lanes)
+    def batch(self, lanes: int, *tenant: str) -> DrawBatch | None:
+        """Return at most `lanes` requests that wait, of the next tenant or of one that was taken already, or None."""
+        raw = self._take(keys=[self._tenants], args=[lanes, *tenant])
+        if raw is None or not raw[1]:
+            return None
+        name = text(raw[0])
+        posterior, arrays_id, source, align = name.split(" ")
+        requests = [json.loads(request) for request in raw[1]]
+        keys = {DrawKey(seed, index, scale, source, align): None for seed, index, scale, _ in requests}
+        return DrawBatch(name, posterior, arrays_id, list(keys), requests[0][3])
 
     def publish(
         self, batch: DrawBatch, keys: Sequence[DrawKey], outcome: Outcome, problem: Problem | None = None
@@ -217,16 +233,6 @@ class ExecutorQueue:
         """Return the tasks of this executor, which has died, and have lost requests sent again."""
         self._return(keys=self._keys, args=[self._executor, now_ms()])
         self._client.publish(DRAWN, "")
-
-    def _batch(self, tenant: str, lanes: int) -> DrawBatch | None:
-        raw = self._take(keys=[self._tenants, f"{self._tenants}:{tenant}"], args=[tenant, lanes])
-        if raw is None or not raw[1]:
-            return None
-        name = text(raw[0])
-        posterior, arrays_id, source, align = name.split(" ")
-        requests = [json.loads(request) for request in raw[1]]
-        keys = {DrawKey(seed, index, scale, source, align): None for seed, index, scale, _ in requests}
-        return DrawBatch(name, posterior, arrays_id, list(keys), requests[0][3])
 
     def _task(self, id_: str) -> ShortTask | None:
         raw = self._begin(keys=self._keys, args=[id_, self._executor, now_ms() + self._lease_ms])

@@ -28,7 +28,7 @@ INTERACTIVE, BATCH = "interactive", "batch"
 
 # In every script KEYS[1] is the queue's list, KEYS[2] the list of taken tasks. The record of an interactive task has
 # the field `interactive`; `place` is the task's number in order of arrival.
-_LINES = f"""
+LINES = f"""
 local queue = KEYS[1]
 local waiting, clock = queue .. ':waiting', queue .. ':clock'
 
@@ -102,6 +102,14 @@ local function take()
   return id
 end
 
+local function enqueue(queues, id, fields)
+  if redis.call('EXISTS', '{TASKS}' .. id) == 1 then return false end
+  redis.call('HSET', '{TASKS}' .. id, unpack(fields))
+  redis.call('SADD', queues, queue)
+  arrive(id)
+  return true
+end
+
 local function publish()
   if redis.call('EXISTS', queue) == 1 then return end
   local id, tenant, class = following()
@@ -111,24 +119,25 @@ local function publish()
 end
 """
 
-# Adds a new task with its record. KEYS: queue, taken, the set of RQ's queues. ARGV: the task's id, then the record's
-# fields. Returns 0 if the record exists.
+# Adds new tasks with their records. KEYS: queue, taken, the set of RQ's queues. ARGV: for each task its id, the number
+# of names and values of its fields, and these. Returns the number of tasks that had no record.
 ENQUEUE = f"""
-{_LINES}
-local id = ARGV[1]
-if redis.call('EXISTS', '{TASKS}' .. id) == 1 then return 0 end
-redis.call('HSET', '{TASKS}' .. id, unpack(ARGV, 2))
-redis.call('SADD', KEYS[3], queue)
-arrive(id)
+{LINES}
+local new, at = 0, 1
+while at <= #ARGV do
+  local last = at + 1 + ARGV[at + 1]
+  if enqueue(KEYS[3], ARGV[at], {{unpack(ARGV, at + 2, last)}}) then new = new + 1 end
+  at = last + 1
+end
 publish()
-return 1
+return new
 """
 
 # Begins a short task that an executor has popped from the list, and publishes the next one. KEYS: queue, taken, the
 # registry of begun tasks. ARGV: the task's id, the executor, the end of its lease in milliseconds since 1970. Returns
 # the task, the time at which it was enqueued and the number of its begins, or nothing if it was withdrawn.
 BEGIN = f"""
-{_LINES}
+{LINES}
 publish()
 local record = '{TASKS}' .. ARGV[1]
 if redis.call('EXISTS', record) == 0 then return nil end
@@ -152,7 +161,7 @@ end
 # taken, the registry of begun tasks. ARGV: the executor, or an empty string for all whose leases have ended; now in
 # milliseconds. Returns the number of tasks.
 RETURN = f"""
-{_LINES}
+{LINES}
 local returned = 0
 local begun = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
 for at = 1, #begun, 2 do
@@ -175,7 +184,7 @@ return returned
 
 # Puts a retried task last, or first, in its line. ARGV: the task's id, 1 for first.
 PUSH = f"""
-{_LINES}
+{LINES}
 local id = ARGV[1]
 leave(id)
 if ARGV[2] == '1' then place(id, redis.call('HINCRBY', clock, 'first', -1)) else arrive(id) end
@@ -184,7 +193,7 @@ publish()
 
 # Removes a task from its line and keeps its record. ARGV: the task's id. Returns whether it waited.
 LEAVE = f"""
-{_LINES}
+{LINES}
 local was = leave(ARGV[1])
 publish()
 return was and 1 or 0
@@ -192,7 +201,7 @@ return was and 1 or 0
 
 # Moves the next task to the list of taken tasks, and returns it.
 NEXT = f"""
-{_LINES}
+{LINES}
 adopt()
 local id = take()
 if id then redis.call('RPUSH', KEYS[2], id) end
@@ -202,13 +211,13 @@ return id
 
 # Publishes the next task after a worker took one with BLMOVE.
 PUBLISH = f"""
-{_LINES}
+{LINES}
 publish()
 """
 
 # Makes waiting tasks interactive, behind the tenant's other interactive tasks. ARGV: the tasks' ids.
 PROMOTE = f"""
-{_LINES}
+{LINES}
 for _, id in ipairs(ARGV) do
   if class_of(id) == '{BATCH}' and leave(id) then
     redis.call('HSET', '{TASKS}' .. id, 'interactive', 1)
@@ -218,24 +227,9 @@ end
 publish()
 """
 
-# Takes a waiting shard for the task of another shard, unless the shard is a batch and an interactive task waits.
-# KEYS: queue, taken, the job's record. ARGV: the task's id, the field of its taker, the taker.
-TAKE = f"""
-{_LINES}
-adopt()
-local id, first = ARGV[1], head('{INTERACTIVE}')
-local may = (not first or class_of(id) == '{INTERACTIVE}') and leave(id)
-if may then
-  redis.call('DEL', '{TASKS}' .. id)
-  redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
-end
-publish()
-return may and 1 or 0
-"""
-
 # Removes waiting tasks with their records. ARGV: the tasks' ids.
 WITHDRAW = f"""
-{_LINES}
+{LINES}
 for _, id in ipairs(ARGV) do
   if leave(id) then redis.call('DEL', '{TASKS}' .. id) end
 end
@@ -244,7 +238,7 @@ publish()
 
 # Removes a task, waiting or begun, with its record. KEYS: queue, taken, the registry of begun tasks. ARGV: its id.
 FORGET = f"""
-{_LINES}
+{LINES}
 local id = ARGV[1]
 leave(id)
 redis.call('DEL', '{TASKS}' .. id)
@@ -258,7 +252,7 @@ publish()
 # although its status says so. The cost grows with the number of workers, not with that of waiting tasks.
 # KEYS: queue, taken, the registry of begun tasks. ARGV: the tasks' ids.
 CHECK = f"""
-{_LINES}
+{LINES}
 local begun
 local function is_begun(id)
   if redis.call('LPOS', KEYS[2], id) then return true end

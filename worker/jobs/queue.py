@@ -22,14 +22,16 @@ from worker.base.versions import is_short, short_queue
 from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import short_fields
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SafeQueue, open_queue, script_keys, started_tasks
-from worker.jobs.shards import Shards, draw_counts, taker_field, takers
+from worker.jobs.shards import Shards, takers, unfinished_shards
+from worker.jobs.store import Cancelled
 from worker.observability.live_workers import workers_by_numbers, workers_of
 from worker.observability.request_context import task_metadata
-from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.records.job import job_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
     from worker.records.job import Job
@@ -53,56 +55,82 @@ class TaskQueue:
         self._settings = settings
         self._queue = open_queue(NAME, client)
         self._add = client.register_script(priority_scripts.ENQUEUE)
-        self._take = client.register_script(priority_scripts.TAKE)
         self._promote = client.register_script(priority_scripts.PROMOTE)
         self._withdraw = client.register_script(priority_scripts.WITHDRAW)
-        self._shards = Shards(client)
+        self._shards = Shards(client, settings.job_ttl)
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
         log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
         if job.kind == "fit":
-            self._enqueue(FIT, [job.id], task_id(job), job)
+            self._enqueue(FIT, {task_id(job): [job.id]}, job)
         elif job.kind == "draws":
             self.enqueue_shard(job, 0)
         else:
-            self._enqueue(ANALYSIS, [job.id, job.round], task_id(job), job)
+            self._enqueue(ANALYSIS, {task_id(job): [job.id, job.round]}, job)
 
     def enqueue_shard(self, job: Job, shard: int) -> bool:
         """Enqueue a shard of a draws job once; return whether it is new."""
-        return self._enqueue(DRAWS, [job.id, job.round, shard], task_id(job, shard), job)
+        return self.enqueue_shards(job, [shard]) == 1
 
-    def open_next(self, job: Job, ended: int) -> None:
-        """Enqueue the shard after one that ends, or the next one if that shard is already enqueued."""
-        shards, opened = DrawsSpec.from_dict(job.spec).shards, None
-        while (following := self._shards.follow(job, shards, ended, opened)) is not None:
-            opened, is_new = following
-            if self.enqueue_shard(job, opened) or not is_new:
-                return
+    def enqueue_shards(self, job: Job, shards: Sequence[int]) -> int:
+        """Enqueue shards of a draws job, each once; return how many are new."""
+        if not shards:
+            return 0
+        return self._enqueue(DRAWS, {task_id(job, shard): [job.id, job.round, shard] for shard in shards}, job)
 
     def promote(self, job: Job) -> None:
         """Move the waiting tasks of a job that has become interactive before batches."""
         self._promote(keys=script_keys(job.queue), args=self.task_ids(job))
 
-    def take_shard(self, job: Job, taker: int) -> int | None:
-        """Take a waiting shard of a draws job for the task of another shard that has time left.
+    def next_shard(
+        self, job: Job, ended: int, *, taker: int, first: int, has_time: bool, counts: Mapping[int, int]
+    ) -> tuple[int | None, bool]:
+        """Open the successor of a shard whose draws are made, and take a shard for the same task.
 
-        Return None if none waits, or if a client waits for another task. If the taker dies, its task is done again,
-        and begins with `give_back`.
+        If the task dies, it is done again, and begins with `give_back`.
+
+        Parameters
+        ----------
+        ended
+            The shard whose draws are made; they need not be cached yet.
+        taker
+            The shard of the task.
+        first
+            The first shard that may be taken.
+        has_time
+            Whether the task takes another shard.
+        counts
+            Finished and cached draws by shard, which are reported.
+
+        Returns
+        -------
+        The shard that the task draws next, and whether requests for single draws wait in the job's queue. The shard is
+        None if no shard is left, or if an interactive task waits.
+
+        Raises
+        ------
+        Cancelled
+            The job is not wanted, or is in another round.
+
         """
-        for shard in self.next_shards(job):
-            id_ = task_id(job, shard)
-            keys = [*script_keys(job.queue), job_key(job.id)]
-            if self._take(keys=keys, args=[id_, taker_field(job.round, shard), taker]):
-                return shard
-        return None
+        is_long = not is_short(job.queue)
+        short_task = None if is_long else [DRAWS, [job.id, job.round], task_metadata()]
+        found = self._shards.continue_after(
+            job, ended, taker=taker, first=first, has_time=has_time, counts=counts, short_task=short_task
+        )
+        if found is None:
+            raise Cancelled
+        if found.to_enqueue is not None:
+            self.enqueue_shard(job, found.to_enqueue)
+        return found.shard, found.is_requested
 
     def give_back(self, job: Job, taker: int) -> None:
         """Enqueue the unfinished shards again that the task of a shard had taken when it died."""
-        shards = self.next_shards(job)
-        for shard, last_taker in zip(shards, takers(self._client, job, shards), strict=True):
-            if last_taker == taker:
-                self.enqueue_shard(job, shard)
+        shards = unfinished_shards(self._client, job)
+        last_takers = takers(self._client, job, shards)
+        taken = [shard for shard, last_taker in zip(shards, last_takers, strict=True) if last_taker == taker]
+        self.enqueue_shards(job, taken)
 
     def withdraw(self, job: Job) -> Job:
         """Remove the waiting tasks of an unwanted job; return the job, cancelled if none of its tasks runs."""
@@ -165,17 +193,11 @@ class TaskQueue:
             return numbers_of("")
         return min(workers_by_numbers(self._client, self._settings), default=numbers_of(""))
 
-    def next_shards(self, job: Job) -> list[int]:
-        """Return the earliest unfinished shards, as many as may be open."""
-        spec = DrawsSpec.from_dict(job.spec)
-        counts = draw_counts(self._client, job, spec.shards)
-        return [shard for shard, count in enumerate(counts) if count < spec.shard_size(shard)][: job.chains]
-
     def task_ids(self, job: Job) -> list[str]:
         """Return the tasks of a job that may wait."""
         if job.kind != "draws":
             return [task_id(job)]
-        return [task_id(job, shard) for shard in self.next_shards(job)]
+        return [task_id(job, shard) for shard in unfinished_shards(self._client, job)]
 
     def _is_in_work(self, job: Job) -> bool:
         """Return whether a worker runs a task of the job, or has just dequeued one."""
@@ -184,13 +206,16 @@ class TaskQueue:
         started = self._client.zrange(started_tasks(job.queue, self._client).key, 0, -1)
         return any(text(task).startswith(job.id) for task in (*taken, *started))
 
-    def _enqueue(self, name: str, arguments: list[Any], id_: str, job: Job) -> bool:
-        """Enqueue a task in the queue of its job once; return whether it is new."""
-        fields = short_fields(name, arguments) if is_short(job.queue) else self._long_fields(name, arguments, id_, job)
-        if job.priority == "interactive":
-            fields["interactive"] = 1
-        flat = [part for pair in fields.items() for part in pair]
-        return bool(self._add(keys=[*script_keys(job.queue), SafeQueue.redis_queues_keys], args=[id_, *flat]))
+    def _enqueue(self, name: str, tasks: Mapping[str, list[Any]], job: Job) -> int:
+        """Enqueue tasks, arguments by id, in the queue of their job, each once; return how many are new."""
+        args: list[Any] = []
+        for id_, arguments in tasks.items():
+            is_long = not is_short(job.queue)
+            fields = self._long_fields(name, arguments, id_, job) if is_long else short_fields(name, arguments)
+            if job.priority == "interactive":
+                fields["interactive"] = 1
+            args += [id_, 2 * len(fields), *(part for pair in fields.items() for part in pair)]
+        return int(self._add(keys=[*script_keys(job.queue), SafeQueue.redis_queues_keys], args=args))
 
     def _long_fields(self, name: str, arguments: list[Any], id_: str, job: Job) -> dict[str, Any]:
         """Return the record of a task for RQ."""

@@ -18,7 +18,7 @@ from worker.jobs import priority_scripts
 from worker.jobs.executor_queue import ExecutorQueue, return_expired
 from worker.jobs.queue import RETRIES, task_id
 from worker.jobs.rq_types import open_queue, script_keys, started_tasks
-from worker.jobs.shards import Shards
+from worker.jobs.shards import Shards, unfinished_shards
 from worker.observability.live_workers import own_queues, workers_by_numbers
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
@@ -52,7 +52,7 @@ class JobRecovery:
         self._settings = settings
         self._check = client.register_script(priority_scripts.CHECK)
         self._forget = client.register_script(priority_scripts.FORGET)
-        self._shards = Shards(client)
+        self._shards = Shards(client, settings.job_ttl)
         self._next_comparison: dict[str, float] = {}  # monotonic seconds, by job id
 
     def refresh(self, job: Job) -> Job:
@@ -179,14 +179,13 @@ class JobRecovery:
             return
         spec = DrawsSpec.from_dict(job.spec)
         if spec.chains(spec.shards) > job.chains and (chains := spec.chains(live_workers(job.queue))) > job.chains:
-            for shard in self._shards.widen(job, spec.shards, chains):
-                self._queue.enqueue_shard(job, shard)
+            self._queue.enqueue_shards(job, self._shards.widen(job, spec.shards, chains))
 
     def _expected_tasks(self, job: Job) -> dict[str, Callable[[], object]]:
         """Return the tasks that must wait or run, each with the call that enqueues it again."""
         if job.kind != "draws":
             return {task_id(job): partial(self._queue.enqueue, job)}
-        shards = self._queue.next_shards(job)
+        shards = unfinished_shards(self._client, job)
         if 0 in shards:  # it has not opened the other chains yet
             shards = [0]
         return {task_id(job, shard): partial(self._queue.enqueue_shard, job, shard) for shard in shards}

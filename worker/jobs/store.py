@@ -22,7 +22,7 @@ from worker.base.versions import is_short, queue_name, require_own_version, shor
 from worker.jobs import lua_scripts
 from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
-from worker.jobs.shards import count_field
+from worker.jobs.shards import count_fields
 from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
 from worker.records.job import FIELDS, OPEN, POINTS, Job, Kind, Status, inline_fields, inline_points, job_key, job_of
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
-_STATS = "glle:jobs:entered"  # of all versions, as the counters
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the client's request
@@ -87,7 +86,9 @@ class JobStore:
         self._create = client.register_script(lua_scripts.CREATE)
         self._move = client.register_script(lua_scripts.MOVE)
         self._touch = client.register_script(lua_scripts.TOUCH)
-        self._advance = client.register_script(lua_scripts.ADVANCE)
+        self._count_end = client.register_script(lua_scripts.COUNT_END)
+        self._start = client.register_script(lua_scripts.START)
+        self._advance = client.register_script(lua_scripts.ADVANCE_SHARDS)
         self._share = client.register_script(lua_scripts.SHARE)
         self._hand_over = client.register_script(lua_scripts.HAND_OVER)
         self._reopen = client.register_script(lua_scripts.REOPEN)
@@ -155,9 +156,9 @@ class JobStore:
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
         }  # fmt: skip
-        holder = self._create(
+        raw, *record = self._create(
             keys=[
-                self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS,
+                self._claim(claim), job_key(new), tenant_key(INDEX, tenant), lua_scripts.ENTERED,
                 tenant_key(lua_scripts.OPEN, tenant),
             ],
             args=[
@@ -165,15 +166,23 @@ class JobStore:
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
-        ).decode()  # fmt: skip
+        )  # fmt: skip
+        holder = text(raw)
         if (refusal := self._refusal(holder)) is not None:
             raise refusal
-        return self.fetch(holder), holder == new
+        job = job_of(*record)
+        assert job is not None
+        return job, holder == new
 
     def get(self, id_: str) -> Job | None:
         """Return a job, or None."""
         job = job_of(self._client.hmget(job_key(id_), FIELDS))
         return job if job is not None and self._tenant in {None, job.tenant} else None
+
+    def count_end(self, id_: str) -> tuple[Job | None, bool]:
+        """Return a job or None, and whether the caller is the first one to count its end in the first round."""
+        record, is_first = self._count_end(keys=[job_key(id_)])
+        return job_of(record), bool(is_first)
 
     def fetch(self, id_: str) -> Job:
         """Return a job; raises ``job-not-found``."""
@@ -258,10 +267,10 @@ class JobStore:
 
     def start(self, id_: str) -> Job:
         """Enter ``running``, unless the job runs already; raises `Cancelled` if the job is not wanted."""
-        status = self._transition(id_, {"queued": "running"}, started=now_iso(), stage="started")
-        if status != "running":
+        arguments = self._move_arguments({"queued": "running"}, started=now_iso(), stage="started")
+        job = job_of(self._start(keys=[job_key(id_), lua_scripts.ENTERED], args=arguments))
+        if job is None or job.status != "running":
             raise Cancelled
-        job = self.fetch(id_)
         if job.is_late:
             self.expire(id_)
             raise Cancelled
@@ -285,19 +294,16 @@ class JobStore:
         if self._touch(keys=[job_key(id_)], args=[now_ms(), "stage", stage]) != b"running":
             raise Cancelled
 
-    def advance(self, id_: str, round_: int, shard: int, count: int) -> None:
-        """Write the number of finished draws of a shard, and end the job if that completes it.
+    def advance(self, id_: str, round_: int, counts: Mapping[int, int]) -> bool:
+        """Write the numbers of finished draws of shards, and end the job if they complete it; return whether it ended.
 
         Raises `Cancelled` if the job is not wanted, or is in another round.
         """
-        raw = self._advance(keys=[job_key(id_)], args=[now_ms(), round_, count_field(round_, shard), count])
-        if raw is None:
+        args = [round_, self._ttl, now_iso(), now_ms(), *count_fields(round_, counts)]
+        status = self._advance(keys=[job_key(id_), lua_scripts.ENTERED], args=args)
+        if status not in {b"running", b"succeeded"}:
             raise Cancelled
-        status, done, total = raw
-        if done == total:
-            self.succeed(id_)
-        elif status != b"running":
-            raise Cancelled
+        return bool(status == b"succeeded")
 
     def succeed(self, id_: str) -> None:
         """Enter ``succeeded``, also after a cancellation that came too late."""
@@ -350,7 +356,7 @@ class JobStore:
 
     def transition_counts(self) -> dict[tuple[str, str], int]:
         """Return the total number of transitions by (kind, entered status)."""
-        counts = self._client.hgetall(_STATS)
+        counts = self._client.hgetall(lua_scripts.ENTERED)
         entries = {text(name).partition(":"): int(count) for name, count in counts.items()}
         return {(kind, status): count for (kind, _, status), count in entries.items()}
 
@@ -391,11 +397,11 @@ class JobStore:
         return None if moved is None else moved[1]
 
     def _run(self, script: Script, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
-        raw = script(
-            keys=[job_key(id_), _STATS],
-            args=[json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)],
-        )
+        raw = script(keys=[job_key(id_), lua_scripts.ENTERED], args=self._move_arguments(moves, **fields))
         return None if raw is None else (raw[0].decode(), raw[1].decode())
+
+    def _move_arguments(self, moves: Mapping[str, str], **fields: Any) -> list[Any]:
+        return [json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)]
 
 
 def _term_fields(terms: Terms) -> tuple[str, str]:

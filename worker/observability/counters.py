@@ -24,11 +24,8 @@ BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # upper edges 
 KEY = "glle:counts"  # of all versions, so that an upgrade keeps the totals
 _SEPARATOR = "\t"
 
-# KEYS: record. ARGV: field. Returns 1 to the first caller; does not create a record that has expired.
-_FIRST = """
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-return redis.call('HSETNX', KEYS[1], ARGV[1], 1)
-"""
+# KEYS: the hash. ARGV: fields and increments.
+_ADD = "for at = 1, #ARGV, 2 do redis.call('HINCRBY', KEYS[1], ARGV[at], ARGV[at + 1]) end"
 
 Series = tuple[str, ...]  # a name and its labels
 
@@ -62,7 +59,7 @@ class Counters:
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._first = client.register_script(_FIRST)
+        self._add_all = client.register_script(_ADD)
         self._lock = threading.Lock()
         self._pending: dict[Series, int] = {}
 
@@ -90,25 +87,19 @@ class Counters:
         self._pending = {}
 
     def flush(self) -> bool:
-        """Send the pending counts in one round trip; return whether that succeeded."""
+        """Send the pending counts in one command; return whether that succeeded."""
         with self._lock:
             pending, self._pending = self._pending, {}
         if not pending:
             return True
         try:
-            with self._client.pipeline(transaction=True) as pipeline:
-                for name, by in pending.items():
-                    pipeline.hincrby(KEY, _SEPARATOR.join(name), by)
-                pipeline.execute()
+            args = [part for name, by in pending.items() for part in (_SEPARATOR.join(name), by)]
+            self._add_all(keys=[KEY], args=args)
         except redis.RedisError as error:
             log.debug("Counts are kept for later: %s", error)
             self._add(pending)
             return False
         return True
-
-    def is_first(self, record: str, name: str) -> bool:
-        """Return True to the first caller for a record and a name; False if the record has expired."""
-        return bool(self._first(keys=[record], args=[name]))
 
     def read(self) -> tuple[dict[Series, int], dict[Series, Histogram]]:
         """Return all counters and all histograms."""

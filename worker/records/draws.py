@@ -18,7 +18,7 @@ AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
 CHAINS = 4  # minimum number of concurrent shards of a job; each shard enqueues its successor
 MOST_PER_SHARD = 64
 PIECES = 24  # target number of shards, which divides evenly between a few workers
-LEAST_SECONDS = 0.05  # of work in a shard, whose overhead is some ten round trips
+LEAST_SECONDS = 0.05  # of work in a shard, which costs two commands beside those of its lane groups
 SECONDS_PER_VALUE = 1e-6  # one of many draws takes this times n (p + 1) / 3, measured at n = 5,000 and 20,000
 
 
@@ -150,6 +150,11 @@ class DrawsSpec:
         in_time = int(self.shard_seconds / draw_seconds(self.n, self.p))
         most = min(MOST_PER_SHARD, in_time, math.ceil(self.total / CHAINS))
         return LANES * max(1, math.ceil(most / LANES))
+
+    @property
+    def seconds_per_shard(self) -> float:
+        """Estimated seconds of work in one shard."""
+        return self.per_shard * draw_seconds(self.n, self.p)
 
     @property
     def shards(self) -> int:

@@ -31,6 +31,7 @@ Kind = Literal[
     "reconstructions",
     "calibration",
     "advice",
+    "estimate",
     "embedding",
     "comparison",
     "picture",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _LAYOUT = 2  # concatenated arrays; in layout 1 each array began a piece
 _FIRST = ["head", "0"]  # one round trip, because most entries are one piece
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
+_ATTEMPTS = 3  # at a large entry whose pieces get lost
 
 _PUBLISH = """
 if redis.call('HLEN', KEYS[1]) ~= tonumber(ARGV[1]) then
@@ -143,18 +144,20 @@ class ArrayCache:
             self._put_large(*item)
 
     def _put_large(self, key: str, temporary: str, head: str, pieces: list[bytes | memoryview]) -> None:
-        """Write a large entry piece by piece, then publish it."""
-        self.client.hset(temporary, "head", head)
-        self.client.expire(temporary, TEMPORARY_SECONDS)
-        for number, piece in enumerate(pieces):
-            self.client.hset(temporary, str(number), piece)  # sent uncopied
-        if not self.client.eval(_PUBLISH, 2, temporary, key, len(pieces) + 1, self.ttl):
-            raise refuse(
-                "cache-too-small",
-                422,
-                f"{key} was evicted while it was being written.",
-                "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
-            )
+        """Write a large entry piece by piece, then publish it; again if pieces were lost, as a restart loses them."""
+        for _ in range(_ATTEMPTS):
+            self.client.hset(temporary, "head", head)
+            self.client.expire(temporary, TEMPORARY_SECONDS)
+            for number, piece in enumerate(pieces):
+                self.client.hset(temporary, str(number), piece)  # sent uncopied
+            if self.client.eval(_PUBLISH, 2, temporary, key, len(pieces) + 1, self.ttl):
+                return
+        raise refuse(
+            "cache-too-small",
+            422,
+            f"{key} was evicted while it was being written.",
+            "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
+        )
 
     def head(self, key: str) -> dict[str, Any] | None:
         """Return an entry's metadata without its arrays, or None."""

@@ -2,9 +2,10 @@
 
 Field `head:<index>` is JSON: the caller's metadata, and the arrays' names, dtypes and shapes. Field `data:<index>` is
 the arrays' concatenated bytes. One command writes or reads both, so a draw is visible completely or not at all, and
-writers of other draws of the group do not disturb it. A group that is evicted between the command that creates it and
-that of its fields has no expiry until its next write. A draw larger than `PIECE` has a separate entry
-(`DrawKey.cache_key`), to which an empty head refers. The object store has one object per draw, under the same key.
+writers of other draws of the group do not disturb it. One command creates the groups of several draws, whose fields
+follow. A group that is evicted in between has no expiry until it is created again. A draw larger than `PIECE` has a
+separate entry (`DrawKey.cache_key`), to which an empty head refers. The object store has one object per draw, under the
+same key.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class DrawCache:
 
     def get_many(self, arrays_id: str, keys: Sequence[DrawKey]) -> list[Entry | None]:
         """Return draws, each as `get` does; those of one lane group in one command."""
-        stored = partial(self._cache.stored_entries, write=partial(self._write, arrays_id, _named(arrays_id, keys)))
+        groups = list(lane_groups(arrays_id, keys))
+        write = partial(self._write, arrays_id, _named(arrays_id, keys), groups=groups)
+        stored = partial(self._cache.stored_entries, write=write)
         return self._entries(arrays_id, keys, self._cache.get_many, stored)
 
     def view(self, arrays_id: str, key: DrawKey) -> Entry | None:
@@ -87,11 +90,27 @@ class DrawCache:
         found = self._fill(arrays_id, keys, present, replies, self._cache.contains, self._cache.stored)
         return list(map(bool, found))
 
-    def put(self, arrays_id: str, entries: Mapping[DrawKey, Entry], tier: Tier = "cache") -> None:
-        """Write draws to their tier; raises as `TieredCache.put_with`."""
+    def put(
+        self,
+        arrays_id: str,
+        entries: Mapping[DrawKey, Entry],
+        tier: Tier = "cache",
+        *,
+        prepare: Sequence[DrawKey] | None = None,
+    ) -> None:
+        """Write draws to their tier; raises as `TieredCache.put_with`.
+
+        Parameters
+        ----------
+        prepare
+            The draws whose lane groups are indexed and created now, so that later calls for them pass none; None: those
+            of the entries.
+
+        """
         keys = _named(arrays_id, entries)
         named = {name: entries[key] for name, key in keys.items()}
-        self._cache.put_with(partial(self._write, arrays_id, keys), named, tier)
+        groups = list(lane_groups(arrays_id, entries if prepare is None else prepare))
+        self._cache.put_with(partial(self._write, arrays_id, keys, groups=groups), named, tier)
 
     def delete(self, arrays_id: str, key: DrawKey) -> None:
         """Remove a draw, if it is cached."""
@@ -161,10 +180,12 @@ class DrawCache:
 
         return fill(list(keys), [cached.get(key) for key in keys], others)
 
-    def _write(self, arrays_id: str, keys: Mapping[str, DrawKey], entries: Mapping[str, Entry]) -> None:
-        """Write named draws to the cache, each lane group by one command after that of the index."""
+    def _write(
+        self, arrays_id: str, keys: Mapping[str, DrawKey], entries: Mapping[str, Entry], *, groups: Sequence[str]
+    ) -> None:
+        """Write named draws to the cache, each lane group by one command after that which prepares `groups`."""
         cache = self._cache
-        groups: defaultdict[str, list[Any]] = defaultdict(list)
+        items: defaultdict[str, list[Any]] = defaultdict(list)
         separate: dict[str, Entry] = {}
         for name, entry in entries.items():
             cache.check_size(entry.nbytes, name)
@@ -175,13 +196,14 @@ class DrawCache:
             else:
                 head, data = pack_entry(entry)
             head_field, data_field = entry_fields(key)
-            groups[key.group_key(arrays_id)] += [head_field, head, data_field, data]
+            items[key.group_key(arrays_id)] += [head_field, head, data_field, data]
         if separate:
             cache.put_many(separate)
         with cache.client.pipeline(transaction=False) as pipeline:
-            cache.prepare_hashes(pipeline, _subject(arrays_id), list(groups))
-            for group, items in groups.items():
-                pipeline.hset(group, items=items)
+            if groups:
+                cache.prepare_hashes(pipeline, _subject(arrays_id), groups)
+            for group, values in items.items():
+                pipeline.hset(group, items=values)
             pipeline.execute()
 
 

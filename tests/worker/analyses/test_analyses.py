@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import glle_engine
+from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
 from tests.worker.execution.test_tasks import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
@@ -20,6 +22,7 @@ from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
+    EstimateSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
@@ -42,6 +45,7 @@ SUMMARY = SummarySpec(count=6, **STREAM)
 TRANSFORM = TransformSpec(dataset="ds_1", draws=4, **STREAM)
 RECONSTRUCTIONS = ReconstructionsSpec(count=3, **STREAM)
 ADVICE = AdviceSpec(dataset="ds_1", n_neighbors=(5, 8), n_components=2, max_components=4, reg=1e-3)
+ESTIMATE = EstimateSpec(dataset="ds_1", parameters=FitSpec(n_neighbors=8).to_dict())
 CALIBRATION = CalibrationSpec(half_samples=4, draws=8, seed=1)
 EMBEDDING = EmbeddingSpec(dataset="ds_1", method="pca", parameters={"n_components": 2}, scores=("trustworthiness",))
 COMPARISON = ComparisonSpec(
@@ -49,8 +53,8 @@ COMPARISON = ComparisonSpec(
     methods=({"label": "a", "method": "pca", "parameters": {"n_components": 2}, "problem": None},),
     scores=("trustworthiness",),
 )
-SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, EMBEDDING, COMPARISON]
-OF_DATA = {"advice", "embedding", "comparison"}  # the other analyses need a posterior
+SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, ESTIMATE, EMBEDDING, COMPARISON]
+OF_DATA = {"advice", "estimate", "embedding", "comparison"}  # the other analyses need a posterior
 
 
 @pytest.fixture(autouse=True)
@@ -331,6 +335,15 @@ def test_advice_is_the_engines(stores: Stores) -> None:
     fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
     direct = advise(SHEET.X, n_neighbors=(5, 8), max_components=4).to_dict()
     assert fields == json.loads(json.dumps(direct))
+    assert entry.arrays == {}
+
+
+def test_an_estimate_is_the_engines(stores: Stores) -> None:
+    """The figures of the engine, from data and parameters alone."""
+    spec = replace(ESTIMATE, dataset=stored(stores, SHEET.X))
+    entry = run_analysis(stores, spec, None)
+    fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
+    assert fields == json.loads(json.dumps(estimate(SHEET.X, n_neighbors=8).to_dict()))
     assert entry.arrays == {}
 
 

@@ -125,8 +125,9 @@ PASSING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_transient_errors_are_retried(error: Exception) -> None:
+def test_transient_errors_are_retried(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command is retried until it succeeds, with a closed connection each time."""
+    monkeypatch.setattr("worker.connections.retry._LONGEST_PAUSE", 0.01)
     server = UnavailableServer(error, 4)
     assert RetryPolicy(30.0).call_with_retry(server.ask, server.hang_up) == "answer"
     assert server.failures == 4
@@ -192,12 +193,12 @@ def test_an_interrupted_reply_is_not_read_by_the_next_command(
 
     before = signal.signal(signal.SIGALRM, time_out)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(JobTimeoutException):
-            client.blpop(["glle:nothing"], timeout=1)
+            client.blpop(["glle:nothing"], timeout=0.4)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    time.sleep(1.2)  # the late reply has arrived
+    time.sleep(0.6)  # the late reply has arrived
     assert client.echo("mine") == b"mine"
     client.close()

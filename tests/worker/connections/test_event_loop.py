@@ -132,3 +132,59 @@ def test_a_cancellation_is_raised_within_the_function() -> None:
     asyncio.run(run())
     assert cleaned == ["yes"]
     assert greenlets() == 0
+
+
+def test_a_coroutine_that_need_not_wait_ends_at_once() -> None:
+    """Its result and its error; one that waits goes on in its task, and a cancellation reaches it."""
+    steps: list[str] = []
+
+    async def result(value: int, *, is_failing: bool = False) -> int:
+        if is_failing:
+            raise KeyError(value)
+        return value
+
+    async def waits(turn: asyncio.Event) -> str:
+        task = asyncio.current_task()
+        try:
+            await turn.wait()
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            steps.append("cancelled")
+            raise
+        assert asyncio.current_task() is task
+        return "waited"
+
+    async def run() -> str:
+        def work() -> str:
+            asyncio.get_running_loop().call_soon(steps.append, "the loop's next turn")
+            steps.append(str(suspend(result(1))))
+            with pytest.raises(KeyError):
+                suspend(result(2, is_failing=True))
+            return suspend(waits(turn))
+
+        turn = asyncio.Event()
+        cancelled = asyncio.create_task(on_loop(work))
+        await asyncio.sleep(0)
+        assert steps == ["1"]
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        turn.set()
+        return await on_loop(work)
+
+    assert asyncio.run(run()) == "waited"
+    assert "cancelled" in steps
+
+
+def test_a_wait_may_be_limited() -> None:
+    """`TimeoutError` after the time; the function may go on."""
+
+    async def run() -> str:
+        def work() -> str:
+            with pytest.raises(TimeoutError):
+                suspend(asyncio.Event().wait(), seconds=0.01)
+            return suspend(asyncio.sleep(0, "in time"), seconds=10)
+
+        return await on_loop(work)
+
+    assert asyncio.run(run()) == "in time"

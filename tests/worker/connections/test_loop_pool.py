@@ -233,12 +233,15 @@ def test_a_thread_and_a_loop_have_separate_connections(stores: Stores) -> None:
     stores.client.connection_pool.release(held)
 
 
+PATIENCE = 0.3  # seconds until an answer is late
+
+
 @pytest.fixture
 def silent() -> Iterator[redis.Redis]:
     """Return a client of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
-        client = connect_queue(Settings(redis_url=url), 1.0, CircuitBreaker(1.0))
+        client = connect_queue(Settings(redis_url=url), PATIENCE, CircuitBreaker(PATIENCE))
         yield client
         client.close()
 

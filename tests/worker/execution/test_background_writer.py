@@ -10,6 +10,7 @@ import pytest
 
 from tests.worker.execution.test_tasks import raiser
 from worker.execution.background_writer import MAX_PENDING, BackgroundWriter
+from worker.observability.request_context import on_behalf, task_metadata
 
 
 def test_calls_run_in_order_before_the_context_ends() -> None:
@@ -50,7 +51,7 @@ def test_pending_calls_are_bounded() -> None:
 
 
 def test_an_error_of_a_call_reaches_the_caller() -> None:
-    """The next `flush` raises it, and later calls are dropped."""
+    """The next `flush` raises it, and later calls are dropped with the same error."""
     numbers: list[int] = []
     writer = BackgroundWriter()
     gate = threading.Event()
@@ -60,9 +61,15 @@ def test_an_error_of_a_call_reaches_the_caller() -> None:
     gate.set()
     with pytest.raises(ValueError, match="no"):
         writer.flush()
-    writer.submit(partial(numbers.append, 2))
-    writer.flush()
+    with pytest.raises(ValueError, match="no"):
+        writer.submit(partial(numbers.append, 2)).result()
     assert numbers == []
+
+
+def test_a_call_has_a_result_and_the_context_of_its_submission() -> None:
+    """Tasks that a call enqueues carry the request id of the task in work."""
+    with BackgroundWriter() as writer, on_behalf({"request_id": "r1"}, "job_1"):
+        assert writer.submit(task_metadata).result()["request_id"] == "r1"
 
 
 def test_an_error_of_the_caller_drops_pending_calls() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ import glle_engine
 from glle_engine import manifolds
 from service.submission.draw_requests import requested_draw
 from tests.conftest import until
-from tests.worker.execution.test_worker import children, fit_job, worker
+from tests.worker.execution.test_worker import fit_job
+from tests.worker.execution.workers import children, worker
 from worker.base.problems import ProblemError
 from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
@@ -205,9 +207,9 @@ def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tupl
 
 def test_a_stopping_executor_ends_its_task(stores: Stores, settings: Settings) -> None:
     """After SIGTERM the shard in work is finished; the worker ends, and its tasks are not lost."""
-    with worker(settings, "stopping") as process:
+    with worker(replace(settings, shard_seconds=0.25), "stopping") as process:
         record = fitted(stores, 1500)
-        job = draws_job(stores, record, 5000)
+        job = draws_job(stores, record, 2000)
         until(lambda: stores.jobs.fetch(job.id).done, 30)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

@@ -14,7 +14,8 @@ import pytest
 import redis
 
 from tests.conftest import until
-from tests.worker.execution.test_worker import fit_job, horses, worker
+from tests.worker.execution.test_worker import fit_job
+from tests.worker.execution.workers import horses, worker
 from worker.execution import process_guard
 from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS, JobSupervisor
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 PATIENCE = 2.0  # seconds within which a cancelled job has ended
+HASTE = 0.05  # seconds between two looks
 
 
 @pytest.fixture
@@ -34,6 +36,13 @@ def horse() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True) as process:
         yield process
         process.kill()
+
+
+@pytest.fixture
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often, and give little time to stop."""
+    monkeypatch.setattr("worker.execution.supervisor.LOOK_SECONDS", HASTE)
+    monkeypatch.setattr("worker.execution.supervisor.GRACE_SECONDS", 2 * HASTE)
 
 
 def running(stores: Stores) -> Job:
@@ -63,16 +72,17 @@ def test_cancel_kills_an_unresponsive_process(stores: Stores, settings: Settings
     assert stores.queue.length() == 0
 
 
+@pytest.mark.usefixtures("_hasty")
 def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """A running or just succeeded job is not killed; the thread ends with the work."""
     job = running(stores)
     with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
-        time.sleep(2 * LOOK_SECONDS)
+        time.sleep(4 * HASTE)
         stores.jobs.succeed(job.id)
-        time.sleep(2 * LOOK_SECONDS)
+        time.sleep(4 * HASTE)
     assert not overseer.has_killed
     assert horse.poll() is None
-    assert "overseer" not in {thread.name for thread in threading.enumerate()}
+    assert "supervisor" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_work_has_a_grace_period(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
@@ -85,6 +95,7 @@ def test_work_has_a_grace_period(stores: Stores, horse: subprocess.Popen[bytes])
     assert horse.poll() is None
 
 
+@pytest.mark.usefixtures("_hasty")
 @pytest.mark.parametrize("end", ["failed", "deleted"])
 def test_work_of_an_ended_job_is_killed(stores: Stores, horse: subprocess.Popen[bytes], end: str) -> None:
     """The work of a failed or removed job is killed."""
@@ -100,6 +111,7 @@ def test_work_of_an_ended_job_is_killed(stores: Stores, horse: subprocess.Popen[
     assert result == ["before"]
 
 
+@pytest.mark.usefixtures("_hasty")
 def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """Beyond the time limit the job fails with the reason, and the work-horse is killed."""
     job = running(stores)
@@ -111,6 +123,7 @@ def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess
     assert error.code == "job-timeout"
 
 
+@pytest.mark.usefixtures("_hasty")
 def test_a_silent_server_kills_no_process(
     stores: Stores, horse: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

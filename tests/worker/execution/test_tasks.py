@@ -18,6 +18,7 @@ from glle_engine import FitSpec, manifolds
 from glle_engine.base.errors import OutOfRangeError
 from worker.execution import context, draws, tasks
 from worker.execution.background_writer import MAX_PENDING
+from worker.execution.resident import ResidentPosteriors
 from worker.records.draws import CHAINS, DrawsSpec
 from worker.records.ids import digest, posterior_id
 from worker.storage.datasets import Table
@@ -117,6 +118,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
         assert entry.meta["diagnostics"] == draw.diagnostics
 
 
+@pytest.mark.usefixtures("_resident")
 def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
     """The first shard opens three others, each end the next one, none beyond the last."""
     job, spec = draws_job(stores, fitted, count=22)
@@ -134,6 +136,7 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
     assert waiting.get_job_ids() == names
 
 
+@pytest.mark.usefixtures("_resident")
 def test_a_job_has_as_many_chains_as_its_record(stores: Stores, fitted: str) -> None:
     """Each end opens the next shard, and every draw is computed once."""
     job, spec = draws_job(stores, fitted, chains=7, count=64)
@@ -151,10 +154,9 @@ def test_a_job_has_as_many_chains_as_its_record(stores: Stores, fitted: str) -> 
     assert (ended.status, ended.done) == ("succeeded", 64)
 
 
-def test_a_task_continues_with_waiting_shards(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("patient")
+def test_a_task_continues_with_waiting_shards(stores: Stores, fitted: str) -> None:
     """Within its time a task takes the other shards in order, and makes all draws."""
-    patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
-    monkeypatch.setattr(tasks, "process_stores", lambda: patient)
     job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
     assert spec.shards == 4
     stores.queue.enqueue(job)
@@ -164,14 +166,32 @@ def test_a_task_continues_with_waiting_shards(stores: Stores, fitted: str, monke
     assert stores.draws.contains(stores.posteriors.arrays_id(fitted), list(spec.draws())) == [True] * 64
 
 
+@pytest.fixture
+def _resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep posteriors in memory, because a task that reads one gets more time."""
+    resident = ResidentPosteriors()
+    resident.most_bytes = 2**28
+    for module in (context, tasks):
+        monkeypatch.setattr(module, "RESIDENT", resident)
+
+
+@pytest.fixture
+def patient(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Stores:
+    """Return stores whose tasks have time for all shards."""
+    patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
+    monkeypatch.setattr(tasks, "process_stores", lambda: patient)
+    return patient
+
+
 def test_shards_of_a_killed_task_are_returned(stores: Stores, fitted: str) -> None:
     """A repeated task of a killed worker enqueues the shards that it had taken and not done."""
     job, _ = draws_job(stores, fitted, count=22)
     stores.queue.enqueue(job)
     tasks.draw(job.id, 0, 0)
     job = stores.jobs.fetch(job.id)
-    assert stores.queue.take_shard(job, taker=3) == 1
-    assert stores.queue.take_shard(job, taker=2) == 2
+    for taker, shard in (3, 1), (2, 2):  # the end of shard 0 has opened shard 4 already
+        taken, _ = stores.queue.next_shard(job, 0, taker=taker, first=0, has_time=True, counts={})
+        assert taken == shard
     names = [f"{job.id}-r0-s{shard}" for shard in (0, 3, 4)]
     assert stores.queue._queue.get_job_ids() == names
     stores.queue.give_back(job, taker=1)

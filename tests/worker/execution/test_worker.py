@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +16,7 @@ from rq import Worker
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
+from tests.worker.execution.workers import horses, is_running, worker
 from worker.execution import process_guard
 from worker.execution.forking_worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
@@ -29,40 +28,12 @@ from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from worker.base.settings import Settings
     from worker.jobs.store import Job
     from worker.records.priority import Terms
     from worker.stores import Stores
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-
-
-@contextmanager
-def worker(settings: Settings, name: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker on the test's servers; `before` is a program that its process runs first."""
-    environment = {
-        **os.environ,
-        "GLLE_REDIS_URL": settings.redis_url,
-        "GLLE_CACHE_URL": settings.cache_url,
-        "GLLE_DATA_DIR": settings.data_dir,
-        "GLLE_HEARTBEAT": "1",
-        "GLLE_CACHE_BYTES": str(2**30),
-    }
-    command = [sys.executable, "-m", "service.cli", "worker", "--name", name]
-    if before:
-        run = f"from service.cli.main import main; sys.exit(main(['worker', '--name', {name!r}]))"
-        command = [sys.executable, "-c", f"import sys\n{before}\n{run}"]
-    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                below = children(process.pid)
-                process.kill()
-                # A dying executor would take the next test's task.
-                until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), 10)
 
 
 def test_the_engine_is_loaded_before_the_fork() -> None:
@@ -102,25 +73,6 @@ def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
     return job
 
 
-def children(pid: int, name: str = "") -> list[int]:
-    """Return the pids of a process's children, or of those with a name."""
-    pids = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [child for child in pids if not name or name_of(child) == name]
-
-
-def name_of(pid: int) -> str:
-    """Return the name of a process as the kernel shows it; empty for a missing process."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def horses(pid: int) -> list[int]:
-    """Return the pids of a worker's work-horses."""
-    return [horse for forking in children(pid, "glle-forking") for horse in children(forking)]
-
-
 def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
     """After kill -9 no orphan process stays; another worker notices by heartbeats and finishes the job."""
     job = fit_job(stores, 20_000)
@@ -128,7 +80,7 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
         until(lambda: horses(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         (horse,) = horses(first.pid)
         os.kill(first.pid, signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{horse}/cmdline").exists() or not Path(f"/proc/{horse}/cmdline").read_bytes(), 5)
+        until(lambda: not is_running(horse), 5)
     assert stores.jobs.fetch(job.id).status == "running"
     with worker(settings, "second"):
         until(lambda: not stores.jobs.fetch(job.id).is_open, 60)

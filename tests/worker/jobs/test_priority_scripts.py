@@ -122,16 +122,23 @@ def test_a_batch_yields_to_an_interactive_task(stores: Stores) -> None:
     spec = draws_spec(40)
     job, _ = stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=spec.total)
     stores.jobs.start(job.id)
-    for shard in (1, 2):
-        stores.queue.enqueue_shard(job, shard)
-    stores.jobs.advance(job.id, 0, 0, spec.shard_size(0))
+    stores.queue.enqueue_shards(job, [1, 2])
+
+    def next_shard(ended: int) -> int | None:
+        return stores.queue.next_shard(job, ended, taker=0, first=0, has_time=True, counts={})[0]
+
     waits = fit_job(stores, "i", "interactive")
-    assert stores.queue.take_shard(job, taker=0) is None
+    assert next_shard(0) is None
     assert take(stores) == waits.id
-    assert stores.queue.take_shard(job, taker=0) == 1
+    assert next_shard(0) == 1
     fit_job(stores, "j", "interactive")
+    assert next_shard(1) is None
+    stores.jobs.create(
+        kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=spec.total,
+        terms=Terms(priority="interactive"),
+    )  # fmt: skip
     stores.queue.promote(job)
-    assert stores.queue.take_shard(job, taker=0) == 2
+    assert next_shard(1) == 2
 
 
 def test_tenants_take_turns(stores: Stores) -> None:

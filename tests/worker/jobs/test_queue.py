@@ -183,7 +183,7 @@ def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, n
     stores.queue._queue.empty()
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
-        stores.jobs.advance(job.id, 0, shard, 4)
+        stores.jobs.advance(job.id, 0, {shard: 4})
     stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
     assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in next_ones]
 
@@ -195,7 +195,7 @@ def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     (ended,) = stores.queue._queue.get_jobs()
     stores.queue._queue.remove(ended)
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, 0, 3)
+    stores.jobs.advance(job.id, 0, {0: 3})
     ended.set_status(JobStatus.FINISHED)
     for _ in range(2):
         stores.recovery.repair(silent(stores.jobs.fetch(job.id)))

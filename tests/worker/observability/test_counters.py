@@ -50,7 +50,7 @@ def test_counts_wait_for_an_unavailable_server(stores: Stores, monkeypatch: pyte
         raise redis.ConnectionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(stores.client, "pipeline", away)
+        patch.setattr(counts, "_add_all", away)
         assert not counts.flush()
     counts.add("draws", "lanes")
     assert counts.flush()
@@ -82,11 +82,3 @@ def test_forked_child_does_not_count_again(stores: Stores) -> None:
     stores.counts.clear()
     assert stores.counts.flush()
     assert stores.client.exists(KEY) == 0
-
-
-def test_exactly_one_caller_is_first(stores: Stores) -> None:
-    """Exactly one caller is the first for a record; a missing record has no first caller and stays missing."""
-    stores.client.hset("record", "id", "1")
-    assert [stores.counts.is_first("record", "counted") for _ in range(3)] == [True, False, False]
-    assert not stores.counts.is_first("gone", "counted")
-    assert not stores.client.exists("gone")

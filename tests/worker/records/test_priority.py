@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
-from tests.worker.execution.test_worker import fit_job, worker
+from tests.worker.execution.test_worker import fit_job
+from tests.worker.execution.workers import worker
 from worker.base.clock import iso, now_ms
 from worker.jobs.store import Cancelled
 from worker.records.priority import ANY_TIME, Terms

@@ -127,6 +127,23 @@ def test_a_lane_group_costs_two_commands(stores: Stores, *, is_indexed: bool) ->
         assert reading.top == ["HMGET"]
 
 
+def test_the_lane_groups_of_a_shard_are_prepared_together(stores: Stores) -> None:
+    """The first write prepares them all, each later one is a command, and none lacks an expiry or an index."""
+    stores.cache.create_index("post_1")
+    keys = keys_of(*range(3 * LANES))
+    prepare = keys
+    for start in range(0, len(keys), LANES):
+        group = keys[start : start + LANES]
+        with Commands(stores) as writing:
+            stores.draws.put(ID, {key: entry_of(key.index) for key in group}, prepare=prepare)
+        assert writing.top == (["HSET"] if start else ["EVAL", "HSET"])
+        prepare = []
+        assert stores.draws.contains(ID, keys) == [key.index < start + LANES for key in keys]
+        assert all(stores.cache.client.ttl(key.group_key(ID)) > 0 for key in keys)
+    stores.cache.forget("post_1")
+    assert stores.cache.client.dbsize() == 0
+
+
 def test_the_draws_of_a_job_are_looked_up_in_the_index(stores: Stores) -> None:
     """Only lane groups that the index lists are read; without an index all are."""
     keys = keys_of(*range(16 * LANES))
