@@ -20,7 +20,7 @@ from service.encoding.ranges import ACCEPT_RANGES, ByteRange, RangedResponse, re
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from fastapi import Request
     from starlette.types import Receive, Scope, Send
@@ -44,7 +44,8 @@ class Stack:
     """Array of shape ``lead + trail`` as an iterable of matrices, so that it is never in memory as a whole.
 
     The matrices have the shape `trail`, come in C order, and are converted to `dtype`. `matrices_from` returns them
-    from a number on, if that is cheaper than skipping.
+    from a number on, if that is cheaper than skipping. With `is_resident` they are in memory, so that a piece needs no
+    thread.
     """
 
     lead: tuple[int, ...]
@@ -52,6 +53,7 @@ class Stack:
     dtype: np.dtype[Any]
     matrices: Iterable[Array]
     matrices_from: Callable[[int], Iterable[Array]] | None = None
+    is_resident: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,12 +94,12 @@ class Stack:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the bytes of the values, with small matrices joined."""
-        small: list[bytes] = []
+        small: list[memoryview] = []
         size = 0
         for matrix in self.matrices:
             for rows in _row_blocks(matrix, _PIECE_BYTES // max(1, self.dtype.itemsize)):
-                small.append(np.ascontiguousarray(rows, self.dtype).tobytes())
-                size += len(small[-1])
+                small.append(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data)
+                size += small[-1].nbytes
                 if size >= _PIECE_BYTES:
                     yield b"".join(small)
                     small, size = [], 0
@@ -155,6 +157,8 @@ class NpyResponse(AbortableResponse):
         self._size = len(self._header) + stack.nbytes
         headers = {"Content-Length": str(self._size), **(headers or {})}
         super().__init__(self._body(), media_type=NPY, headers=headers | (ACCEPT_RANGES if "ETag" in headers else {}))
+        if stack.is_resident:
+            self.body_iterator = _without_thread(self.content)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the array or the requested range."""
@@ -177,6 +181,11 @@ class NpyResponse(AbortableResponse):
         yield self._header[part.start : part.stop]
         offset = len(self._header)
         yield from self._stack.window(max(0, part.start - offset), max(0, part.stop - offset))
+
+
+async def _without_thread(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
 
 
 def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> AbortableResponse:

@@ -75,7 +75,7 @@ class AnswerCache:
         self.hits = 0  # since the metrics last read it
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._words: dict[bytes, bytes] = {}
-        self._alive: dict[str, float] = {}  # end of validity of each posterior's last check
+        self._alive: dict[str, tuple[float, str]] = {}  # each posterior's state, and the end of its validity
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
         """Cache a complete response that depends on nothing but the posterior's state."""
@@ -100,8 +100,8 @@ class AnswerCache:
         self._put(key, answer)
         now = time.monotonic()
         if len(self._alive) > MAX_ALIVE:
-            self._alive = {name: until for name, until in self._alive.items() if until > now}
-        self._alive[posterior] = now + ALIVE_SECONDS
+            self._alive = {name: check for name, check in self._alive.items() if check[0] > now}
+        self._alive[posterior] = (now + ALIVE_SECONDS, state)
 
     def _put(self, key: bytes, answer: CachedAnswer) -> None:
         if (cost := _cost(key, answer)) > self._budget:
@@ -123,12 +123,12 @@ class AnswerCache:
         answer = self._answers.get(key)
         if answer is None or answer.tenant != tenant_of(scope):
             return None
-        if self._alive.get(answer.posterior, 0.0) < time.monotonic():
-            checked = time.monotonic()
+        until, state = self._alive.get(answer.posterior, (0.0, ""))
+        if until < (checked := time.monotonic()) or state != answer.state:
             if await on_loop(self._state, answer.posterior) != answer.state:
                 self._forget(answer.posterior)
                 return None
-            self._alive[answer.posterior] = checked + ALIVE_SECONDS
+            self._alive[answer.posterior] = (checked + ALIVE_SECONDS, answer.state)
         self.hits += 1
         if key in self._answers:  # not evicted during the check
             self._answers.move_to_end(key)
@@ -171,11 +171,12 @@ class AnswerCache:
 
 
 class AnswerCacheMiddleware:
-    """Responses from the cache; other requests pass."""
+    """Responses from the cache; other requests pass. `on_deletion` is called at the end of each DELETE."""
 
-    def __init__(self, app: ASGIApp, cache: AnswerCache) -> None:
+    def __init__(self, app: ASGIApp, cache: AnswerCache, on_deletion: Callable[[], object] = lambda: None) -> None:
         self._app = app
         self._cache = cache
+        self._on_deletion = on_deletion
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -197,6 +198,7 @@ class AnswerCacheMiddleware:
         finally:
             if method == "DELETE":
                 self._cache.invalidate()
+                self._on_deletion()
 
 
 async def _send(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:

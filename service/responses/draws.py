@@ -71,7 +71,8 @@ def draws_response(
     if media in {CSV, ARROW}:
         return table_response(_table(result, matrices, spec, dtype), media, headers)
     lead = (*((len(scales),) if spec.grid else ()), len(draws))
-    embeddings = Stack(lead, (len(points), spec.p), dtype, matrices, result.embeddings)
+    shape = (len(points), spec.p)
+    embeddings = Stack(lead, shape, dtype, matrices, result.embeddings, is_resident=bool(result.held))
     if media == NPY:
         return NpyResponse(embeddings, headers)
     if media == NPZ:

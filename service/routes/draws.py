@@ -54,6 +54,7 @@ from service.schemas.resources import DrawsIn
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, computed, job_response, submitted
+from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
@@ -123,12 +124,17 @@ async def draw_one(
     """
     media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    record, spec, entry = await on_loop(_lookup, stores, id_, body)
+    recent = request.app.state.recent_posteriors
+    record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
     cached = partial(_cached, stores, record, spec)
     if entry is None and not spec.is_auto:
         began = time.monotonic()
         entry = await requested_draw(stores, record, spec.key(0), cached, wait)
         wait = max(0.0, wait - (time.monotonic() - began))
+        if entry is None:  # perhaps because the posterior was deleted and fitted again
+            recent.clear()
+            record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
+            cached = partial(_cached, stores, record, spec)
     if entry is None:
         result = await computed(stores, cached, partial(_single, stores, record, spec), wait)
         if isinstance(result, Job):
@@ -142,9 +148,11 @@ async def draw_one(
     return response
 
 
-def _lookup(stores: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
+def _lookup(
+    stores: Stores, recent: RecentPosteriors, id_: str, body: DrawsIn
+) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
     """Return the posterior, the specification of one draw, and the draw if it is cached."""
-    record = require_posterior(stores, id_)
+    record = recent.require(stores, id_)
     spec = _calibrated(stores, record.id, _spec(stores, record, body))
     return record, spec, _cached(stores, record, spec)
 

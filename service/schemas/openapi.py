@@ -18,6 +18,7 @@ _NAMING = {"name": "roll", "tags": ["demo"]}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "synthetic": {"name": "swiss_roll", "n": 500, "seed": 0},
     "fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
+    "estimate_fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
     "draw_many": {"count": 8, "seed": 0, "scales": [0.5, 1.0]},
     "transform": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]], "draws": 8},
     "reconstructions": {"count": 4, "seed": 0},

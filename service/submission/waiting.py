@@ -1,6 +1,6 @@
 """Wait for jobs without a thread: one watch for each job, however many requests wait for it.
 
-A watch reads its job, then waits for a notification of the end, 50 ms to 2 s. It polls because a notification may be
+A watch reads its job, then waits for a notification of the end, 1 to 2 s. It polls because a notification may be
 lost, and because reading a job detects a dead worker.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Look = Callable[[], Awaitable[Job]]
     Key = tuple[asyncio.AbstractEventLoop, Notifications, str]
 
-_FIRST_SLEEP = 0.05
+_FIRST_SLEEP = 1.0
 _LONGEST_SLEEP = 2.0  # each read costs a round trip; a notification ends the sleep sooner
 
 
@@ -44,6 +44,7 @@ class Watch:
     async def _run(self, notifications: Notifications, job: str, look: Look) -> None:
         sleep = _FIRST_SLEEP
         with notifications.of(job) as ended:
+            await notifications.subscribed()
             while True:
                 ended.clear()
                 self.latest = await look()

@@ -82,6 +82,14 @@ def _root() -> Iterator[None]:
     logging.captureWarnings(capture=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _listeners() -> Iterator[None]:
+    """Let listeners look often whether they are closed, because the end of each app waits for them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("worker.jobs.notifications.LISTEN_SECONDS", 0.02)
+        yield
+
+
 @pytest.fixture(scope="session")
 def _served(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -99,6 +107,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     """The app's stores, emptied."""
     stores, app, _ = _served
     app.state.answer_cache.clear()
+    app.state.recent_posteriors.clear()
     app.state.metrics.take()
     stores.counts.clear()
     stores.client.flushall()
@@ -128,6 +137,7 @@ def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[Fa
 def guarded(stores: Stores, _guarded: tuple[FastAPI, httpx.Client]) -> httpx.Client:
     """A client of an app that requires keys."""
     _guarded[0].state.answer_cache.clear()
+    _guarded[0].state.recent_posteriors.clear()
     return _guarded[1]
 
 

@@ -6,15 +6,19 @@ import asyncio
 import io
 import json
 import math
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from fastapi import Request
 
 from service.encoding import arrays
-from service.encoding.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiate
+from service.encoding.arrays import _PIECE_BYTES, JSON, NPY, NPZ, NpyResponse, Stack, check_float32, negotiate
 from worker.base.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def stacked(whole: np.ndarray[Any, Any], axes: int, dtype: str = "float64") -> Stack:
@@ -112,6 +116,29 @@ def test_json_is_sent_in_few_pieces_of_bounded_size() -> None:
     assert json.loads(b"".join(parts))["data"] == large.tolist()
     assert len(parts) > 5
     assert max(map(len, parts)) < 1.5 * arrays._PIECE_BYTES
+
+
+def test_matrices_in_memory_are_sent_without_a_thread() -> None:
+    """The event loop reads them piece by piece; a thread reads others. The bytes are the same."""
+    values = np.arange(6.0 * _PIECE_BYTES / 8).reshape(6, -1, 2)
+    threads: list[int] = []
+
+    def matrices() -> Iterator[np.ndarray[Any, Any]]:
+        for matrix in values:
+            threads.append(threading.get_ident())
+            yield matrix
+
+    async def sent(*, is_resident: bool) -> bytes:
+        stack = Stack((6,), values.shape[1:], values.dtype, matrices(), is_resident=is_resident)
+        return b"".join(
+            [memoryview(part) async for part in NpyResponse(stack).body_iterator if not isinstance(part, str)]
+        )
+
+    bodies = [asyncio.run(sent(is_resident=is_resident)) for is_resident in (True, False)]
+    np.testing.assert_array_equal(np.load(io.BytesIO(bodies[0])), values)
+    assert bodies[0] == bodies[1]
+    assert set(threads[:6]) == {threading.get_ident()}
+    assert threading.get_ident() not in threads[6:]
 
 
 def test_float32_overflow_is_refused() -> None:

@@ -47,7 +47,7 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
             {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
         )
         stores.draws.put(job.subject, {SPEC.key(position): entry})
-    stores.jobs.advance(job.id, job.round, shard, count)
+    stores.jobs.advance(job.id, job.round, {shard: count})
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
             arrays = {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
             stores.draws.put(job.subject, {spec.key(position): Entry({"sha256": f"{position}"}, arrays)})
         for shard in range(spec.shards):
-            stores.jobs.advance(job.id, 0, shard, spec.shard_size(shard))
+            stores.jobs.advance(job.id, 0, {shard: spec.shard_size(shard)})
         array = np.load(io.BytesIO(b"".join(raw)))
         assert answer.headers["glle-scale"] == "0.5, 2.0"
     assert (array.shape, array.dtype) == ((2, COUNT // 2, N, 2), np.float32)
@@ -151,7 +151,7 @@ def test_repeated_evictions_abort_the_response(
             until(lambda: stores.jobs.fetch(job.id).round == round_, 5)  # noqa: B023 # called within the round
             now = stores.jobs.start(job.id)
             for shard in range(SPEC.shards):
-                stores.jobs.advance(now.id, round_, shard, SPEC.shard_size(shard))  # counted, and not there
+                stores.jobs.advance(now.id, round_, {shard: SPEC.shard_size(shard)})  # counted, and not there
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
     assert "again and again" in caplog.text

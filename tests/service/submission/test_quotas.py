@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from service.middleware import rate_limit
+from service.submission import draw_requests
 from tests.service.tenants import bearer, resources_of, served
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ def test_open_jobs(stores: Stores) -> None:
         assert fit(8).status_code == 429
 
 
-def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
+def test_a_draw_by_get_is_a_job_too(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """An uncached draw counts as a job, with 429 beyond the quota; a cached one does not count."""
+    monkeypatch.setattr(draw_requests, "AGAIN_SECONDS", 0.1)  # no executor answers, so that a job takes over
     had = resources_of("default", stores)
     draws = f"/v1/posteriors/{had.posterior}/draws"
     with served(stores, auth="off", quota_jobs=1) as client:

@@ -68,7 +68,7 @@ def test_routes_without_an_id_are_known() -> None:
     walked = {path for _, path in WITH_ID}
     nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
     nobodys |= {"/v1/scores"}
-    commands = {"/v1/advice", "/v1/embeddings", "/v1/embeddings/estimate", "/v1/comparisons"}
+    commands = {"/v1/advice", "/v1/posteriors/estimate", "/v1/embeddings", "/v1/embeddings/estimate", "/v1/comparisons"}
     assert set(CONTRACT["paths"]) - walked - nobodys - set(LISTS) == commands
     assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
 
@@ -79,6 +79,7 @@ def test_a_body_does_not_reach_another_tenants_data_set(
     """A fit, an embedding, advice and new points refuse it, also as labels or truth."""
     for path, body in (
         ("/v1/posteriors", {"dataset": alice.dataset}),
+        ("/v1/posteriors/estimate", {"dataset": alice.dataset}),
         ("/v1/advice", {"dataset": alice.dataset}),
         ("/v1/embeddings", {"dataset": alice.dataset, "method": "pca"}),
         ("/v1/embeddings/estimate", {"dataset": alice.dataset, "method": "pca"}),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
+    from fastapi import FastAPI
 
     from worker.stores import Stores
 
@@ -48,15 +49,21 @@ def record() -> PosteriorRecord:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def _small(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[httpx.Client]:
+    """A client of a service with a small cache and few draws on the data of the session's app."""
+    with served(_served[0], cache_bytes=CACHE, max_draws=900) as client:
+        yield client
+
+
 @pytest.fixture
-def small(stores: Stores, record: PosteriorRecord) -> Iterator[tuple[httpx.Client, str, str]]:
+def small(stores: Stores, _small: httpx.Client, record: PosteriorRecord) -> tuple[httpx.Client, str, str]:
     """A client of a service with a small cache and few draws, the path of a posterior, and its data set."""
     X = np.random.default_rng(0).normal(size=(N, 3))
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
     id_ = posterior_id(dataset.id, record.spec, glle_engine.__version__)
     stores.posteriors.record(PosteriorRecord(**{**vars(record), "id": id_, "dataset": dataset.id}))
-    with served(stores, cache_bytes=CACHE, max_draws=900) as client:
-        yield client, f"/v1/posteriors/{id_}", dataset.id
+    return _small, f"/v1/posteriors/{id_}", dataset.id
 
 
 def request_draws(small: tuple[httpx.Client, str, str], route: str, **parameters: Any) -> httpx.Response:

@@ -42,6 +42,9 @@ class FakeJob:
         finally:
             self.listeners -= 1
 
+    async def subscribed(self) -> None:
+        """Return at once."""
+
     async def look(self) -> Job:
         """Return the current job."""
         self.looks += 1

@@ -396,10 +396,10 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as api:
         assert api.stdout is not None
-        server = Path(f"/proc/{int(api.stdout.readline())}")
-        until(lambda: b"forkserver" in (server / "cmdline").read_bytes())
+        server = api.stdout.readline().strip()
+        until(lambda: b"forkserver" in Path(f"/proc/{server}/cmdline").read_bytes())
         api.kill()
-    until(lambda: not server.exists())
+    until(lambda: not is_running(server))
 
 
 def test_close_ends_the_fork_server(tmp_path: Path) -> None:
