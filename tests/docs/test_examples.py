@@ -125,6 +125,8 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     """Each body of the contract is accepted with the ids of the responses before it."""
     sampled = client.post("/v1/datasets/synthetic", json=openapi.EXAMPLES["synthetic"])
     dataset = {"dataset": sampled.json()["id"]}
+    expected = client.post("/v1/posteriors/estimate?wait=30", json=openapi.EXAMPLES["estimate_fit"] | dataset)
+    assert (expected.status_code, expected.json()["problem"]) == (200, None)
     fitted = client.post("/v1/posteriors?wait=30", json=openapi.EXAMPLES["fit"] | dataset)
     assert (sampled.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
     posterior = f"/v1/posteriors/{fitted.json()['id']}"
@@ -140,5 +142,15 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     assert client.post("/v1/embeddings/estimate", json=openapi.EXAMPLES["estimate"]).json()["problem"] is None
     for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
         assert client.patch(path, json=openapi.EXAMPLES[name]).json()["name"] == openapi.EXAMPLES[name]["name"]
-    others = {"synthetic", "fit", "advice", "embed", "estimate", "compare", "rename_dataset", "rename_posterior"}
+    others = {
+        "synthetic",
+        "estimate_fit",
+        "fit",
+        "advice",
+        "embed",
+        "estimate",
+        "compare",
+        "rename_dataset",
+        "rename_posterior",
+    }
     assert {*others, *paths} == set(openapi.EXAMPLES)

@@ -64,6 +64,7 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
     assert calibrated.draw_spread.shape == (N,)
     assert posterior.draw(1, scale="auto").tobytes() == posterior.draw(1, scale=calibrated.scale).tobytes()
     assert glle.advice(roll).n_neighbors >= 2
+    assert glle.estimate_fit(roll)["problem"] is None
     assert set(roll.arrays()) == {"data", "coordinates"}
 
 

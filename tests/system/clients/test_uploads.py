@@ -15,7 +15,7 @@ from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, 
 from service.encoding.arrow import ARROW, PARQUET
 from tests.conftest import until
 from tests.system.clients.test_errors import check, npy, upload
-from tests.system.conftest import ended, running
+from tests.system.conftest import ONE_EACH, ended, running
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc; me
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Run a service whose readers have little memory."""
     folder = tmp_path_factory.mktemp("uploads")
-    with running(folder, GLLE_READER_BYTES=str(MEMORY), GLLE_WORKERS="1") as started:
+    with running(folder, **ONE_EACH, GLLE_READER_BYTES=str(MEMORY)) as started:
         yield started
 
 

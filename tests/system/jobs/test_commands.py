@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 N = 5_000
 LANES = 4  # draws of a lane group
 SINGLE, SINGLE_INNER = 15, 15
-JOB_DRAWS, JOB = 64, 180
-GROUP = 9  # commands of each further lane group of a job, most of them those of its shard and of looks by time
-HASH = 4  # commands on the cache for a lane group: prepare its hash, write it, look whether it exists, read it
-SINGLES, JOBS = 20, 3
+JOB_DRAWS, JOB = 64, 80
+GROUP = 4  # commands of each further lane group of a job: write and read it, and its share of those of its shard
+HASH = 3  # commands on the cache for a lane group: write it, read it; prepare the hashes of its shard
+SINGLES, JOBS, ATTEMPTS = 20, 3, 3
 CALM_SECONDS = 4.0  # counters are written every few seconds, and count for the operations before
 NPY = {"Accept": "application/x-npy"}
 
@@ -51,9 +51,9 @@ def client(up: Up) -> Iterator[httpx.Client]:
 def posterior(client: httpx.Client) -> str:
     """Return the path of a fitted posterior that has been drawn from."""
     path = fitted(client, synthetic(client, N, seed=30))
-    for _ in range(8):  # both workers open their connections and load the posterior
+    for _ in range(8):  # all processes open their connections, and both workers load the posterior
         single(client, path)
-    job(client, path, JOB_DRAWS)
+        job(client, path, JOB_DRAWS)
     return path
 
 
@@ -62,7 +62,7 @@ def idle(up: Up, posterior: str) -> Commands:
     """Return the commands of a service without requests."""
     del posterior
     time.sleep(CALM_SECONDS)
-    return window(up, lambda: time.sleep(CALM_SECONDS))
+    return window(up, lambda: None)
 
 
 def window(up: Up, do: Callable[[], object]) -> Commands:
@@ -103,13 +103,18 @@ def test_single_draw_sends_few_commands(up: Up, client: httpx.Client, posterior:
 
 
 def test_job_sends_few_commands(up: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
-    """A job from POST to its complete result; each further lane group costs as many as promised."""
-    found = counted(up, idle, JOBS, lambda: job(client, posterior, JOB_DRAWS))
-    twice = counted(up, idle, JOBS, lambda: job(client, posterior, 2 * JOB_DRAWS))
+    """A job from POST to its complete result; each further lane group costs as many as promised.
+
+    A worker that is slow for a time looks at its tasks more often, so the least of some measurements counts.
+    """
     groups = JOB_DRAWS / LANES
-    more = Counter(twice.sent)
-    more.subtract(found.sent)
-    group = Cost({what: count / groups for what, count in more.items()}, {})
-    on_cache = sum(count for what, count in found.sent.items() if what.startswith("cache: "))
-    is_cheap = found.total <= JOB and group.total <= GROUP and on_cache <= HASH * groups
-    assert is_cheap, f"a job of {JOB_DRAWS} draws: {found}\neach further lane group: {group}"
+    for _ in range(ATTEMPTS):
+        found = counted(up, idle, JOBS, lambda: job(client, posterior, JOB_DRAWS))
+        twice = counted(up, idle, JOBS, lambda: job(client, posterior, 2 * JOB_DRAWS))
+        more = Counter(twice.sent)
+        more.subtract(found.sent)
+        group = Cost({what: count / groups for what, count in more.items()}, {})
+        on_cache = sum(count for what, count in found.sent.items() if what.startswith("cache: "))
+        if found.total <= JOB and group.total <= GROUP and on_cache <= HASH * groups:
+            return
+    pytest.fail(f"a job of {JOB_DRAWS} draws: {found}\neach further lane group: {group}")

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from tests.conftest import until
-from tests.system.conftest import running
+from tests.system.conftest import ONE_EACH, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def fill(path: Path) -> None:
 
 def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> None:
     """Uploads leave the reserve; after another program takes it, the queue server uses the released reserve."""
-    settings = {"GLLE_DISK_RESERVE": str(RESERVE), "GLLE_WORKERS": "1"}
+    settings = {**ONE_EACH, "GLLE_DISK_RESERVE": str(RESERVE)}
     with running(small, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
         data = client.post("/v1/datasets", content=npy(0, 200), headers=NPY).json()["id"]
         done = client.post("/v1/posteriors?wait=60", json={"dataset": data}).json()["id"]

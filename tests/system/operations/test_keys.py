@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from tests.conftest import until
-from tests.system.conftest import ROOT, fitted, running, synthetic
+from tests.system.conftest import ONE_EACH, ROOT, fitted, running, synthetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def keys(data: Path, *arguments: str) -> str:
 
 def test_results_of_workers_belong_to_the_tenant(tmp_path: Path) -> None:
     """A new key authenticates a running service, results stay invisible to another tenant, and a revoked key fails."""
-    with running(tmp_path, GLLE_AUTH="required") as up:
+    with running(tmp_path, **ONE_EACH, GLLE_AUTH="required") as up:
         assert "`glle keys create`" in up.log.read_text()
         assert httpx.get(up.url + "/v1/info").status_code == 401
         headers = [

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import ROOT, command_line, ended, fitted, running, synthetic
+from tests.system.conftest import ONE_EACH, ROOT, command_line, ended, fitted, running, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
     posterior = fitted(client, synthetic(client, 2000, seed=7))
-    job = client.get(posterior + "/summary?count=900&wait=0").json()
+    job = client.get(posterior + "/summary?count=300&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
     busy = up.busy_worker()
     assert busy is not None
     os.kill(busy, signal.SIGKILL)
     assert client.get(posterior + "/draws/0?wait=0").status_code == 200
     final = ended(client, job["id"])
-    assert (final["status"], final["progress"]["done"]) == ("succeeded", 900)
+    assert (final["status"], final["progress"]["done"]) == ("succeeded", 300)
     until(lambda: len(up.children("worker")) == 2)
 
 
@@ -99,20 +99,20 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
 
 def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
     """After kill -9 of `glle up` during a fit, every process of the tree ends."""
-    with running(tmp_path, GLLE_WORKERS="1") as started:
+    with running(tmp_path, **ONE_EACH) as started:
         with httpx.Client(base_url=started.url, timeout=30) as client:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = started.tree()
-        what = "the head, two servers, two APIs with their readers, a worker with two children, a work-horse"
-        assert len(tree) == 11, what
+        what = "the head, two servers, an API with its reader, a worker with two children, a work-horse"
+        assert len(tree) == 9, what
         started.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
 
 
 def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
     """SIGTERM ends the tree within seconds; queued work runs after the next start."""
-    with running(tmp_path, GLLE_WORKERS="1", GLLE_STOP_GRACE="1") as first:
+    with running(tmp_path, **ONE_EACH, GLLE_STOP_GRACE="1") as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fitted(client, synthetic(client, 1000))
             job = client.post(posterior + "/draws", json={"count": 400}).json()
@@ -123,7 +123,7 @@ def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
         assert first.process.wait(20) == 0
         assert time.monotonic() - stopped_at < 10
         assert not any(command_line(pid) for pid in tree)
-    with running(tmp_path, GLLE_WORKERS="1") as second, httpx.Client(base_url=second.url, timeout=60) as client:
+    with running(tmp_path, **ONE_EACH) as second, httpx.Client(base_url=second.url, timeout=60) as client:
         assert client.get(posterior).status_code == 200
         final = ended(client, job["id"])
         assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)

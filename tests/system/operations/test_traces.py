@@ -12,7 +12,7 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.conftest import until
-from tests.system.conftest import running, synthetic
+from tests.system.conftest import ONE_EACH, running, synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def test_trace_and_request_id_reach_the_worker(tmp_path: Path) -> None:
         collecting(spans) as collector,
         running(
             tmp_path,
-            GLLE_WORKERS="1",
+            **ONE_EACH,
             GLLE_LOG_FORMAT="json",
             OTEL_EXPORTER_OTLP_ENDPOINT=collector,
             OTEL_BSP_SCHEDULE_DELAY="100",
