@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from worker.base.settings import Settings
 from worker.base.versions import short_queue
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 WAIT_SECONDS = 60.0
+
+# No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
+hypothesis_settings.register_profile("untimed")
+hypothesis_settings.load_profile("untimed")
 
 
 def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:

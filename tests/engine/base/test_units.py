@@ -40,7 +40,7 @@ def require_same_bits(before: Posterior, after: Posterior) -> None:
     assert after.draw(731, seed=1).embedding.tobytes() == before.draw(731, seed=1).embedding.tobytes()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(exponent=st.integers(-900, 900), law=st.sampled_from(sorted(LAWS)))
 def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
     """The law, the reference and draws of X 2^j have the bits of those of X; new points land where they did."""
@@ -98,7 +98,7 @@ def test_a_neighborhood_too_small_beside_the_data_is_refused() -> None:
         fit(np.full((30, 3), 1e-320))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), law=st.sampled_from(sorted(LAWS)))
 def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
     """Each point keeps its law; eigenvalues and the plane of the embedding are the same."""
@@ -115,7 +115,7 @@ def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
     assert angle(after.embedding, before.embedding[order]) < 1e-5
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     shift=st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
     unit=st.floats(1e-140, 1e140),
@@ -132,7 +132,7 @@ def test_translation_and_unit_change_the_law_by_rounding(shift: list[float], uni
     assert angle(after.embedding, before.embedding) < 1e-4
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), copies=st.integers(1, 4))
 def test_duplicates_reconstruct_each_other(seed: int, copies: int) -> None:
     """Duplicates can be exchanged: equal weights on each of them, and equal weights of each on all other points."""

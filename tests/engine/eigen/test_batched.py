@@ -68,7 +68,7 @@ def dense_factors(structure: Structure, room: Workspace, lane: int) -> tuple[NDA
     return L, U
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pattern=PATTERN)
 def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> None:
     """L U = I - W + e_i e_i^T in every lane, whatever the pattern, its order, and the pins."""

@@ -41,7 +41,7 @@ def test_scale_of_the_embedding(posterior: Posterior) -> None:
     np.testing.assert_allclose(Y.sum(axis=0), 0, atol=1e-10)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(index=st.integers(0, 2**63), scale=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
 @example(index=1075, scale=0.1)
 def test_draws_are_eigenpairs(posterior: Posterior, index: int, scale: float) -> None:

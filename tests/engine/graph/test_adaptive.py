@@ -108,7 +108,7 @@ def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adapted: P
     np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), exponent=st.floats(-3, 3))
 def test_shift_rotation_and_scale_change_nothing(seed: int, exponent: float) -> None:
     """The same candidates are kept, and the same draw is drawn."""

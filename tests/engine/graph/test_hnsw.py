@@ -87,7 +87,7 @@ def test_the_same_with_any_number_of_threads() -> None:
         np.testing.assert_array_equal(distances, found[0][1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(12, 600),

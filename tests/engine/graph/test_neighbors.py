@@ -35,7 +35,7 @@ def reference(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     return np.sort(distance, axis=1)[:, :k]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(12, 80),
@@ -139,7 +139,7 @@ LATTICES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(**LATTICES, route=st.sampled_from(["leaves", "few", "numpy"]))
 def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, route: str) -> None:
     """On integer grids, with ties and copies at the k-th, the result is the k smallest (distance, index)."""
@@ -156,7 +156,7 @@ def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, rout
     assert (placed[1][:4, 0] == 0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(**LATTICES, exponent=st.integers(-460, 460), shift=st.integers(-(2**40), 2**40))
 def test_shift_unit_and_order(seed: int, n: int, d: int, k: int, levels: int, exponent: int, shift: int) -> None:
     """An exact shift, a unit of a power of 2 and zero columns change nothing; a permutation keeps the distances."""

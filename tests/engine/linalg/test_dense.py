@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -14,7 +14,6 @@ NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 BATCHES = arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=NUMBERS)
 
 
-@settings(deadline=None)
 @given(BATCHES)
 def test_the_gram_matrix_is_the_product_with_the_transpose(rows: np.ndarray) -> None:
     """A A^T, symmetric to the last bit."""
@@ -23,7 +22,6 @@ def test_the_gram_matrix_is_the_product_with_the_transpose(rows: np.ndarray) -> 
     np.testing.assert_array_equal(dense.gram(rows), dense.gram(rows).transpose(0, 2, 1))
 
 
-@settings(deadline=None)
 @given(BATCHES)
 def test_singular_values_rebuild_the_matrix_from_orthonormal_factors(matrices: np.ndarray) -> None:
     """U diag(s) V^T with s descending."""
@@ -37,7 +35,6 @@ def test_singular_values_rebuild_the_matrix_from_orthonormal_factors(matrices: n
     assert (np.diff(s, axis=1) <= 0).all()
 
 
-@settings(deadline=None)
 @given(BATCHES)
 def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
     """V diag(l) V^T with l ascending, of matrices that may be indefinite."""
@@ -54,7 +51,6 @@ def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
     np.testing.assert_allclose(dense.eigvalsh(matrices), values, rtol=0, atol=1e-13 * size)
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=st.integers(-99, 99).map(float)))
 def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndarray) -> None:
     """A B A = A and A B symmetric, for both orders."""
@@ -65,7 +61,6 @@ def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndar
         np.testing.assert_allclose(one @ other, (one @ other).transpose(0, 2, 1), rtol=0, atol=1e-9 * size)
 
 
-@settings(deadline=None)
 @given(BATCHES)
 def test_the_inverse_factor_inverts_a_positive_definite_matrix(rows: np.ndarray) -> None:
     """F F^T P = I with F upper triangular, and the affine minimum solves P w = min 1."""
@@ -95,7 +90,6 @@ def test_a_matrix_that_is_not_finite_is_refused(operation: object) -> None:
         operation(np.array([[[1.0, np.nan], [np.nan, 1.0]]]))
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, 5, elements=st.floats(1e-300, 1e300)))
 def test_logarithms_are_right_to_the_last_digits(x: np.ndarray) -> None:
     """Against the decimal logarithm, over the range of doubles."""

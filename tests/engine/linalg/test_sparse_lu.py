@@ -18,7 +18,7 @@ def factored(matrix: csc_array, threshold: float) -> SparseLU:
     return SparseLU.factor(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, threshold)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     n=st.integers(1, 60),
     density=st.floats(0.0, 0.5),

@@ -32,7 +32,7 @@ def test_trustworthiness_is_scikit_learns(d: int, k: int) -> None:
         assert continuity(X, Y, k) == pytest.approx(reference(Y, X, n_neighbors=k), abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
     d=st.sampled_from([2, 15, 16, 30]),
@@ -59,7 +59,7 @@ def test_ranks_do_not_depend_on_origin_unit_or_order(seed: int, d: int, k: int, 
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), d=st.sampled_from([3, 16, 40]), k=st.integers(1, 9), compiler=st.booleans())
 def test_ranks_are_their_definition(seed: int, d: int, k: int, compiler: bool) -> None:  # noqa: FBT001
     """On an integer grid the ranks are those counted from all exact squared distances."""

@@ -104,7 +104,7 @@ def test_residual_variance_of_a_flat_sheet_is_that_of_its_graph() -> None:
     assert 0 < expected < 0.05
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), unit=st.integers(-460, 490), other=st.integers(-460, 490))
 def test_residual_variance_has_one_definition_in_every_unit(seed: int, unit: int, other: int) -> None:
     """Paths that are straight, Isomap's own and Euclidean distances give one number; units of 2^u change no bit."""

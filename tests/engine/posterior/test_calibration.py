@@ -31,7 +31,7 @@ def test_half_samples_embed_every_point(sheet: NDArray[np.float64], posterior: P
     assert not np.array_equal(halves[0], half_samples(sheet, posterior.spec, posterior.embedding, 1, seed=2)[0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(-9, 9), st.floats(-1e6, 1e6)), min_size=3, max_size=60).filter(
         lambda pairs: all(len(set(column)) > 1 for column in zip(*pairs, strict=True))

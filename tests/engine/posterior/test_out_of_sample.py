@@ -33,7 +33,7 @@ def test_training_points_in_many_features(wide: NDArray[np.float64]) -> None:
     np.testing.assert_array_equal(fitted.transform(wide, wide[50:60]), fitted.embedding[50:60])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(rows=st.lists(st.integers(0, 399), min_size=1, max_size=30), seed=st.integers(0, 99))
 def test_the_batch_does_not_matter(
     sheet: NDArray[np.float64], posterior: Posterior, rows: list[int], seed: int

@@ -43,7 +43,7 @@ def turned_copies(seed: int, p: int, noise: float) -> NDArray[np.float64]:
     return np.stack([one @ np.linalg.qr(rng.standard_normal((p, p)))[0] for one in Y])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.3, 2.0))
 def test_each_round_of_generalised_procrustes_lowers_the_residual(seed: int, p: int, noise: float) -> None:
     """The first round aligns to the first embedding, and later ones improve on it."""
@@ -59,7 +59,7 @@ def test_each_round_of_generalised_procrustes_lowers_the_residual(seed: int, p: 
         assert residuals[-1] < residuals[0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.0, 0.5))
 def test_generalised_procrustes_converges_to_a_stationary_point(seed: int, p: int, noise: float) -> None:
     """With moderate noise it converges, and no turn brings an embedding closer to the mean."""
@@ -76,7 +76,7 @@ def test_generalised_procrustes_converges_to_a_stationary_point(seed: int, p: in
         assert np.linalg.eigvalsh((overlap + overlap.T) / 2).min() >= -apart
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), m=st.integers(2, 9), p=st.integers(1, 3))
 def test_moments_are_those_of_numpy_point_by_point(seed: int, m: int, p: int) -> None:
     """Mean and covariance are numpy's to rounding, and a point's are the same bits alone."""

@@ -138,7 +138,7 @@ def test_empirical_moments_are_the_analytic_ones(sheet: NDArray[np.float64], met
     assert np.abs((empirical - covariance) / scale).max() < 0.15
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     index=st.integers(0, 2**64 - 1),
     seed=st.integers(0, 2**64 - 1),
@@ -151,7 +151,7 @@ def test_rows_sum_to_one(posterior: Posterior, index: int, seed: int, scale: flo
     np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     factor=st.floats(1e-6, 1e6),
     shift=st.floats(-100, 100),

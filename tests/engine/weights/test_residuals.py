@@ -99,7 +99,7 @@ def test_encoding_of_digits_changes_no_spread(digits: NDArray[np.float64], encod
     assert median_spread(after) == pytest.approx(median_spread(before), rel=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32 - 1),
     features=st.integers(3, 40),

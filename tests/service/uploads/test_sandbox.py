@@ -222,12 +222,17 @@ def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "ended"),
-    [("while True: pass", -signal.SIGXCPU), ("bytearray(2**28)", child.NO_MEMORY), ("bytearray(2**20)", 0)],
+    ("work", "seconds", "ended"),
+    [
+        ("while True: pass", 1, -signal.SIGXCPU),
+        ("bytearray(2**28)", 60, child.NO_MEMORY),
+        ("bytearray(2**20)", 60, 0),
+    ],
 )
-def test_limits_hold(work: str, ended: int) -> None:
+def test_limits_hold(work: str, seconds: int, ended: int) -> None:
     """A process beyond its processor time is killed; one beyond its memory gets a MemoryError."""
-    program = f"import sys\nfrom service.uploads.sandbox.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
+    limits = f"from service.uploads.sandbox.child import restrict\nrestrict(2**27, {seconds})\n"
+    program = f"import sys\n{limits}try:\n    {work}\n"
     program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
 

@@ -102,6 +102,7 @@ def test_single_draw_sends_few_commands(up: Up, client: httpx.Client, posterior:
     assert is_cheap, f"an uncached draw: {found}"
 
 
+@pytest.mark.timeout(300)  # up to six measurements
 def test_job_sends_few_commands(up: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
     """A job from POST to its complete result; each further lane group costs as many as promised.
 

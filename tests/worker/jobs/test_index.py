@@ -65,7 +65,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
     assert len(entries) == sum(not job.is_open for _, job in jobs_by_age)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kinds=st.lists(st.sampled_from(["fit", "draws", "summary"]), min_size=1, max_size=5),
     moves=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(MOVES)), max_size=25),

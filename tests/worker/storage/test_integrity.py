@@ -58,7 +58,7 @@ def outcome(store: DatasetStore, dataset: Dataset) -> object:
         return error.problem.code
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_flipped_bit_is_never_served(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """For any bit of any file, a read returns the stored content or a problem."""

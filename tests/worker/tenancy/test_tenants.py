@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.base.problems import ProblemError
@@ -20,7 +20,6 @@ NAMES = st.text("ab0-", min_size=1, max_size=40).filter(tenants.is_tenant_name) 
 X = np.random.default_rng(0).normal(size=(50, 3))
 
 
-@settings(deadline=None)
 @given(first=NAMES, second=NAMES, name=st.sampled_from(["glle:jobs", "glle:open", "glle:claim:c", "glle:once:x"]))
 def test_no_two_tenants_share_a_name(first: str, second: str, name: str) -> None:
     """Redis keys and data set ids differ between any two tenants."""

@@ -84,7 +84,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], NDArray[np.float64]]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(20, 700),
@@ -139,7 +139,7 @@ def test_work_of_some_groups_stands_for_all() -> None:
     np.testing.assert_allclose(leaves.work(10, 16), leaves.work(10, 1 << 20), rtol=0.3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 300), d=st.integers(1, 40), kind=st.sampled_from(sorted(KINDS)))
 def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) -> None:
     """The distance between boxes on the axes is at most that of any two points in them; parents hold children."""

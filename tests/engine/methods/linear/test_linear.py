@@ -280,7 +280,7 @@ def test_noise_needs_a_dimension(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pca", "ppca", "factor-analysis", "kernel-pca", "mds", "npe"])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 1000), shift=st.floats(-50, 50), scale=st.sampled_from([0.01, 3.0]))
 def test_order_place_and_unit_do_not_matter(name: str, seed: int, shift: float, scale: float) -> None:
     """Permuted points are embedded alike, in their order; shifted and rescaled ones alike, up to scale and sign."""
