@@ -26,18 +26,12 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Align
     from glle_engine.posterior.posterior import Posterior
 
-PINNED = "54146560ab11cef6"  # of `glle_engine.base.version.NUMBERS`, with numba: change both together
+PINNED = "068ce3279b38198a"  # of `glle_engine.base.version.NUMBERS`, with numba: change both together
 DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
 
 _SPARSE_POINTS = 120  # solved by lanes, if numba is installed
+_SOLID_POINTS, _DIMENSIONS = 600, 5  # in an order by nested dissection, with fronts of several supernodes
 _DENSE_POINTS = 40  # below `glle_engine.eigen.eigenproblem.DENSE_BELOW`
-_FITS: tuple[tuple[int, dict[str, Any]], ...] = (
-    (_SPARSE_POINTS, {"method": "em"}),
-    (_SPARSE_POINTS, {"method": "direct", "n_components": 3}),
-    (_SPARSE_POINTS, {"noise": "tangent"}),
-    (_SPARSE_POINTS, {"method": "em", "variant": "published", "max_iter": 3}),
-    (_DENSE_POINTS, {"method": "em"}),
-)
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
 _DRAWS = 3  # some lanes of a group, and each draw is the same in any group
 _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
@@ -72,11 +66,29 @@ def sheet(n: int) -> NDArray[np.float64]:
     return np.ascontiguousarray(np.stack(repeated, axis=1))
 
 
+def solid(n: int) -> NDArray[np.float64]:
+    """Return n points (n, 20) of five intrinsic dimensions by exact arithmetic: coordinates and products of two."""
+    words = np.random.Philox(key=19).random_raw(_DIMENSIONS * n).reshape(n, _DIMENSIONS)
+    places = (words >> np.uint64(52)).astype(np.float64) / 2**12
+    one, other = np.triu_indices(_DIMENSIONS)
+    return np.concatenate([places, places[:, one] * places[:, other]], axis=1)
+
+
+def fits() -> Iterator[Posterior]:
+    """Yield the reference fits: em, direct, tangent noise, published, wide fronts, and the dense solver."""
+    flat = sheet(_SPARSE_POINTS)
+    few = np.ascontiguousarray(flat[:, :3])
+    yield fit(flat, n_neighbors=8, method="em")
+    yield fit(few, n_neighbors=8, method="direct", n_components=3)
+    yield fit(few, n_neighbors=8, noise="tangent")
+    yield fit(few, n_neighbors=8, method="em", variant="published", max_iter=3)
+    yield fit(sheet(_DENSE_POINTS)[:, :3], n_neighbors=8, method="em")
+    yield fit(solid(_SOLID_POINTS), n_neighbors=12)
+
+
 def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the arrays of reference fits and of their draws, by name."""
-    for number, (points, parameters) in enumerate(_FITS):
-        features = slice(None) if number == 0 else slice(3)
-        posterior = fit(sheet(points)[:, features], n_neighbors=8, **parameters)
+    for number, posterior in enumerate(fits()):
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array
         yield from ((f"{number} {name}", array) for name, array in _drawn(posterior))

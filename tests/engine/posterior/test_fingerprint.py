@@ -76,11 +76,22 @@ def test_one_other_bit_is_seen(monkeypatch: pytest.MonkeyPatch, align: str) -> N
 
 def test_the_reference_data_are_exact() -> None:
     """Each value is a multiple of 2^-29, of which float64 holds every one: no rounding, so no difference."""
-    X = fingerprint.sheet(50)
-    scaled = X * 2.0**29
-    np.testing.assert_array_equal(scaled, np.round(scaled))
-    assert np.abs(scaled).max() < 2.0**53
-    assert X.shape[1] > 15
+    for X in (fingerprint.sheet(50), fingerprint.solid(50)):
+        scaled = X * 2.0**29
+        np.testing.assert_array_equal(scaled, np.round(scaled))
+        assert np.abs(scaled).max() < 2.0**53
+        assert X.shape[1] > 15
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="without numba there is one order and no fronts")
+def test_the_references_cover_both_orders_and_wide_fronts() -> None:
+    """The digest covers minimum degree and nested dissection, and fronts of one and of several supernodes."""
+    sparse = [fitted for fitted in fingerprint.fits() if fitted.diagnostics.figures["elimination"]]
+    orders = {fitted.diagnostics.figures["elimination"]["order"] for fitted in sparse}
+    widths = np.concatenate([np.diff(fitted.eigenproblem.pattern.structure.front) for fitted in sparse])
+    assert orders == {"minimum-degree", "nested-dissection"}
+    assert widths.min() == 1
+    assert widths.max() > 1
 
 
 def test_the_command_prints_both() -> None:
