@@ -22,6 +22,7 @@ _ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: a number of a row, a leve
 _TREE_ROW, _TREE_LEAF = 4e-6, 2.5e-7  # scipy's KD-tree: a row, a leaf that it visits
 _BLOCK, _CHOICE = 2e-11, 400  # a feature of a pair in a block; choosing candidates costs as much as 400 features
 _START = 1e-3
+_WALK, _WALK_FEATURE = 8e-5, 4e-7  # faiss: a point of the approximate search
 _GROUPS, _COUNTED = 16, 1e10  # groups of points that are searched to count, and products at most
 _TREE_POINTS, _TREE_SIZE = 64, 16
 
@@ -72,6 +73,16 @@ def search_cost(sample: NDArray[np.float64], n_neighbors: int, n_points: int | N
     else:
         each = _TREE_ROW + _TREE_LEAF * pairs / _TREE_SIZE
     return SearchCost(_START + n * float(each), n * pairs)
+
+
+def approximate_seconds(n: int, d: int) -> float:
+    """Return the predicted seconds of the approximate search of n points in d features on one core."""
+    return n * (_WALK + _WALK_FEATURE * d)
+
+
+def all_pairs_seconds(n: int, d: int) -> float:
+    """Return the predicted seconds on one core of an exact search that leaves out no pair."""
+    return n * n * (PAIR + PAIR_FEATURE * d)
 
 
 def _counted_in_leaves(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:

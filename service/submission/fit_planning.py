@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from glle_engine.graph.search import EXPECTED_RECALL
+from glle_engine.graph.search_cost import approximate_seconds
 from glle_engine.posterior.cost.estimate import Estimate
 from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.problems import ProblemOut
@@ -127,9 +129,11 @@ def _too_costly(expected: Estimate, allowed: Allowance, most: int | None) -> Pro
         remedies.append(f"use fewer neighbors than n_neighbors={spec.n_neighbors}")
     if expected.d > max(spec.n_components, LEAST_NEIGHBORS):
         remedies.append(f"reduce the {expected.d:,} features by PCA first (POST /v1/embeddings)")
-    is_search = expected.stages["neighbors"] > fit.seconds / 2
-    if is_search and spec.search == "exact" and expected.d > SEARCH_FEATURES:
-        remedies.append("use search='approximate'")
+    exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.d)
+    is_faster = exact > max(fit.seconds / 2, walks)
+    if is_faster and spec.search == "exact" and expected.d > SEARCH_FEATURES:
+        both = f"some {_rounded(walks):,} s in place of {_rounded(exact):,}"
+        remedies.append(f"use search='approximate' ({both}; it finds {EXPECTED_RECALL})")
     if seconds > allowed.seconds:
         code = "too-long"
         part = "fit" if seconds == fit.seconds else "draw"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from glle_engine.graph.search_cost import search_cost
+from glle_engine.graph.search_cost import approximate_seconds, search_cost
 from glle_engine.posterior.cost.factorization import MOST_ANALYSED, sample
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-_POINT, _POINT_FEATURE = 8e-5, 4e-7  # seconds of faiss on one core, for a point of the approximate search
 _GROWTH = 1.1  # of the approximate search, in place of n log n
 
 
@@ -40,7 +39,7 @@ class Search(NamedTuple):
         """Predict the search of data X (n, d); of an exact one from the pairs that subsamples compare."""
         (n, d), k = X.shape, spec.n_neighbors
         if spec.search == "approximate":
-            return cls(n, n * (_POINT + _POINT_FEATURE * d), _GROWTH)
+            return cls(n, approximate_seconds(n, d), _GROWTH)
         part = X if n <= MOST_ANALYSED else sample(X, MOST_ANALYSED)
         seconds = search_cost(part, k, n).seconds
         few = len(part) // 4

@@ -16,7 +16,8 @@ from glle_engine.estimator import GLLE
 from glle_engine.graph import hnsw as room
 from glle_engine.graph.hnsw import EF_SEARCH, approximate_kneighbors, measured_recall
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.search import search_figures, search_notes
+from glle_engine.graph.search import EXPECTED_RECALL, search_figures, search_notes
+from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.posterior.calibration import half_samples
 from glle_engine.posterior.fit import fit_components
@@ -269,7 +270,11 @@ def test_a_large_exact_search_says_that_there_is_another(n: int, d: int, large: 
     """The note depends on the cost, and so on the shape of the data alone."""
     notes = search_notes({"n_points": n, "n_features": d})
     assert [note.code for note in notes] == ["large-exact-search"] * large
-    assert all("search='approximate'" in note.message for note in notes)
+    exact, walks = f"{all_pairs_seconds(n, d):,.0f} s", f"{approximate_seconds(n, d):,.0f} s"
+    for note in notes:
+        assert exact in note.message
+        assert f"search='approximate' (pip install 'glle[ann]') takes some {walks}" in note.message
+        assert EXPECTED_RECALL in note.message
 
 
 def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
+from glle_engine.graph.search import EXPECTED_RECALL
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.estimate import estimate
+from glle_engine.posterior.cost.search import Search
 from service.app import create_app
 from tests.service.conftest import serving
 from tests.service.routes.test_analyses import check_problem, result_of
@@ -88,6 +90,19 @@ def test_long_fits_have_a_feasible_size_and_remedies(
     assert (hurried["allowed_seconds"], hurried["most_points"]) == (50, 49)
     seconds_per_point(monkeypatch, 0.1)
     assert client.post(PATH, json=body).json()["problem"] is None
+
+
+def test_a_long_search_names_the_other_one(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remedy has the seconds of both searches and the recall; the approximate one has no such remedy."""
+    monkeypatch.setattr(Search, "at", lambda _, n: 1.0 * n)
+    body = {"dataset": upload(client, DATA), "n_neighbors": 12}
+    remedy = estimated(client, stores, body)["problem"]["remedy"]
+    seconds = f"some {900 * (8e-5 + 20 * 4e-7):.3g} s in place of 900.0"
+    assert f"use search='approximate' ({seconds}; it finds {EXPECTED_RECALL})" in remedy
+    other = estimated(client, stores, {**body, "search": "approximate"})
+    assert "approximate" not in other["problem"]["remedy"]
 
 
 def test_large_draws_are_a_problem_of_memory(client: httpx.Client, stores: Stores) -> None:
