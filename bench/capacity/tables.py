@@ -18,8 +18,7 @@ RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "scaling.md"
 SHAPES = (Shape(n=500), Shape(n=5_000), Shape(n=20_000), Shape(n=50_000, k=12))
 ENGINE = {
-    "fit_neighbors tree": "neighbours, d <= 15",
-    "fit_neighbors products": "neighbours, d > 15",
+    "fit_neighbors": "neighbours",
     "fit_weights": "weights",
     "fit_embedding": "embedding",
     "fit_posterior": "posterior",

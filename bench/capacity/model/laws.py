@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from bench.capacity.model.cost_law import Law
 from bench.capacity.model.fitting import fitted
 from bench.capacity.model.queueing_model import METERS, Model, Shape
-from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +17,7 @@ Row = dict[str, Any]
 
 _DRAW = ("1", "n", "n k", "n k^2", "n k log(n)", "n k^2 log(n)", "n p", "n p log(n)", "n k p")
 ENGINE: dict[str, tuple[str, ...]] = {
-    "fit_neighbors tree": ("1", "n", "n log(n)", "n k", "n d", "n k d"),
-    "fit_neighbors products": ("1", "n", "n k d", "n^2", "n^2 d"),
+    "fit_neighbors": ("1", "n", "n log(n)", "n k", "n d", "n k d"),
     "fit_weights": ("1", "n", "n k", "n k^2", "n k^3", "n k d", "n k^2 d"),
     "fit_embedding": ("1", "n", "n log(n)", "n k", "n k^2", "n k log(n)", "n k^2 log(n)", "n p", "n k p", "n p log(n)"),
     "fit_posterior": ("1", "n", "n k", "n k^2", "n k^3", "n k d"),
@@ -64,11 +62,7 @@ def terms(operation: str, meter: str) -> tuple[str, ...]:
 
 def model(engine: Sequence[Row], service: dict[str, list[Row]], machine: dict[str, Any]) -> dict[str, Any]:
     """Return the model as a JSON-able dictionary."""
-    laws: dict[str, Law] = {}
-    for name, allowed in ENGINE.items():
-        what, _, how = name.partition(" ")
-        rows = [row for row in engine if not how or (row["d"] <= KD_TREE_MAX_FEATURES) == (how == "tree")]
-        laws[name] = fitted(rows, what, allowed)
+    laws = {name: fitted(engine, name, allowed) for name, allowed in ENGINE.items()}
     draws = [row | {"bytes_of": row["draw_cached"]} for row in service["cached"]]
     laws["draw_cached"] = fitted(draws, "bytes_of", ("1", "n p"))
     laws["posterior_cached"] = fitted(service["cached"], "posterior_cached", ("1", "n", "n k^2"))

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.capacity.model.cost_law import Law
-from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 
 MEASURED = Path(__file__).with_name("measured.json")
-STAGES = ("weights", "embedding", "posterior", "diagnostics")  # neighbors of a fit
+STAGES = ("neighbors", "weights", "embedding", "posterior", "diagnostics")
 METERS = (
     "worker_cpu", "api_cpu", "queue_cpu", "cache_cpu", "queue_commands", "cache_commands",
     "queue_in", "queue_out", "queue_aof", "cache_in", "cache_out",
@@ -104,9 +103,7 @@ class Model:
 
     def fit_seconds(self, shape: Shape) -> float:
         """Return the processor seconds of a fit by the engine alone."""
-        how = "tree" if shape.d <= KD_TREE_MAX_FEATURES else "products"
-        stages = (f"fit_neighbors {how}", *(f"fit_{stage}" for stage in STAGES))
-        return sum(self.engine(stage, shape) for stage in stages)
+        return sum(self.engine(f"fit_{stage}", shape) for stage in STAGES)
 
     def cost(self, operation: str, shape: Shape, **more: float) -> Cost:
         """Return the cost of an operation.
