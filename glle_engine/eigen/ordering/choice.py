@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DISSECTION = 300_000  # floating-point operations that take as long as dissection, for each point
 _DISSECTIONS = 3
+_MOST_REPEATED = 200_000  # points; a further dissection of more takes longer than a few percent of 64 factorizations
 
 
 class Prediction(NamedTuple):
@@ -65,7 +66,8 @@ def cheapest_order(neighbors: NDArray[np.int32], factorizations: int) -> tuple[N
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
     """Return the largest number of dissections of n points that take little time beside factorizations of `flops`."""
-    return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(_DISSECTIONS))
+    most = _DISSECTIONS if n <= _MOST_REPEATED else 1
+    return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(most))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:

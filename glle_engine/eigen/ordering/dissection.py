@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAF = 120  # vertices that minimum degree orders as well
+# Of many vertices, parts of a thousandth: smaller ones take half of the time and save 1 % of the operations.
+_LEAF_SHARE = 1000
 # A large part whose separator is a large share of it gets more runs: there a separator differs much from run to run.
 _LARGE, _SHARE, _FURTHER = 500, 30, 2
 
 
 def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
     """Return the order (n,) of a symmetric graph without repetitions and without the diagonal."""
-    return minimum_degree(start, adjacent, dissect(start, adjacent, _LEAF, seed))
+    leaf = max(_LEAF, (len(start) - 1) // _LEAF_SHARE)
+    return minimum_degree(start, adjacent, dissect(start, adjacent, leaf, seed))
 
 
 @compiled

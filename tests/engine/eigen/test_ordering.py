@@ -92,6 +92,14 @@ def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.i
         assert cost[0] < natural
 
 
+def test_further_dissections_are_for_few_points() -> None:
+    """Costly factorizations are worth several dissections; of very many points one is tried."""
+    costly = 10**14
+    assert choice.dissections(costly, 5_000, 64) > 1
+    assert choice.dissections(costly, 1_000_000, 64) == 1
+    assert choice.dissections(1, 5_000, 64) == choice.dissections(1, 1_000_000, 64) == 0
+
+
 def test_minimum_degree_is_exact_on_a_tree() -> None:
     """Leaves before their parents: no fill."""
     n = 400
