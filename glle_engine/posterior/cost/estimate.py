@@ -63,7 +63,9 @@ class Estimate:
     def stages(self) -> dict[str, float]:
         """Seconds of the fit by stage."""
         n, work, spec = self.n, self.work, self.spec
-        ordered = rates.order_seconds(n, work, spec, compiled=self.compiled) if n > DENSE_BELOW else 0.0
+        ordered = 0.0
+        if n > DENSE_BELOW:
+            ordered = rates.order_seconds(n, work, self.factorization.dimension, spec, compiled=self.compiled)
         return {
             "neighbors": self.search.at(n),
             "weights": rates.weights_seconds(n, self.d, spec),

@@ -1,9 +1,10 @@
 r"""Fill and operations of the factors of B, from the symbolic factorisation of a graph or of subsamples.
 
 The graph of all points is analysed if they are few. Of many points a fixed subsample and its two halves are searched
-and analysed. The work grows like a power of n, whose exponent the two sizes determine. For data of intrinsic dimension
-D, a separator has some :math:`n^{(D-1)/D}` points (Lipton, Rose and Tarjan 1979), so that the fill grows at most like
-:math:`n^2` and the operations like :math:`n^3`.
+and analysed. The work grows like a power of n. For data of intrinsic dimension D, a separator has some
+:math:`n^{(D-1)/D}` points (Lipton, Rose and Tarjan 1979), so that the fill grows like :math:`n^{2(D-1)/D}`, or
+:math:`n \log n` on sheets, and the operations like :math:`n^{3(D-1)/D}`. The exponent is the mean of this one and of
+that between the two sizes, which is noisy.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Work(NamedTuple):
 
 
 _DENSE_ENTRIES, _DENSE_FLOPS = 2.0, 3.0  # exponents of dense factors
+_LEAST_ENTRIES = 1.1  # n log n as a power, between a thousand and a million points
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,16 @@ class Factorization:
 
     @property
     def exponents(self) -> Work:
-        """Exponents of the growth with n, between those of a band and of dense factors; the scratch's is the fill's."""
+        """Exponents of the growth with n, at most those of dense factors; the scratch's is the fill's."""
         entries, flops = _DENSE_ENTRIES, _DENSE_FLOPS
         if len(self.points) == 2:
             ratio = np.log(self.points[1] / self.points[0])
             less, more = self.works
-            entries = float(np.clip(np.log(more.entries / less.entries) / ratio, 1.0, entries))
-            flops = float(np.clip(np.log(more.flops / less.flops) / ratio, 1.0, flops))
+            share = 1 - 1 / max(self.dimension, 1.0)
+            expected = max(_DENSE_ENTRIES * share, _LEAST_ENTRIES), max(_DENSE_FLOPS * share, 1.0)
+            counted = (np.log(more.entries / less.entries) / ratio, np.log(more.flops / less.flops) / ratio)
+            entries = float(np.clip(counted[0], 1.0, entries) + expected[0]) / 2
+            flops = float(np.clip(counted[1], 1.0, flops) + expected[1]) / 2
         return Work(entries, flops, entries)
 
     def at(self, n: int) -> Work:

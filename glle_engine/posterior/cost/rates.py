@@ -35,6 +35,8 @@ class Cost(NamedTuple):
 
 BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size
 _DENSE_SECONDS = 6e-9  # of the dense solver, for each entry of a cube of n
+_CACHE_BYTES = 3.2e7  # of the shared cache; the factors of the lanes beyond it are read from memory
+_MOST_FURTHER = 0.75  # time of further runs for large separators, as a share of that of a dissection
 
 
 def search_bytes(n: int, d: int, spec: FitSpec) -> float:
@@ -53,15 +55,20 @@ def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
     return n * each
 
 
-def order_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
-    """Return the seconds of the elimination order, with dissections if they are tried, and of the structure."""
+def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec, *, compiled: bool) -> float:
+    """Return the seconds of the elimination order, with dissections if they are tried, and of the structure.
+
+    Separators of data of more intrinsic dimensions are larger, and more of them are computed several times.
+    """
     seconds = 4e-6 * n + 1.2e-8 * work.entries
     if not compiled:
         return seconds
     from glle_engine.eigen.ordering.choice import dissections  # noqa: PLC0415 -- numba takes a while to load
 
     # Minimum degree, whose operations decide, often has a quarter more.
-    return seconds + 2e-6 * n * spec.n_neighbors * dissections(int(1.25 * work.flops), n, DRAWS)
+    count = dissections(int(1.25 * work.flops), n, DRAWS)
+    each = 2e-6 * n * spec.n_neighbors * (1 + min(max(dimension - 2, 0.0) / 4, _MOST_FURTHER))
+    return seconds + count * each
 
 
 def steps_of(spec: FitSpec) -> int:
@@ -87,8 +94,9 @@ def draw_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
     if not compiled:
         return _sparse_seconds(n, work, steps)
     sampling = n * (4e-9 * k + 1e-10 * k * k)
-    factors = 3.4e-11 * work.flops + 3e-10 * work.entries
-    krylov = steps * (5e-10 * work.entries + 2.2e-9 * n * steps)
+    far = max(work.entries - _CACHE_BYTES / (8 * LANES), 0.0)  # entries of a lane that are not in the cache
+    factors = 3.4e-11 * work.flops + 3e-10 * work.entries + 1.2e-9 * far
+    krylov = steps * (5e-10 * work.entries + 3e-10 * far + 2.2e-9 * n * steps)
     seconds = sampling + factors + krylov + 2.5e-8 * n * spec.n_components
     # Half of the published draws and more are solved again with pivoting.
     return seconds if spec.variant == "constrained" else seconds + 2.5e-5 * n + 1e-9 * work.flops

@@ -115,14 +115,17 @@ def test_cost_grows_with_dimension_points_and_neighbors() -> None:
 
 
 def test_dense_factors_bound_the_growth() -> None:
-    """Fill grows at most like n^2 and operations at most like n^3, and neither more slowly than n."""
-    steep = Factorization((1000, 2000), (Work(10.0, 1000.0, 10.0), Work(1000.0, 1000.0, 5.0)), 9.0)
-    assert steep.exponents == (2.0, 1.0, 2.0)
-    assert steep.at(4000) == (4000.0, 2000.0, 20.0)
-    steeper = Factorization((1000, 2000), (Work(10.0, 10.0, 10.0), Work(15.0, 1000.0, 10.0)), 9.0)
-    assert steeper.exponents.flops == 3.0
-    assert steeper.exponents.entries == steeper.exponents.scratch == 1.0
-    assert steep.at(2000) == steep.works[1]
+    """Exponents are the means of those of separators and of the counted ones, at most those of dense factors."""
+    sheet = Factorization((1000, 2000), (Work(10.0, 1000.0, 10.0), Work(1000.0, 1000.0, 5.0)), 2.0)
+    assert sheet.exponents == pytest.approx(((2 + 1.1) / 2, (1 + 1.5) / 2, (2 + 1.1) / 2))
+    assert sheet.at(4000) == pytest.approx((1000 * 2**1.55, 1000 * 2**1.25, 5 * 2**1.55))
+    assert sheet.at(2000) == sheet.works[1]
+    cube = Factorization((1000, 2000), (Work(10.0, 10.0, 10.0), Work(15.0, 1000.0, 10.0)), 3.0)
+    assert cube.exponents == pytest.approx(((1 + 4 / 3) / 2, (3 + 2) / 2, (1 + 4 / 3) / 2))
+    for dimension in (0.5, 1.0, 1e6):
+        exponents = Factorization(cube.points, cube.works, dimension).exponents
+        assert 1 <= exponents.entries <= 2
+        assert 1 <= exponents.flops <= 3
 
 
 @COMPILED
