@@ -47,6 +47,10 @@ LEAST_BYTES = 2**28
 LOOK_SECONDS = 0.02  # between two looks for requests within a shard
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 REPORT_SECONDS = 0.5
+# So long a request for a draw of the latest lane group may have been sent before the draw was cached.
+LATEST_SECONDS = 1.0
+
+NO_GROUP: tuple[str, frozenset[DrawKey], float] = ("", frozenset(), 0.0)
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +89,7 @@ class Executor:
             DRAWS: partial(tasks.draw, between_groups=self._serve_requests),
         }
         self._writer = BackgroundWriter()
+        self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
         self._most_bytes = resident_bytes() + GROWTH * max(stores.settings.resident_bytes, LEAST_BYTES)
 
     def run(self) -> None:
@@ -160,6 +165,10 @@ class Executor:
 
     def _draw(self, batch: DrawBatch) -> None:
         """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
+        arrays_id, latest, made = self._latest
+        if batch.arrays_id == arrays_id and latest.issuperset(batch.keys) and time.monotonic() < made + LATEST_SECONDS:
+            self._writer.submit(partial(self._queue.publish, batch, batch.keys, "drawn"))  # after they are cached
+            return
         with observe_requests(self._stores, batch.metadata):
             try:
                 posterior = self._posterior(batch)
@@ -190,6 +199,7 @@ class Executor:
                     return False
                 self._refuse(batch, keys, error)
             else:
+                self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
                 self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 
@@ -210,16 +220,22 @@ class Executor:
         return posterior
 
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
-        """Cache draws and publish them; remove them if their posterior was deleted meanwhile.
+        """Cache and publish the requested draws, then cache the others; remove all if their posterior was deleted.
 
         If a server does not answer, the requests are sent again.
         """
+        requested = sum(key in batch.keys for key in keys)  # they are the first ones
         try:
-            self._store(batch, keys, draws, seconds)
+            self._store(batch, keys[:requested], draws[:requested], seconds)
+            if others := keys[requested:]:
+                with suppress(ProblemError):
+                    store_draws(self._stores.draws, batch.arrays_id, others, draws[requested:], seconds, prepare=[])
             if not self._stores.posteriors.exists(batch.posterior):
+                self._latest = NO_GROUP
                 RESIDENT.drop(batch.arrays_id)
                 self._stores.posteriors.forget(batch.posterior)
         except redis.RedisError as error:
+            self._latest = NO_GROUP
             log.warning("Draws of %s are lost: %s", batch.posterior, error)
 
     def _store(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
@@ -237,6 +253,7 @@ class Executor:
 
     def _refuse(self, batch: DrawBatch, keys: Sequence[DrawKey], error: Exception) -> None:
         """Publish the problem that ended requests."""
+        self._latest = NO_GROUP
         problem = problem_of(error)
         if problem.is_internal:
             log.error("Draws of %s failed", batch.posterior, exc_info=error)

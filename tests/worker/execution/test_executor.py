@@ -22,17 +22,19 @@ from tests.worker.execution.test_worker import fit_job
 from tests.worker.execution.workers import children, worker
 from worker.base.problems import ProblemError
 from worker.base.versions import queue_name, short_queue
-from worker.execution import process_guard
+from worker.execution import executor, process_guard
+from worker.execution.draws import make_draws
 from worker.execution.executor import Executor
 from worker.execution.resident import ResidentPosteriors
-from worker.jobs.executor_queue import ExecutorQueue, ShortTask
+from worker.jobs.executor_queue import DrawBatch, ExecutorQueue, ShortTask
 from worker.observability.live_workers import begun_key
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.records.ids import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from glle_engine import Draw, Posterior
     from worker.base.settings import Settings
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
@@ -247,6 +249,38 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     loop._store(batch, [key(0), key(1)], draws, 0.1)
     assert [(keys[0].index, outcome[0]) for keys, *outcome in published] == [(0, "drawn"), (1, "refused")]
     assert published[1][2].code == "no-convergence"
+    os.close(read)
+    os.close(write)
+
+
+def test_requested_draws_are_published_before_others_are_cached(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of the lane group follow; a request for one of them, sent meanwhile, makes no second draw."""
+    posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
+    read, write = os.pipe()
+    loop = Executor(stores, "here", write)
+    group = [key(index) for index in range(4)]
+    made: list[Sequence[DrawKey]] = []
+    published: list[tuple[list[int], list[bool]]] = []
+
+    def make(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+        made.append(keys)
+        return make_draws(posterior, keys)
+
+    def publish(_: object, batch: DrawBatch, keys: Sequence[DrawKey], outcome: str) -> None:
+        assert outcome == "drawn"
+        published.append(([key.index for key in keys], stores.draws.contains(batch.arrays_id, group)))
+
+    monkeypatch.setattr(executor, "make_draws", make)
+    monkeypatch.setattr(ExecutorQueue, "publish", publish)
+    monkeypatch.setattr(Executor, "_posterior", lambda *_: posterior)
+    monkeypatch.setattr(type(stores.posteriors), "exists", lambda *_: True)
+    with loop._writer:
+        for wanted in ([key(2), key(1)], [key(0), key(3)], [key(4)]):
+            loop._draw(DrawBatch("x", "post_1", "post_1:a", wanted, {}))
+    assert [set(keys) for keys in made] == [set(group), {key(index) for index in range(4, 8)}]
+    assert published == [([2, 1], [False, True, True, False]), ([0, 3], [True] * 4), ([4], [True] * 4)]
     os.close(read)
     os.close(write)
 
