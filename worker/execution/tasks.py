@@ -175,11 +175,12 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> None:
 def _fit(stores: Stores, job: Job) -> bool:
     dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
     values = stores.datasets.values(dataset)
-    clock = StageClock(progress_writer(stores, job))
+    on_progress = progress_writer(stores, job)
+    clock = StageClock(on_progress)
     posterior = glle_engine.fit(values, spec, on_progress=clock)
     stages = clock.stop()
     record_stages(stages)
-    stores.jobs.stage(job.id, "caching")
+    on_progress(1, 1, "caching")
     with stage("caching"):
         sha256 = stores.posteriors.cache(job.subject, posterior, sum(stages.values()))
     arrays = posterior.arrays()
@@ -250,7 +251,7 @@ class _ShardTask:
         if is_repeated:
             stores.queue.give_back(job, taker=self._shard)
         if job.stage != "drawing":
-            stores.jobs.stage(job.id, "drawing")
+            writer.submit(partial(stores.jobs.stage, job.id, "drawing"))
         shard = self._shard
         while True:
             self._began, read_before = time.monotonic(), self._read_seconds

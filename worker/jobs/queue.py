@@ -8,6 +8,7 @@ starves another. Tenants take turns, and interactive tasks go first (`worker.job
 from __future__ import annotations
 
 import logging
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ FAILED_SECONDS = 86400
 REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS = 60
 REPLICATION_WAIT_MS = 1000
+LIVE_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class TaskQueue:
         self._promote = client.register_script(priority_scripts.PROMOTE)
         self._withdraw = client.register_script(priority_scripts.WITHDRAW)
         self._shards = Shards(client, settings.job_ttl)
+        self._live_until = 0.0  # a worker of the pinned kind counts as live, in monotonic seconds
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -188,8 +191,13 @@ class TaskQueue:
         """Return the numbers for new work.
 
         Those of the pinned kind if it has a live worker, or if no worker lives; otherwise the first live kind in order.
+        A live worker is remembered for `LIVE_SECONDS`, which is less than a dead one takes to be noticed.
         """
+        now = time.monotonic()
+        if now < self._live_until:
+            return numbers_of("")
         if self.live_workers():
+            self._live_until = now + LIVE_SECONDS
             return numbers_of("")
         return min(workers_by_numbers(self._client, self._settings), default=numbers_of(""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from worker.base.versions import numbers_of_queue, queue_name, versioned
 from worker.execution import tasks
 from worker.execution.draws import store_draws
 from worker.execution.forking_worker import GlleWorker
-from worker.jobs import recovery
+from worker.jobs import queue, recovery
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.observability.live_workers import workers_by_numbers
 from worker.operations.health import other_queues, queue_states
@@ -121,6 +122,22 @@ def test_new_work_has_the_pinned_kind_if_possible(stores: Stores) -> None:
     assert stores.queue.numbers_for_new() == NUMBERS
     assert {state.numbers for state in queue_states(stores)} == {NUMBERS, OTHER, numbers_of("ffff")}
     assert other_queues(stores) == []
+
+
+def test_a_live_worker_is_remembered_for_a_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry is read again after that, and a missing worker is looked for each time."""
+    clock, live = [0.0], [0]
+    looks: list[float] = []
+
+    def live_workers(_: object) -> int:
+        looks.append(clock[0])
+        return live[0]
+
+    monkeypatch.setattr(queue, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(type(stores.queue), "live_workers", live_workers)
+    for live[0], clock[0] in ((0, 100.0), (1, 100.1), (1, 100.2), (1, 101.0), (0, 101.2)):
+        assert stores.queue.numbers_for_new() == NUMBERS
+    assert looks == [100.0, 100.1, 101.2]
 
 
 def test_a_worker_only_has_work_of_its_kind(stores: Stores) -> None:

@@ -16,6 +16,7 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.errors import OutOfRangeError
+from worker.base.versions import queue_name, short_queue
 from worker.execution import context, draws, tasks
 from worker.execution.background_writer import MAX_PENDING
 from worker.execution.resident import ResidentPosteriors
@@ -392,6 +393,18 @@ def test_progress_is_throttled_except_at_the_end(stores: Stores, monkeypatch: py
         write_progress(done, 3, "weights")
         counts.append(stores.jobs.fetch(job.id).done)
     assert counts == [1, 1, 3]
+
+
+def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes none for a while, and later the begin and end of each stage as a long task does."""
+    clock = iter([0.0, 0.05, 0.09, 0.11, 0.12, 0.13])
+    monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    written: list[tuple[str, int]] = []
+    monkeypatch.setattr(stores.jobs, "progress", lambda _, done, __, stage: written.append((stage, done)))
+    write = context.progress_writer(stores, replace(fit_job(stores), queue=short_queue(queue_name())))
+    for done, stage in ((3, "neighbors"), (3, "weights"), (0, "embedding"), (1, "embedding"), (3, "embedding")):
+        write(done, 3, stage)
+    assert written == [("embedding", 0), ("embedding", 3)]
 
 
 def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
