@@ -7,6 +7,7 @@ import json
 import math
 import zipfile
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,10 +69,7 @@ class Stack:
 
     def npy_header(self) -> bytes:
         """Return the header of the npy format."""
-        buffer = io.BytesIO()
-        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
-        np.lib.format.write_array_header_1_0(buffer, header)
-        return buffer.getvalue()
+        return _npy_header(self.dtype, self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -119,6 +117,14 @@ class Stack:
                     yield b","
                 yield memoryview(_json(rows.astype(self.dtype)))[1:-1]
             yield b"]" * (sum((position + 1) % size == 0 for size in sizes) + 1)
+
+
+@lru_cache(256)
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    buffer = io.BytesIO()
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue()
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:

@@ -148,10 +148,14 @@ class DrawCache:
     ) -> dict[DrawKey, list[bytes | None]]:
         """Return the values of each draw's fields, with one command per lane group, in one round trip."""
         groups = lane_groups(arrays_id, keys)
-        with self._cache.client.pipeline(transaction=False) as pipeline:
-            for name, members in groups.items():
-                pipeline.hmget(name, [field for key in members for field in fields(key)])
-            replies = pipeline.execute() if groups else []
+        wanted = {name: [field for key in members for field in fields(key)] for name, members in groups.items()}
+        if len(wanted) == 1:  # a pipeline takes a third longer
+            replies: list[list[Any]] = [self._cache.client.hmget(*item) for item in wanted.items()]
+        else:
+            with self._cache.client.pipeline(transaction=False) as pipeline:
+                for item in wanted.items():
+                    pipeline.hmget(*item)
+                replies = pipeline.execute() if wanted else []
         values: dict[DrawKey, list[bytes | None]] = {}
         for members, reply in zip(groups.values(), replies, strict=True):
             width = len(reply) // len(members)
