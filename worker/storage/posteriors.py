@@ -26,6 +26,17 @@ _INDEX = "glle:posteriors"
 DRAWS_PER_FIT = 30  # at least: a fit takes as long as so many draws
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 
+# Writes a record unless there is one. KEYS: record, index, posteriors of the data set, perhaps the job's record.
+# ARGV: record, index member, id. Returns 1 if there is a record now, 0 if the job does not run.
+_RECORD = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
+if KEYS[4] and redis.call('HGET', KEYS[4], 'status') ~= 'running' then return 0 end
+redis.call('SET', KEYS[1], ARGV[1])
+redis.call('ZADD', KEYS[2], 0, ARGV[2])
+redis.call('SADD', KEYS[3], ARGV[3])
+return 1
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorRecord:
@@ -131,6 +142,7 @@ class PosteriorStore:
         self._cache = cache
         self._tenant = tenant
         self._most = most
+        self._record = client.register_script(_RECORD)
 
     def of(self, tenant: str, most: int = 0) -> Self:
         """Return a tenant's view of the store."""
@@ -186,24 +198,16 @@ class PosteriorStore:
             would write it again, is deleted with it.
 
         """
-
-        def write(pipeline: redis.client.Pipeline) -> bool:
-            if self.get(record.id) is not None:
-                return True
-            if while_running is not None and self._client.hget(while_running, "status") != b"running":
-                return False
-            pipeline.multi()
-            pipeline.set(_key(record.id), dump_record(record.to_dict()))
-            pipeline.zadd(tenant_key(_INDEX, record.tenant), {_member(record): 0})
-            pipeline.sadd(_of_dataset(record.dataset), record.id)
-            return True
-
         is_new = self.get(record.id) is None
         if is_new:
             self._cache.create_index(record.id)
-        watched = [_key(record.id)] if while_running is None else [_key(record.id), while_running]
-        # Repeated if one of them changes meanwhile.
-        exists = bool(self._client.transaction(write, *watched, value_from_callable=True))  # type: ignore[arg-type] # of a callable with a value
+        keys = [_key(record.id), tenant_key(_INDEX, record.tenant), _of_dataset(record.dataset)]
+        exists = bool(
+            self._record(
+                keys=keys if while_running is None else [*keys, while_running],
+                args=[dump_record(record.to_dict()), _member(record), record.id],
+            )
+        )
         if is_new and not exists:
             self._cache.forget(record.id)
         return exists
