@@ -49,6 +49,7 @@ AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 REPORT_SECONDS = 0.5
 # So long a request for a draw of the latest lane group may have been sent before the draw was cached.
 LATEST_SECONDS = 1.0
+TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time than a separate command
 
 NO_GROUP: tuple[str, frozenset[DrawKey], float] = ("", frozenset(), 0.0)
 
@@ -220,11 +221,13 @@ class Executor:
         return posterior
 
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
-        """Cache and publish the requested draws, then cache the others; remove all if their posterior was deleted.
+        """Cache and publish the requested draws, then cache large others; remove all if their posterior was deleted.
 
         If a server does not answer, the requests are sent again.
         """
         requested = sum(key in batch.keys for key in keys)  # they are the first ones
+        if sum(draw.embedding.nbytes for draw in draws[requested:]) < TOGETHER_BYTES:
+            requested = len(keys)
         try:
             self._store(batch, keys[:requested], draws[:requested], seconds)
             if others := keys[requested:]:

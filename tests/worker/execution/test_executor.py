@@ -253,10 +253,11 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     os.close(write)
 
 
-def test_requested_draws_are_published_before_others_are_cached(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("together", [0, executor.TOGETHER_BYTES])
+def test_requested_draws_are_published_before_large_others_are_cached(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    """The others of the lane group follow; a request for one of them, sent meanwhile, makes no second draw."""
+    """Small ones are cached with them; a request for one of them, sent meanwhile, makes no second draw."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
     read, write = os.pipe()
     loop = Executor(stores, "here", write)
@@ -272,6 +273,7 @@ def test_requested_draws_are_published_before_others_are_cached(
         assert outcome == "drawn"
         published.append(([key.index for key in keys], stores.draws.contains(batch.arrays_id, group)))
 
+    monkeypatch.setattr(executor, "TOGETHER_BYTES", together)
     monkeypatch.setattr(executor, "make_draws", make)
     monkeypatch.setattr(ExecutorQueue, "publish", publish)
     monkeypatch.setattr(Executor, "_posterior", lambda *_: posterior)
@@ -280,7 +282,9 @@ def test_requested_draws_are_published_before_others_are_cached(
         for wanted in ([key(2), key(1)], [key(0), key(3)], [key(4)]):
             loop._draw(DrawBatch("x", "post_1", "post_1:a", wanted, {}))
     assert [set(keys) for keys in made] == [set(group), {key(index) for index in range(4, 8)}]
-    assert published == [([2, 1], [False, True, True, False]), ([0, 3], [True] * 4), ([4], [True] * 4)]
+    first, *later = published
+    assert first == (([2, 1, 0, 3], [True] * 4) if together else ([2, 1], [False, True, True, False]))
+    assert later == [([0, 3], [True] * 4), ([4, 5, 6, 7] if together else [4], [True] * 4)]
     os.close(read)
     os.close(write)
 
