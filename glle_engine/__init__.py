@@ -6,15 +6,20 @@ Source, with its short name: **GLLE** is Ghojogh, Ghodsi, Karray, Crowley, "Gene
 (arXiv 2104.01525). Equation numbers are those of the paper.
 """
 
-from glle_engine import manifolds
-from glle_engine.base.diagnostics import Diagnostics, Note
-from glle_engine.base.errors import GlleError
-from glle_engine.base.spec import FitSpec
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from glle_engine.base.version import NUMBERS, __version__
-from glle_engine.metrics import ranks
-from glle_engine.posterior.draw import Draw, DrawKey
-from glle_engine.posterior.fit import fit
-from glle_engine.posterior.posterior import Posterior, load
+
+if TYPE_CHECKING:
+    from glle_engine import manifolds
+    from glle_engine.base.diagnostics import Diagnostics, Note
+    from glle_engine.base.errors import GlleError
+    from glle_engine.base.spec import FitSpec
+    from glle_engine.metrics import ranks
+    from glle_engine.posterior.draw import Draw, DrawKey
+    from glle_engine.posterior.fit import fit
+    from glle_engine.posterior.posterior import Posterior, load
 
 __all__ = [
     "NUMBERS",
@@ -31,3 +36,32 @@ __all__ = [
     "manifolds",
     "ranks",
 ]
+
+# Each other name and its module, loaded at the first use: the head of a process tree needs no scipy.
+_MODULES = {
+    "Diagnostics": "base.diagnostics",
+    "Draw": "posterior.draw",
+    "DrawKey": "posterior.draw",
+    "FitSpec": "base.spec",
+    "GlleError": "base.errors",
+    "Note": "base.diagnostics",
+    "Posterior": "posterior.posterior",
+    "fit": "posterior.fit",
+    "load": "posterior.posterior",
+    "manifolds": "manifolds",
+    "ranks": "metrics.ranks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, and load its module."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_MODULES[name]}")
+    globals()[name] = value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

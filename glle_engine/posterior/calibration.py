@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
@@ -171,9 +170,16 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
     Doubled centred ranks are integers: their products are exact, and their sums up to 10^5 points.
     """
-    x, y = (2 * rankdata(values) - (len(values) + 1) for values in (a, b))
+    x, y = (_doubled_centred_ranks(values) for values in (a, b))
     variance = dense.dot(x, x) * dense.dot(y, y)
     return dense.dot(x, y) / math.sqrt(variance) if variance else math.nan
+
+
+def _doubled_centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return twice the mean rank of each value minus n + 1: the numbers of smaller and of larger ones differ by it."""
+    ordered = np.sort(values)  # scipy.stats has the ranks, too, but takes half a second to import
+    below, above = np.searchsorted(ordered, values, "left"), len(values) - np.searchsorted(ordered, values, "right")
+    return (below - above).astype(np.float64)
 
 
 def calibrate(

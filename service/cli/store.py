@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from service.cli.options import add_data_dir, add_flags, span
 from worker.base.settings import SettingsError
 from worker.operations.store_sweep import ORPHAN_SECONDS, sweep
-from worker.storage.datasets import DatasetStore
-from worker.stores import Stores
 
 if TYPE_CHECKING:
     import argparse
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
     from worker.storage.object_store.store import ObjectStore
+    from worker.stores import Stores
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -64,6 +63,8 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
 
 def _scrub(options: argparse.Namespace, settings: Settings) -> int:
     del settings
+    from worker.storage.datasets import DatasetStore  # noqa: PLC0415 # each command loads what it needs
+
     store = DatasetStore.under(options.data_dir)
     count, nbytes = store.usage()
     damaged = 0
@@ -76,6 +77,8 @@ def _scrub(options: argparse.Namespace, settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _object_store(settings: Settings) -> Iterator[tuple[Stores, ObjectStore]]:
+    from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
+
     with contextlib.closing(Stores.connect(settings)) as stores:
         if stores.cache.objects is None:
             raise SettingsError("GLLE_STORE_URL is not set: this deployment has no object store. Set it.")

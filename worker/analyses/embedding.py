@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import NUMBERS, GlleError
-from glle_engine.methods import METHODS, method
-from glle_engine.metrics.registry import score
 from worker.analyses.base import AnalysisSpec, results_prefix
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
@@ -46,6 +44,8 @@ class Recipe:
 
     def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
         """Return the embedding (n, p), with the method's diagnostics."""
+        from glle_engine.methods import method  # noqa: PLC0415 # tasks load the methods, the stores do not
+
         embedder = method(self.method)
         labels = None if self.labels is None else classes_of(context, self.labels)
         spec = embedder.spec.from_dict(self.parameters)
@@ -81,6 +81,8 @@ class ScoreSpec:
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
     ) -> tuple[dict[str, float], list[dict[str, str]]]:
         """Return the scores of an embedding of a data set, and a note for each score that failed."""
+        from glle_engine.metrics.registry import score  # noqa: PLC0415 # tasks load the methods, the stores do not
+
         X = np.asarray(context.values(dataset), np.float64)
         labels = None if self.labels is None else classes_of(context, self.labels)
         truth = None if self.truth is None else truth_of(context, self.truth)
@@ -116,6 +118,8 @@ class EmbeddingSpec(AnalysisSpec):
     @property
     def recipe(self) -> Recipe:
         """The inputs of the embedding itself."""
+        from glle_engine.methods import METHODS  # noqa: PLC0415 # tasks load the methods, the stores do not
+
         embedder = METHODS.get(self.method)  # None in the record of another version's job
         return Recipe(
             dataset=self.dataset,

@@ -18,12 +18,12 @@ import redis
 from rq import Worker, worker_registration
 from rq.utils import now
 
-import glle_engine
+import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
 from worker.base.numerics import own_numbers
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
-from worker.execution import process_guard, tasks  # the engine is loaded before the fork, not in each work-horse
+from worker.execution import process_guard, tasks
 from worker.execution.supervisor import JobSupervisor
 from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
 from worker.observability.live_workers import worker_ttl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from glle_engine import Posterior
+import glle_engine
 from worker.base.problems import refuse
 from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
 from worker.records.draws import draw_seconds
@@ -156,7 +156,7 @@ class PosteriorStore:
         if self._most and self._client.zcard(tenant_key(_INDEX, self._tenant or DEFAULT)) >= self._most:
             raise too_many_posteriors(self._tenant, self._most)
 
-    def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> str:
+    def cache(self, id_: str, posterior: glle_engine.Posterior, seconds: float = 0.0) -> str:
         """Cache a posterior's arrays; return their digest.
 
         Parameters
@@ -309,12 +309,12 @@ class PosteriorStore:
         head = self._cache.head(_cache_key(record.id))
         return None if head is None or not _is_of(head, record.arrays_sha256) else head.get("sha256")
 
-    def load(self, id_: str, sha256: str | None = None) -> Posterior | None:
+    def load(self, id_: str, sha256: str | None = None) -> glle_engine.Posterior | None:
         """Return the posterior, or None if its arrays were evicted or have another digest than `sha256`."""
         entry = self._cache.get(_cache_key(id_))
         if entry is None or not _is_of(entry.meta, sha256):
             return None
-        return Posterior.from_parts(entry.meta["head"], entry.arrays)
+        return glle_engine.Posterior.from_parts(entry.meta["head"], entry.arrays)
 
     def arrays_id(self, id_: str) -> str:
         """Return the name of a posterior's arrays in the cache keys of draws; its id without a record."""
