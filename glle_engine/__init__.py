@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES[name]}")
-    globals()[name] = value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
+    globals()[name] = value = getattr(module, name, module)  # `manifolds` and `ranks` are modules
     return value
 
 

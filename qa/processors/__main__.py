@@ -14,9 +14,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-SLOW = ("test_acceptance.py", "test_approximate.py", "test_dense.py", "test_calibration.py", "test_advice.py")
-PRETENDERS = ("test_processors.py", "test_reproducible.py")  # they select processors themselves
-SLOW_TESTS = ("test_lanes.py::test_the_number_of_lanes_does_not_show",)
+SLOW = (
+    "graph/test_hnsw.py",
+    "linalg/test_dense.py",
+    "posterior/test_acceptance.py",
+    "posterior/test_calibration.py",
+    "posterior/test_selection.py",
+)
+PRETENDERS = ("reproducibility/test_bits.py",)  # it selects processors itself
+SLOW_TESTS = ("eigen/test_batched.py::test_the_number_of_lanes_does_not_show",)
 ENGINE = Path("tests/engine")
 KERNELS = {
     "Haswell": ("avx2", "fma"),

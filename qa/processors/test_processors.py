@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from qa.processors import __main__
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FLAGS = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "avx", "sse4_2"}
 
@@ -79,3 +76,12 @@ def test_missing_instructions_are_skipped_with_a_line(
     listed.write_text("processor : 0\nflags\t\t: fpu sse4_2 avx\n\nprocessor : 1\nflags\t\t: fpu\n", encoding="utf-8")
     assert __main__.processor_flags(listed) == {"fpu", "sse4_2", "avx"}
     assert __main__.processor_flags(tmp_path / "none") == set()
+
+
+def test_the_tests_left_out_exist() -> None:
+    """Pytest ignores an unknown path without a word, and would run the slow tests under every setting."""
+    root = Path(__file__).parents[2]
+    left_out = [argument.partition("=")[2] for argument in __main__.command([]) if argument.startswith("--")]
+    assert len(left_out) == len(__main__.SLOW) + len(__main__.PRETENDERS) + len(__main__.SLOW_TESTS)
+    for path, _, test in (name.partition("::") for name in left_out):
+        assert f"def {test}" in (root / path).read_text(encoding="utf-8")

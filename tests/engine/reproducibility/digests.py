@@ -1,4 +1,4 @@
-"""Digests of the dense operations, and of the engine's results for the data sets of a file, as JSON.
+"""Digests of dense operations, neighbors, hard eigenproblems, and the engine's results for data sets, as JSON.
 
 Run `python -m tests.engine.reproducibility.digests FILE.npz`.
 """
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import fit
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg import dense
 from glle_engine.metrics import ranks
 from glle_engine.metrics.registry import neighborhood_hit
 from glle_engine.metrics.residual_variance import residual_variance
-from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.calibration import calibrate, rank_correlation
+from glle_engine.posterior.selection import intrinsic_dimension
+from glle_engine.posterior.summary import moments
+from tests.engine.reproducibility import eigenproblems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,9 +88,23 @@ def dense_operations() -> Iterator[NDArray[Any] | float]:
     yield from (dense.dot(A, A), dense.norm(A), dense.log(3.0), dense.exp(0.1))
 
 
+def neighborhoods() -> Iterator[tuple[str, str]]:
+    """Yield the digests of neighbors, ranks and moments, for few and many features, with ties and without."""
+    rng = np.random.default_rng(0)
+    for d in (4, 64):
+        for X in (rng.integers(0, 4, (500, d)) + 0.0, rng.random((500, d))):
+            Y = np.round(X[:, :2] + rng.random((500, 2)), 1)
+            found = [*kneighbors(X, 12), *kneighbors_to(X[:400], X[300:], 5)]
+            figures = [ranks.trustworthiness(X, Y, 9), ranks.continuity(X, Y, 9), residual_variance(X, Y, 30)]
+            figures += [intrinsic_dimension(kneighbors(X, 20)[1]), rank_correlation(Y[:, 0], X[:, 1])]
+            arrays = moments(np.stack([Y, X[:, 2:4], X[:, 1:3]]))
+            yield f"neighbors {d} {X[0, 0]}", digest(*found, *figures, *arrays)
+
+
 def digests(data: dict[str, NDArray[np.float64]]) -> dict[str, str]:
-    """Return the digests of the dense operations and of all fits of all data sets, by name."""
+    """Return all digests, by name."""
     found = {f"dense {number}": digest(part) for number, part in enumerate(dense_operations())}
+    found |= {**dict(neighborhoods()), **eigenproblems.digests()}
     for name, X in data.items():
         for kind, options in FITS.items():
             posterior = fit(X, **{"disconnected": "bridge", "n_neighbors": 12, **options})

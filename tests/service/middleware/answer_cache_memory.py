@@ -1,6 +1,6 @@
 """`python -m tests.service.middleware.answer_cache_memory BODY QUERY`: memory of a full answer cache.
 
-Prints the growth of resident memory as a share of the budget: when the cache is first full, and after three times as
+Prints the growth of resident memory as a share of the budget: when the cache is first full, and after twice as
 many responses.
 """
 
@@ -19,7 +19,7 @@ from service.middleware.answer_cache import AnswerCache
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-BUDGET = 32 * 2**20
+BUDGET = 2**24
 HEADERS = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept", "Accept-Ranges": "bytes"}
 
 
@@ -52,7 +52,7 @@ def main(body: int, query: int) -> None:
         number += 1
     gc.collect()
     full = resident() - before
-    for more in range(number, 3 * number):
+    for more in range(number, 2 * number):
         keep(cache, more, body, query)
     gc.collect()
     print(full / BUDGET, (resident() - before) / BUDGET)  # noqa: T201 # the program's output
