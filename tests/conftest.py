@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -17,8 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.system.conftest import Up
     from worker.stores import Stores
 
+# The files whose tests use one running service run in one process, because each start takes ten seconds.
+SHARING = frozenset(
+    (
+        "tests/docs/test_examples.py",
+        "tests/docs/test_operations.py",
+        "tests/docs/test_tutorials.py",
+        "tests/system/clients/test_client.py",
+        "tests/system/clients/test_commands.py",
+        "tests/system/clients/test_errors.py",
+        "tests/system/jobs/test_analyses.py",
+        "tests/system/jobs/test_embeddings.py",
+        "tests/system/jobs/test_jobs.py",
+        "tests/system/jobs/test_main_job.py",
+        "tests/system/operations/test_doctor.py",
+        "tests/system/operations/test_life.py",
+    )
+)
 WAIT_SECONDS = 60.0
 
 # No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
@@ -60,6 +78,38 @@ def in_turn(stores: Stores) -> list[str]:
         assert value is not None
         client.restore(key, 0, value)
     return order
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute files to processes, and the files that share a service to one of them."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 # the controller alone distributes
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc] # untyped
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "shared" if file in SHARING else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Check that the files that share a service are listed."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "up" in item.fixturenames:
+            (*_, fixture) = item._fixtureinfo.name2fixturedefs["up"]
+            file = item.nodeid.partition("::")[0]
+            if fixture.scope == "session" and file not in SHARING:
+                raise pytest.UsageError(f"{file} uses the shared service. List it in SHARING of tests/conftest.py.")
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Run one `glle up` for the session."""
+    from tests.system.conftest import running  # noqa: PLC0415 # engine tests need no server
+
+    with running(tmp_path_factory.mktemp("up")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,8 @@ class Outcome:
         if answer.status_code in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
             self.jobs.append(body["id"])
             return
+        if answer.status_code == HTTPStatus.CREATED:  # the job ended before the answer, which is its result
+            return
         retry = answer.headers.get("retry-after", "")
         if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE or code not in REFUSALS:
             self.faults.append(f"a post was answered {answer.status_code} {code}")

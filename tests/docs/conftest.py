@@ -1,5 +1,5 @@
-"""The running service of the system tests, for the examples of the pages."""
+"""The client of the running service, for the examples of the pages."""
 
-from tests.system.conftest import client, up
+from tests.system.conftest import client
 
-__all__ = ["client", "up"]
+__all__ = ["client"]

@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -87,6 +88,14 @@ def _listeners() -> Iterator[None]:
     """Let listeners look often whether they are closed, because the end of each app waits for them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("worker.jobs.notifications.LISTEN_SECONDS", 0.02)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _authorities() -> Iterator[None]:
+    """Load the certificate authorities once: each HTTP client would read their file, and no test needs them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
         yield
 
 

@@ -1,4 +1,4 @@
-"""One `glle up` for the test session, and an HTTP client of it."""
+"""Running services, and an HTTP client of the one that the session shares (`tests.conftest.up`)."""
 
 from __future__ import annotations
 
@@ -135,13 +135,6 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
                 pids = Up(process, log, "").tree()
                 process.kill()
                 until(lambda: not any(command_line(pid) for pid in pids))
-
-
-@pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run one `glle up` for the session."""
-    with running(tmp_path_factory.mktemp("up")) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")

@@ -92,13 +92,15 @@ def neighborhoods() -> Iterator[tuple[str, str]]:
     """Yield the digests of neighbors, ranks and moments, for few and many features, with ties and without."""
     rng = np.random.default_rng(0)
     for d in (4, 64):
-        for X in (rng.integers(0, 4, (500, d)) + 0.0, rng.random((500, d))):
+        for X in (rng.integers(0, 4, (500, d)).astype(np.float64), rng.random((500, d))):
             Y = np.round(X[:, :2] + rng.random((500, 2)), 1)
-            found = [*kneighbors(X, 12), *kneighbors_to(X[:400], X[300:], 5)]
             figures = [ranks.trustworthiness(X, Y, 9), ranks.continuity(X, Y, 9), residual_variance(X, Y, 30)]
             figures += [intrinsic_dimension(kneighbors(X, 20)[1]), rank_correlation(Y[:, 0], X[:, 1])]
             arrays = moments(np.stack([Y, X[:, 2:4], X[:, 1:3]]))
-            yield f"neighbors {d} {X[0, 0]}", digest(*found, *figures, *arrays)
+            yield (
+                f"neighbors {d} {X[0, 0]}",
+                digest(*kneighbors(X, 12), *kneighbors_to(X[:400], X[300:], 5), *figures, *arrays),
+            )
 
 
 def digests(data: dict[str, NDArray[np.float64]]) -> dict[str, str]:

@@ -79,8 +79,7 @@ def test_livez_answers_while_every_thread_is_busy(stores: Stores) -> None:
         free.wait(60)
 
     with serving(app) as client, ThreadPoolExecutor(60) as pool:
-        url = f"{client.base_url}/blocked"
-        requests = [pool.submit(httpx.get, url, timeout=60) for _ in range(60)]
+        requests = [pool.submit(client.get, "/blocked", timeout=60) for _ in range(60)]
         try:
             assert entered.acquire(timeout=30)
             running = 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-N = 5_000
+N = 2_000
 LANES = 4  # draws of a lane group
 SINGLE, SINGLE_INNER = 15, 15
 JOB_DRAWS, JOB = 64, 80
@@ -35,8 +35,11 @@ seeds = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service with rare heartbeats and rare maintenance, so that few commands belong to no operation."""
-    with running(tmp_path_factory.mktemp("commands"), GLLE_HEARTBEAT="60") as started:
+    """Run a service with rare heartbeats and rare maintenance, so that few commands belong to no operation.
+
+    One API process answers, because the client has one connection; two workers share the shards of a job.
+    """
+    with running(tmp_path_factory.mktemp("commands"), GLLE_HEARTBEAT="60", GLLE_API_PROCESSES="1") as started:
         yield started
 
 

@@ -97,21 +97,8 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
         assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
 
 
-def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
-    """After kill -9 of `glle up` during a fit, every process of the tree ends."""
-    with running(tmp_path, **ONE_EACH) as started:
-        with httpx.Client(base_url=started.url, timeout=30) as client:
-            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
-            until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
-        tree = started.tree()
-        what = "the head, two servers, an API with its reader, a worker with two children, a work-horse"
-        assert len(tree) == 9, what
-        started.process.kill()
-        until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
-
-
-def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
-    """SIGTERM ends the tree within seconds; queued work runs after the next start."""
+def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path: Path) -> None:
+    """SIGTERM ends the tree within seconds, and queued work runs after the next start. Kill -9 of its head ends all."""
     with running(tmp_path, **ONE_EACH, GLLE_STOP_GRACE="1") as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fitted(client, synthetic(client, 1000))
@@ -123,20 +110,33 @@ def test_a_stopped_service_resumes_after_a_restart(tmp_path: Path) -> None:
         assert first.process.wait(20) == 0
         assert time.monotonic() - stopped_at < 10
         assert not any(command_line(pid) for pid in tree)
-    with running(tmp_path, **ONE_EACH) as second, httpx.Client(base_url=second.url, timeout=60) as client:
-        assert client.get(posterior).status_code == 200
-        final = ended(client, job["id"])
-        assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
-        busy = subprocess.run(
-            [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert busy.returncode == 2
-        assert "Another `glle up`, backup or restore uses" in busy.stderr
+    with running(tmp_path, **ONE_EACH) as second:
+        with httpx.Client(base_url=second.url, timeout=60) as client:
+            assert client.get(posterior).status_code == 200
+            final = ended(client, job["id"])
+            assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
+            refuse_a_second_head(tmp_path)
+            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
+            until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
+        tree = second.tree()
+        what = "the head, two servers, an API with its reader, a worker with two children, a work-horse"
+        assert len(tree) == 9, what
+        second.process.kill()
+        until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
+
+
+def refuse_a_second_head(folder: Path) -> None:
+    """Check that a second `glle up` refuses a data folder in use."""
+    busy = subprocess.run(
+        [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(folder / "data")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert busy.returncode == 2
+    assert "Another `glle up`, backup or restore uses" in busy.stderr
 
 
 def test_ready_counts_workers_and_metrics_count_jobs(client: httpx.Client) -> None:

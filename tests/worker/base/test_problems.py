@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.base.errors import OutOfRangeError
@@ -18,9 +18,9 @@ from worker.base.problems import CUT, MOST_TEXT, Problem, ProblemError, problem_
 MOST_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
 FACTS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=50),
-    lambda facts: st.lists(facts, max_size=8) | st.dictionaries(st.text(max_size=8), facts, max_size=8),
-    max_leaves=40,
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda facts: st.lists(facts, max_size=4) | st.dictionaries(st.text(max_size=8), facts, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -29,7 +29,8 @@ def problem(**details: Any) -> Problem:
     return refuse("some-code", 422, "It is wrong.", "Do another thing.", **details).problem
 
 
-@given(st.dictionaries(st.text(max_size=8), FACTS, max_size=8))
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=8), FACTS, max_size=4))
 def test_details_survive_json(details: dict[str, Any]) -> None:
     """The record of a problem is finite JSON and is read back unchanged, for any details."""
     original = Problem(code="a", status=422, detail="b", remedy="c", details=details)
