@@ -42,7 +42,8 @@ demo: setup
 up: setup
 	$(BIN)/glle up
 
-# Two processes, one file each, in file order, so that the few long tests do not run last. BLAS has one thread.
+# Two processes, a file at a time, in file order, so that the few long tests do not run last. The files that share a running
+# service (tests/conftest.py) run in one process. BLAS has one thread.
 test: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

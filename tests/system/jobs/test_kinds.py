@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc"),
 ]
 
-N, P = 400, 5  # without numba, draws in more dimensions take less time for a byte
+N, P = 400, 8  # without numba, draws in more dimensions take less time for a byte
 BATCH = 24
 RECEIVED = 2**14  # receive buffer of a slow client, bytes
 REQUESTS = 200
