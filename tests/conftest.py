@@ -40,7 +40,7 @@ SHARING = frozenset(
 WAIT_SECONDS = 60.0
 
 # No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
-hypothesis_settings.register_profile("untimed")
+hypothesis_settings.register_profile("untimed", deadline=None)
 hypothesis_settings.load_profile("untimed")
 
 
