@@ -89,7 +89,7 @@ class Backlog:
         now = monotonic()
         step = min(1 / rate, LONGEST_SECONDS) if rate else LONGEST_SECONDS
         self._next[line] = min(max(now, self._next.get(line, 0.0)) + step, now + LONGEST_SECONDS)
-        return max(1, math.ceil(self._next[line] - now))
+        return min(max(1, math.ceil(self._next[line] - now)), LONGEST_SECONDS)  # the difference is rounded
 
     def _look(self, tenant: str) -> Rates:
         """Return the rates; they may be a second old."""

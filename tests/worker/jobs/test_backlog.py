@@ -72,6 +72,15 @@ def test_the_estimate_is_at_least_a_second_and_bounded(stores: Stores, clock: di
     assert refused(jobs, "too-many-jobs") == LONGEST_SECONDS
 
 
+def test_the_bound_holds_although_the_time_is_rounded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At this time, seconds since the start of the machine, t + 60 - t is more than 60."""
+    assert 223.273 + LONGEST_SECONDS - 223.273 > LONGEST_SECONDS
+    monkeypatch.setattr(backlog, "monotonic", lambda: 223.273)
+    jobs = stores.jobs.of("alice", JobLimits(all_open=1))
+    add(jobs, "a")
+    assert refused(jobs, "too-many-jobs") == LONGEST_SECONDS
+
+
 def test_a_tenants_quota_waits_for_its_own_jobs(stores: Stores, clock: dict[str, float]) -> None:
     """The rate is that of the tenant; without an end of its jobs it is the tenant's share of the open jobs."""
     alice, bob = (stores.jobs.of(name, JobLimits(open=1)) for name in ("alice", "bob"))
