@@ -66,7 +66,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         marks = [time.perf_counter()]
         sample(room.tag, structure.position, mean, factor, keys, indices, spread, room.normals, room.weights)
         marks.append(time.perf_counter())
-        factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+        factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         marks.append(time.perf_counter())
         lanczos(
             room.tag, structure, room.lower, room.upper, pins, True, solver._start, len(room.vectors), TOLERANCE,  # noqa: FBT003, SLF001

@@ -12,7 +12,7 @@ import numpy as np
 
 from glle_engine.eigen.batched.acceptance import deviations, null_left
 from glle_engine.eigen.batched.krylov.lanczos import lanczos
-from glle_engine.eigen.batched.numeric.factorization import CORNERS, factorise
+from glle_engine.eigen.batched.numeric.factorization import SCRATCH, factorise
 from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.linalg import LANES
 from glle_engine.linalg.dense import readable
@@ -43,7 +43,7 @@ class Workspace:
         self.tag = (0,) * lanes
         shapes = {
             "normals": (4 * k * lanes,),
-            "diagonal": (CORNERS * lanes,),
+            "scratch": (SCRATCH * lanes,),
             "weights": (n * k * lanes,),
             "lower": (structure.lower_size * lanes,),
             "upper": (structure.upper_size * lanes,),
@@ -66,7 +66,7 @@ class Workspace:
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)
             for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
         }
-        self.normals, self.diagonal, self.weights = parts["normals"], parts["diagonal"], parts["weights"]
+        self.normals, self.scratch, self.weights = parts["normals"], parts["scratch"], parts["weights"]
         self.lower, self.upper, self.blocks = parts["lower"], parts["upper"], parts["blocks"]
         self.work, self.vectors, self.values = parts["work"], parts["vectors"], parts["values"]
         self.strength, self.deviation = parts["strength"], parts["deviation"]
@@ -188,7 +188,7 @@ class LaneSolver:
         null_left(room.tag, self.structure, room.lower, room.upper, np.zeros(self.lanes, np.int32), room.work)
 
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
-        factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+        factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         lanczos(
             room.tag,
             self.structure,

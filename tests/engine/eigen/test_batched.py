@@ -83,7 +83,7 @@ def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> No
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)
-    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
     for lane in range(LANES):
         expected = np.eye(n)
         np.subtract.at(expected, (np.arange(n)[:, None], structure.neighbors), weights[:, :, lane])

@@ -75,7 +75,7 @@ def test_factors_solve_in_every_lane(structure: Structure) -> None:
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(0, n, LANES).astype(np.int32)
-    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
     for lane in range(LANES):
         of_points = np.empty((n, k))
         of_points[structure.order] = weights[:, :, lane]

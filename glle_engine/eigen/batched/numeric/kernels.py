@@ -23,7 +23,7 @@ AHEAD = 8192  # bytes between a prefetch and the use of a panel
 WIDTHS = range(1, WIDEST + 1)
 
 
-class _Code:
+class Code:
     """Writer of vector code: a builder with a number of lanes."""
 
     def __init__(self, builder: Any, lanes: int) -> None:
@@ -37,9 +37,11 @@ class _Code:
         return vector_at(self.builder, data, index, self.lanes)
 
     def load(self, data: Any, index: Any, more: int = 0) -> Any:
+        """Load vector `index + more` behind `data`."""
         return read(self.builder, self.at(data, index, more))
 
     def store(self, value: Any, data: Any, index: Any, more: int = 0) -> None:
+        """Write vector `index + more` behind `data`."""
         write(self.builder, value, self.at(data, index, more))
 
     def prefetch(self, data: Any, index: Any, more: int) -> None:
@@ -53,6 +55,7 @@ class _Code:
         self.builder.call(function, [place, number(0), number(3), number(1)])
 
     def variable(self, value: Any) -> Any:
+        """Return the place of a variable with this first value, which becomes a register."""
         place = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, place)
         return place
@@ -66,10 +69,11 @@ class _Code:
         return self.builder.sext(self.builder.load(self.builder.gep(rows, [index])), index.type)
 
     def times(self, index: Any, factor: int) -> Any:
+        """Return an index times a number."""
         return self.builder.mul(index, ir.Constant(index.type, factor))
 
 
-def _kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
+def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
     """Make an intrinsic (tag, arguments...) without result; addresses stay addresses, numbers become indices."""
 
     def typed(typing: Any, tag: Any, *rest: Any) -> Any:
@@ -77,7 +81,7 @@ def _kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
         kinds = [kind if isinstance(kind, types.CPointer) else types.intp for kind in rest]
 
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            write_code(_Code(builder, len(tag)), *args[1:])
+            write_code(Code(builder, len(tag)), *args[1:])
             return context.get_dummy_value()
 
         return types.void(tag, *kinds), code
@@ -96,7 +100,7 @@ def enter(width: int, *, lower: bool) -> Any:
     """
 
     def write_code(
-        code: _Code, f: Any, z: Any, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any
+        code: Code, f: Any, z: Any, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any
     ) -> None:
         builder = code.builder
         values = [code.variable(code.load(f, begin, j)) for j in range(width)]
@@ -143,7 +147,7 @@ def enter(width: int, *, lower: bool) -> Any:
             code.store(builder.load(values[j]), z, begin, j)
             code.store(builder.load(values[j]), x, begin, j)
 
-    return _kernel(f"enter_{'lower' if lower else 'upper'}_{width}", write_code, 8)
+    return kernel(f"enter_{'lower' if lower else 'upper'}_{width}", write_code, 8)
 
 
 def leave(width: int, *, lower: bool) -> Any:
@@ -152,7 +156,7 @@ def leave(width: int, *, lower: bool) -> Any:
     Arguments: x, the first column, the row numbers, their count, the panel P and the triangle.
     """
 
-    def write_code(code: _Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
+    def write_code(code: Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
         builder = code.builder
         values = [code.variable(code.load(x, begin, j)) for j in range(width)]
         zero = ir.Constant(begin.type, 0)
@@ -178,7 +182,7 @@ def leave(width: int, *, lower: bool) -> Any:
                 value = fused(builder, code.load(panel, start, j), minus[j], value)
             code.store(value, x, row)
 
-    return _kernel(f"leave_{'lower' if lower else 'upper'}_{width}", write_code, 6)
+    return kernel(f"leave_{'lower' if lower else 'upper'}_{width}", write_code, 6)
 
 
 def triangles(width: int) -> Any:
@@ -187,7 +191,7 @@ def triangles(width: int) -> Any:
     Arguments: D by rows, and the targets for the columns of L_D and of U_D, which end with the reciprocal pivots.
     """
 
-    def write_code(code: _Code, diagonal: Any, low: Any, up: Any) -> None:
+    def write_code(code: Code, diagonal: Any, low: Any, up: Any) -> None:
         builder = code.builder
         zero = ir.Constant(ir.IntType(64), 0)
         entry = {(i, j): code.load(diagonal, zero, i * width + j) for i in range(width) for j in range(width)}
@@ -204,7 +208,7 @@ def triangles(width: int) -> Any:
                 for j in range(t + 1, width):
                     entry[i, j] = fused(builder, entry[t, j], minus, entry[i, j])
 
-    return _kernel(f"triangles_{width}", write_code, 3)
+    return kernel(f"triangles_{width}", write_code, 3)
 
 
 def panels(width: int) -> Any:
@@ -213,7 +217,7 @@ def panels(width: int) -> Any:
     Arguments: the panel of L and of U^T, their number of rows, and the triangles L_D and U_D.
     """
 
-    def write_code(code: _Code, low: Any, up: Any, below: Any, triangle_low: Any, triangle_up: Any) -> None:
+    def write_code(code: Code, low: Any, up: Any, below: Any, triangle_low: Any, triangle_up: Any) -> None:
         builder = code.builder
         zero = ir.Constant(below.type, 0)
         with cgutils.for_range(builder, below) as loop:
@@ -239,16 +243,16 @@ def panels(width: int) -> Any:
                 code.store(value, up, start, t)
                 values.append(builder.fneg(value))
 
-    return _kernel(f"panels_{width}", write_code, 5)
+    return kernel(f"panels_{width}", write_code, 5)
 
 
 def product(width: int, *, added: bool) -> Any:
     """Make C = -L U, or C = C - L U, four rows at a time.
 
-    Arguments: C, its row stride, L, U^T, and their number of rows.
+    Arguments: C, its row stride, L, U^T, and their numbers of rows.
     """
 
-    def write_code(code: _Code, c: Any, stride: Any, low: Any, up: Any, below: Any) -> None:
+    def write_code(code: Code, c: Any, stride: Any, low: Any, up: Any, height: Any, below: Any) -> None:
         builder = code.builder
         four = ir.Constant(below.type, 4)
 
@@ -271,16 +275,16 @@ def product(width: int, *, added: bool) -> Any:
                 for i in range(count):
                     code.store(sums[i], c, builder.add(targets[i], loop.index))
 
-        rounds = builder.sdiv(below, four)
+        rounds = builder.sdiv(height, four)
         with cgutils.for_range(builder, rounds) as loop:
             rows(builder.mul(loop.index, four), 4)
         first = builder.mul(rounds, four)
-        rest = builder.sub(below, first)
+        rest = builder.sub(height, first)
         for count in (1, 2, 3):
             with builder.if_then(builder.icmp_signed("==", rest, ir.Constant(rest.type, count))):
                 rows(first, count)
 
-    return _kernel(f"{'added' if added else 'product'}_{width}", write_code, 5)
+    return kernel(f"{'added' if added else 'product'}_{width}", write_code, 6)
 
 
 def by_width(kernels: list[Any], arguments: int) -> Any:
@@ -300,5 +304,5 @@ leave_lower = by_width([leave(width, lower=True) for width in WIDTHS], 6)
 leave_upper = by_width([leave(width, lower=False) for width in WIDTHS], 6)
 factor_triangles = by_width([triangles(width) for width in WIDTHS], 3)
 solve_panels = by_width([panels(width) for width in WIDTHS], 5)
-multiply = by_width([product(width, added=False) for width in WIDTHS], 5)
-multiply_add = by_width([product(width, added=True) for width in WIDTHS], 5)
+multiply = by_width([product(width, added=False) for width in WIDTHS], 6)
+multiply_add = by_width([product(width, added=True) for width in WIDTHS], 6)

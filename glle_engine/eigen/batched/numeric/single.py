@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from glle_engine.eigen.batched.numeric.factorization import CORNERS, factorise
+from glle_engine.eigen.batched.numeric.factorization import SCRATCH, factorise
 from glle_engine.eigen.batched.numeric.solves import (
     solve_lower,
     solve_lower_transposed,
@@ -67,7 +67,7 @@ class SingleLU:
             lower,
             upper,
             np.empty(structure.block_size),
-            np.empty(CORNERS),
+            np.empty(SCRATCH),
         )
         return cls(structure, lower, upper)
 
