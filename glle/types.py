@@ -60,6 +60,19 @@ class CheckOut(TypedDict):
     """
 
 
+class ColumnOut(TypedDict):
+    """A column of an upload."""
+
+    name: str
+    """
+    Its name, or its number from 0.
+    """
+    role: str
+    """
+    feature, label, color, id, ignore or one_hot; empty if it needs one.
+    """
+
+
 class ComparedIn(TypedDict):
     """Method to compare."""
 
@@ -166,6 +179,14 @@ class DatasetOut(TypedDict):
     source: dict[str, Any]
     """
     Origin of the data.
+    """
+    columns: dict[str, list[str]]
+    """
+    Columns of the upload with another role than feature: label, color, id, ignore, one_hot.
+    """
+    notices: list[str]
+    """
+    What the reader of the upload decided, and how to decide otherwise.
     """
     created: str
     """
@@ -907,6 +928,51 @@ class DatasetsOptions(TypedDict):
     """
 
 
+class UploadOptions(TypedDict):
+    """Keyword arguments, the query of POST /v1/datasets."""
+
+    label: NotRequired[str | None]
+    """
+    Column of labels: its name, in CSV also its number from 0, in npz a member.
+    """
+    color: NotRequired[str | None]
+    """
+    Column of numbers that colors the points: as for `label`.
+    """
+    features: NotRequired[list[str]]
+    """
+    Columns to fit, by names or patterns such as `x*`; all others are left out.
+    """
+    id: NotRequired[list[str]]
+    """
+    Columns that name the rows, by names or patterns: set apart.
+    """
+    ignore: NotRequired[list[str]]
+    """
+    Columns to leave out, by names or patterns.
+    """
+    one_hot: NotRequired[list[str]]
+    """
+    Columns of categories, each of which becomes a feature of zeros and ones.
+    """
+    header: NotRequired[Literal["present", "absent"] | None]
+    """
+    Of text: whether the first row has the names.
+    """
+    delimiter: NotRequired[Literal["comma", "tab", "semicolon", "pipe"] | None]
+    """
+    Of text; without it sniffed.
+    """
+    decimal: NotRequired[Literal["point", "comma"] | None]
+    """
+    Decimal mark of text; without it sniffed.
+    """
+    charset: NotRequired[Literal["utf-8", "utf-16", "windows-1252", "iso-8859-15", "macintosh"] | None]
+    """
+    Encoding of text; without it UTF-8, or UTF-16 by its first bytes.
+    """
+
+
 class PosteriorsOptions(TypedDict):
     """Keyword arguments, the query of GET /v1/posteriors."""
 
@@ -1012,6 +1078,59 @@ class SummaryOptions(TypedDict):
     points: NotRequired[str | None]
     """
     Only these points: `a:b` as in Python, half open; or a comma list of at most 1,000 positions from 0.
+    """
+
+
+class DatasetPreviewOut(TypedDict):
+    """What an upload would store."""
+
+    id: str | None
+    """
+    Id of the data set; null if it is refused.
+    """
+    n: int | None
+    """
+    Points (rows).
+    """
+    d: int | None
+    """
+    Features, after one-hot.
+    """
+    format: str | None
+    """
+    csv, npy, npz, json, arrow, feather or parquet.
+    """
+    dialect: dict[str, str]
+    """
+    Of text: what differs from commas, decimal points and UTF-8.
+    """
+    names: list[str] | None
+    """
+    Names of the features.
+    """
+    columns: list[ColumnOut]
+    """
+    The columns of the file and their roles, at most the first hundred.
+    """
+    notices: list[str]
+    """
+    What the reader decided, and how to decide otherwise.
+    """
+    rows: list[list[float]]
+    """
+    Features of the first five points, as they are fitted.
+    """
+    labels: list[str | float] | None
+    """
+    Labels of these points.
+    """
+    color: list[float] | None
+    """
+    Colors of these points.
+    """
+    problem: ProblemOut | None
+    """
+    Why an upload would be refused; null if it would not.
     """
 
 

@@ -31,6 +31,7 @@ BODIES = {
 }
 QUERIES = {
     "DatasetsOptions": ("/v1/datasets", {"limit", "cursor"}),
+    "UploadOptions": ("POST /v1/datasets", set[str]()),
     "PosteriorsOptions": ("/v1/posteriors", {"limit", "cursor"}),
     "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
     "MethodsOptions": ("/v1/methods", set[str]()),
@@ -46,9 +47,11 @@ def types_text(contract: dict[str, Any]) -> str:
         members = {key: value for key, value in schemas[body]["properties"].items() if key not in arguments}
         schemas[name] = _object(f"Keyword arguments, of `{body}`.", members)
     for name, (path, arguments) in QUERIES.items():
-        query = [parameter for parameter in contract["paths"][path]["get"]["parameters"] if parameter["in"] == "query"]
+        method, _, url = path.rpartition(" ")
+        operation = contract["paths"][url][method.lower() or "get"]
+        query = [parameter for parameter in operation["parameters"] if parameter["in"] == "query"]
         members = {member["name"]: member["schema"] for member in query if member["name"] not in arguments}
-        schemas[name] = _object(f"Keyword arguments, the query of GET {path}.", members)
+        schemas[name] = _object(f"Keyword arguments, the query of {method or 'GET'} {url}.", members)
     text = generate(
         json.dumps({**contract, "paths": {}, "components": {"schemas": schemas}}),
         input_file_type=InputFileType.OpenAPI,

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 
 ARROW = "application/vnd.apache.arrow.stream"
+ARROW_FILE = "application/vnd.apache.arrow.file"  # also Feather
 PARQUET = "application/vnd.apache.parquet"
 REMEDY = "pip install 'glle-server[arrow]'"
 

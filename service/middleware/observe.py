@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
-LISTS = frozenset({"tag", "scales"})  # query parameters that may be repeated
-UPLOAD = "/v1/datasets"  # has separate limits
+LISTS = frozenset({"tag", "scales", "features", "id", "ignore", "one_hot"})  # query parameters that may be repeated
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
 
 access_log = logging.getLogger("glle.access")
 
@@ -115,7 +115,7 @@ class RequestLimitMiddleware:
             if (problem := _query_problem(scope["query_string"]) or _body_problem(scope)) is not None:
                 await problem_response(problem)(scope, receive, send)
                 return
-            if scope["path"] != UPLOAD:
+            if scope["path"] not in UPLOADS:
                 receive = _limited(receive)
         await self._app(scope, receive, send)
 
@@ -135,14 +135,14 @@ def _query_problem(query: bytes) -> Problem | None:
         code="repeated-parameter",
         status=422,
         detail=f"The query has {name[:50]!r} several times; one value is allowed.",
-        remedy="Send it once. Only tag and scales may be repeated.",
+        remedy=f"Send it once. Only {', '.join(sorted(LISTS))} may be repeated.",
         details={"parameter": name[:50]},
     )
 
 
 def _body_problem(scope: Scope) -> Problem | None:
     """Return the problem of a command whose announced body is too long or of another media type."""
-    if scope["path"] == UPLOAD:
+    if scope["path"] in UPLOADS:
         return None
     headers = Headers(scope=scope)
     length = int(headers.get("content-length", "0"))  # the server has validated it

@@ -1,14 +1,15 @@
 """`/v1/datasets`: upload, list, read back, name, delete."""
 
 import contextlib
-import os
-from functools import partial
+import http
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import numpy as np
 import redis
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
@@ -25,7 +26,7 @@ from service.encoding.arrays import (
     negotiate,
     npz_response,
 )
-from service.encoding.arrow import ARROW, PARQUET
+from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
@@ -33,14 +34,17 @@ from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is
 from service.routes.params import RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
-from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
+from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_dataset
-from service.uploads.registry import LabelColumns, Limits, reader_of
+from service.uploads.limits import Limits
+from service.uploads.packing import FIELDS, LIST_FIELDS, MULTIPART
+from service.uploads.reading import Upload
+from service.uploads.sandbox.processes import ReaderProcesses
 from service.uploads.spool import received
-from worker.base.problems import refuse
+from worker.base.problems import ProblemError, refuse
 from worker.records.labels import matches_labels
 from worker.storage.datasets import Array, Dataset, Table
 from worker.storage.free_space import require_room
@@ -50,8 +54,28 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _BODIES = {
-    **{media: {"schema": {"type": "string", "format": "binary"}} for media in (NPY, NPZ, ARROW, PARQUET)},
+    **{media: {"schema": {"type": "string", "format": "binary"}} for media in (NPY, NPZ, ARROW, ARROW_FILE, PARQUET)},
+    **{media: {"schema": {"type": "string", "format": "binary"}} for media in ("application/gzip", "application/zstd")},
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
+    "text/tab-separated-values": {"schema": {"type": "string"}, "example": "x\ty\tz\n1.0\t2.0\t3.0\n"},
+    "text/plain": {"schema": {"type": "string"}, "example": "x;y;z\n1,0;2,0;3,0\n"},
+    MULTIPART: {
+        "schema": {
+            "type": "object",
+            "required": ["file"],
+            "properties": {
+                "file": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "The table, also .gz or .zst.",
+                },
+                **{
+                    name: {"type": "array", "items": {"type": "string"}} if name in LIST_FIELDS else {"type": "string"}
+                    for name in FIELDS
+                },
+            },
+        }
+    },
     "application/json": {
         "schema": {"type": ["array", "object"]},
         "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
@@ -61,6 +85,69 @@ _CREATED: dict[int | str, dict[str, Any]] = {
     200: {"model": DatasetOut, "description": "It exists already: the same content is the same data set."},
     201: {"model": DatasetOut, "description": "Stored."},
 }
+
+
+def _roles(
+    label: Annotated[
+        str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
+    ] = None,
+    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None,
+    features: Annotated[
+        list[str], Query(description="Columns to fit, by names or patterns such as `x*`; all others are left out.")
+    ] = [],  # noqa: B006 # FastAPI copies it
+    id_: Annotated[
+        list[str], Query(alias="id", description="Columns that name the rows, by names or patterns: set apart.")
+    ] = [],  # noqa: B006
+    ignore: Annotated[list[str], Query(description="Columns to leave out, by names or patterns.")] = [],  # noqa: B006
+    one_hot: Annotated[
+        list[str], Query(description="Columns of categories, each of which becomes a feature of zeros and ones.")
+    ] = [],  # noqa: B006
+    header: Annotated[
+        Literal["present", "absent"] | None, Query(description="Of text: whether the first row has the names.")
+    ] = None,
+    delimiter: Annotated[
+        Literal["comma", "tab", "semicolon", "pipe"] | None, Query(description="Of text; without it sniffed.")
+    ] = None,
+    decimal: Annotated[
+        Literal["point", "comma"] | None, Query(description="Decimal mark of text; without it sniffed.")
+    ] = None,
+    charset: Annotated[
+        Literal["utf-8", "utf-16", "windows-1252", "iso-8859-15", "macintosh"] | None,
+        Query(description="Encoding of text; without it UTF-8, or UTF-16 by its first bytes."),
+    ] = None,
+) -> dict[str, Any]:
+    """Return the roles of the columns, and the dialect of a text, by the query."""
+    return {
+        "label": label,
+        "color": color,
+        "features": features,
+        "id": id_,
+        "ignore": ignore,
+        "one_hot": one_hot,
+        "header": header,
+        "delimiter": delimiter,
+        "decimal": decimal,
+        "charset": charset,
+    }
+
+
+Roles = Annotated[dict[str, Any], Depends(_roles)]
+
+
+@contextlib.asynccontextmanager
+async def _received(
+    request: Request, stores: TenantStores, options: dict[str, Any]
+) -> AsyncIterator[tuple[Upload, IO[bytes], ReaderProcesses]]:
+    """Yield the upload of a request, its spooled body, and the readers, of which it holds a slot if it needs one."""
+    settings, processes = stores.settings, request.app.state.readers
+    headers = request.headers
+    body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), options, settings)
+    incoming = Path(settings.data_dir) / "incoming"
+    async with (
+        received(request, incoming, body.cap, settings.disk_reserve) as file,
+        contextlib.nullcontext() if body.is_safe(file) else processes.slot(),
+    ):
+        yield body, file, processes
 
 
 @router.post(
@@ -73,42 +160,55 @@ _CREATED: dict[int | str, dict[str, Any]] = {
         **documented(
             _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
-            _415="Not npy, npz, CSV, Arrow, Parquet or JSON; or pyarrow is not installed.",
+            _415="Not npy, npz, CSV, Arrow, Parquet or JSON, nor these by gzip or zstd; or pyarrow is not installed.",
             _422="Not a finite matrix: see the row and the column.",
             _507="The disk is full, but for GLLE_DISK_RESERVE.",
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
-async def upload(
-    request: Request,
-    stores: TenantStores,
-    label: Annotated[
-        str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
-    ] = None,
-    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None,
-    key: Key = None,
-) -> Response:
+async def upload(request: Request, stores: TenantStores, options: Roles, key: Key = None) -> Response:
     """Store an (n, d) matrix, one point in each row; its id is the digest of its content.
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
     names. npz has the points as `data`, and may have `labels`, `color`, `coordinates` and `names`; in Arrow and Parquet
     the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
-    dropped: the details count the rows that have one, and list the first 20.
+    dropped: the details count the rows that have one, and list the first 20. Text columns without a role are refused,
+    with the options that help; columns that number or name the rows are set apart. The body may be compressed
+    (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
     """
-    kind, processes = request.headers.get("content-type", ""), request.app.state.readers
-    reader = reader_of(kind, request.headers.get("content-encoding", ""), stores.settings)
-    incoming = Path(stores.settings.data_dir) / "incoming"
-    async with received(request, incoming, reader.cap, stores.settings.disk_reserve) as file:
-        is_safe = os.fstat(file.fileno()).st_size <= reader.safe
-        read = reader.read if is_safe else partial(processes.read, kind)
+    async with _received(request, stores, options) as (body, file, processes):
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(stores, read(file, Limits.of(stores.settings), LabelColumns(label, color)))
+            return _added(stores, body.table(file, processes))
 
         identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
-        async with contextlib.nullcontext() if is_safe else processes.slot():
-            return _stored(*await run_in_threadpool(remembered, stores, key, identity, stored, _answers(stores)))
+        return _stored(*await run_in_threadpool(remembered, stores, key, identity, stored, _answers(stores)))
+
+
+@router.post(
+    "/preview",
+    summary="Preview an upload",
+    responses=documented(_413="As for an upload.", _415="As for an upload.", _422="Not a value of an option."),
+    openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
+)
+async def preview(request: Request, stores: TenantStores, options: Roles) -> DatasetPreviewOut:
+    """Read a body as an upload does, and store nothing: the answer shows what would be fitted.
+
+    A table that an upload would refuse has its `problem`, with the columns as far as they are known.
+    """
+    async with _received(request, stores, options) as (body, file, processes):
+
+        def read() -> DatasetPreviewOut:
+            try:
+                table = body.table(file, processes)
+                return DatasetPreviewOut.of(table, stores.datasets.id_of(table))
+            except ProblemError as error:
+                if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:
+                    raise
+                return DatasetPreviewOut.refused(error.problem)
+
+        return await run_in_threadpool(read)
 
 
 @router.post(
@@ -300,11 +400,12 @@ def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
 def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table and start its cache index; return its record and whether it is new."""
     require_room(Path(stores.settings.data_dir), 8 * table.values.size, stores.settings.disk_reserve)
-    dataset, new = stores.datasets.add(table)
+    source = {name: value for name, value in table.source.items() if name != "layout"}
+    dataset, new = stores.datasets.add(replace(table, source=source))
     if new:
         with contextlib.suppress(redis.RedisError):  # without the index a deletion scans the whole cache
             stores.cache.create_index(dataset.id)
-    return dataset, new
+    return replace(dataset, source=source), new  # an earlier upload of the content may have had other columns
 
 
 def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

@@ -3,6 +3,7 @@
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from glle_engine import FitSpec, manifolds
@@ -11,11 +12,13 @@ from glle_engine.base.spec import Align, Source
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.clock import iso
+from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
 from worker.records.priority import Priority
-from worker.storage.datasets import Dataset
+from worker.storage.datasets import Dataset, Table
 from worker.storage.posteriors import PosteriorRecord
 
+PREVIEW_ROWS = 5
 MAX_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
@@ -111,6 +114,10 @@ class DatasetOut(BaseModel):
     has_color: bool = Field(description="Whether each point has a number for its color.")
     has_coordinates: bool = Field(description="Whether each point has its true coordinates.")
     source: dict[str, Any] = Field(description="Origin of the data.")
+    columns: dict[str, list[str]] = Field(
+        description="Columns of the upload with another role than feature: label, color, id, ignore, one_hot."
+    )
+    notices: list[str] = Field(description="What the reader of the upload decided, and how to decide otherwise.")
     created: str = Field(description="ISO 8601, UTC.")
     name: str | None = Field(description="Name set by PATCH; not part of the content.")
     tags: list[str] = Field(description="Tags set by PATCH; not part of the content.")
@@ -120,7 +127,74 @@ class DatasetOut(BaseModel):
     def of(cls, dataset: Dataset) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/datasets/{dataset.id}"
-        return cls(**dataset.to_dict(), links={"self": url, "data": f"{url}/data"})
+        source = dataset.source
+        return cls(
+            **dataset.to_dict(),
+            columns=source.get("columns", {}),
+            notices=source.get("notices", []),
+            links={"self": url, "data": f"{url}/data"},
+        )
+
+
+class ColumnOut(BaseModel):
+    """A column of an upload."""
+
+    name: str = Field(description="Its name, or its number from 0.")
+    role: str = Field(description="feature, label, color, id, ignore or one_hot; empty if it needs one.")
+
+
+class DatasetPreviewOut(BaseModel):
+    """What an upload would store."""
+
+    id: str | None = Field(description="Id of the data set; null if it is refused.")
+    n: int | None = Field(description="Points (rows).")
+    d: int | None = Field(description="Features, after one-hot.")
+    format: str | None = Field(description="csv, npy, npz, json, arrow, feather or parquet.")
+    dialect: dict[str, str] = Field(description="Of text: what differs from commas, decimal points and UTF-8.")
+    names: list[str] | None = Field(description="Names of the features.")
+    columns: list[ColumnOut] = Field(description="The columns of the file and their roles, at most the first hundred.")
+    notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
+    rows: list[list[float]] = Field(description="Features of the first five points, as they are fitted.")
+    labels: list[str | float] | None = Field(description="Labels of these points.")
+    color: list[float] | None = Field(description="Colors of these points.")
+    problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
+
+    @classmethod
+    def of(cls, table: Table, id_: str) -> Self:
+        """Return the preview of a table."""
+        rows = np.asarray(table.values[:PREVIEW_ROWS], np.float64).tolist()
+        return cls(
+            id=id_,
+            n=table.values.shape[0],
+            d=table.values.shape[1],
+            format=table.source["format"],
+            dialect=table.source.get("dialect", {}),
+            names=table.names,
+            columns=table.source.get("layout", []),
+            notices=table.source.get("notices", []),
+            rows=rows,
+            labels=None if table.labels is None else table.labels[:PREVIEW_ROWS].tolist(),
+            color=None if table.color is None else table.color[:PREVIEW_ROWS].tolist(),
+            problem=None,
+        )
+
+    @classmethod
+    def refused(cls, problem: Problem) -> Self:
+        """Return the preview of a table that is refused."""
+        return cls(
+            id=None,
+            n=None,
+            d=None,
+            format=None,
+            dialect={},
+            names=None,
+            columns=problem.details.get("columns", []),
+            notices=[],
+            rows=[],
+            labels=None,
+            color=None,
+            problem=ProblemOut(**problem.to_dict()),
+        )
 
 
 class PosteriorOut(BaseModel):

@@ -1,46 +1,19 @@
-"""Label and color columns, which are stored beside the features."""
+"""Labels of the points, which are stored beside the features; a missing label is the empty text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from service.uploads.limits import is_text
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_LABEL = 1000  # characters
 MOST_LABELS = 2**26  # characters of all labels of a data set, each stored as long as the longest
-
-
-@dataclass(frozen=True)
-class LabelColumns:
-    """Names of the label and color columns of a request (in CSV also numbers from 0)."""
-
-    label: str | None = None
-    color: str | None = None
-
-    def require_none(self, reason: str, remedy: str) -> None:
-        """Raise a problem if a column is named, for a format without columns."""
-        for name, column in (("label", self.label), ("color", self.color)):
-            if column is not None:
-                raise refuse(f"{name}-not-here", 422, f"?{name}= cannot be used: {reason}", remedy)
-
-
-def no_such_column(name: str, columns: str) -> ProblemError:
-    """Return the problem of a label or color column that does not exist."""
-    return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Use one of {columns}.")
-
-
-def require_distinct(label: int | None, color: int | None) -> None:
-    """Raise a problem if one column is both label and color."""
-    if label is not None and label == color:
-        detail = "?label= and ?color= name the same column."
-        raise refuse("same-column", 422, detail, "Name two columns, or leave one of them out.")
 
 
 class Labels:
@@ -92,3 +65,21 @@ def text_labels(labels: Sequence[str]) -> np.ndarray[Any, Any]:
     collector = Labels()
     collector.add(labels)
     return collector.array()
+
+
+def label_array(labels: Sequence[str | float | None]) -> np.ndarray[Any, Any]:
+    """Return labels as numbers if all are, else as text; None and NaN are missing, so that they become empty texts.
+
+    Numbers beside a missing label become text, as in a CSV file.
+    """
+    if all(type(label) in {int, float} and label == label for label in labels):  # noqa: PLR0124 # NaN
+        return np.array(labels, np.float64)
+    texts = ["" if label is None or label != label else str(label) for label in labels]  # noqa: PLR0124 # NaN
+    return text_labels(texts)
+
+
+def missing_labels(labels: np.ndarray[Any, Any] | None) -> list[str]:
+    """Return the notice of missing labels, or none."""
+    if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
+        return []
+    return [f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."]

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from service.encoding.arrow import ARROW, PARQUET, REMEDY, has_arrow
+from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
+from service.uploads.column_roles import ColumnRoles
 from service.uploads.formats.arrow_stream import read_arrow
 from service.uploads.formats.csv_table import read_csv
+from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
 from service.uploads.formats.npy import read_npy
 from service.uploads.formats.npz import read_npz
 from service.uploads.formats.parquet import read_parquet
-from service.uploads.label_columns import LabelColumns
 from service.uploads.limits import Limits
 from worker.base.problems import refuse
 
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 # Bytes of text that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork.
 _SAFE_TEXT = 2**16
+TEXT = ("text/csv", "text/tab-separated-values", "text/plain")
 
-__all__ = ["LabelColumns", "Limits", "Reader", "reader_of"]
+__all__ = ["ColumnRoles", "Limits", "Reader", "reader_of"]
 
 
 @dataclass(frozen=True)
@@ -40,43 +42,41 @@ class Reader:
 
     """
 
-    read: Callable[[IO[bytes], Limits, LabelColumns], Table]
+    read: Callable[[IO[bytes], Limits, ColumnRoles], Table]
     cap: int
     safe: int = 0
 
 
-def reader_of(content_type: str, encoding: str, settings: Settings) -> Reader:
-    """Return the reader of a Content-Type; CSV has the parameter `header` (RFC 4180).
+def reader_of(content_type: str, settings: Settings) -> Reader:
+    """Return the reader of a Content-Type; tables of text have the parameters of `dialect.Declared`.
 
     Raises
     ------
     ProblemError
-        ``unsupported-media-type``, also for a Content-Encoding and for Arrow without pyarrow.
+        ``unsupported-media-type``, also for Arrow without pyarrow.
 
     """
     kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    headers = {"header=present": True, "header=absent": False}
-    header = next((headers[parameter] for parameter in parameters if parameter in headers), None)
+    cap = settings.max_body
     readers = {
-        "application/x-npy": Reader(
-            read_npy, settings.max_body, settings.max_body
-        ),  # it parses the header alone, and maps the rest
-        "application/vnd.numpy": Reader(read_npy, settings.max_body, settings.max_body),
-        "application/zip": Reader(read_npz, settings.max_body),
-        "application/x-npz": Reader(read_npz, settings.max_body),
-        "text/csv": Reader(partial(read_csv, header=header), settings.max_body, _SAFE_TEXT),
-        ARROW: Reader(read_arrow, settings.max_body),
-        PARQUET: Reader(read_parquet, settings.max_body),
+        "application/x-npy": Reader(read_npy, cap, cap),  # it parses the header alone, and maps the rest
+        "application/vnd.numpy": Reader(read_npy, cap, cap),
+        "application/zip": Reader(read_npz, cap),
+        "application/x-npz": Reader(read_npz, cap),
+        **dict.fromkeys(TEXT, Reader(read_csv, cap, _SAFE_TEXT)),
+        ARROW: Reader(read_arrow, cap),
+        ARROW_FILE: Reader(read_arrow, cap),
+        PARQUET: Reader(read_parquet, cap),
         "application/json": Reader(read_json, settings.max_json, _SAFE_TEXT),
     }
-    if encoding.lower() not in {"", "identity"}:
-        raise refuse(
-            "unsupported-media-type", 415, f"The body has Content-Encoding {encoding}.", "Send it uncompressed."
-        )
-    if kind in {ARROW, PARQUET} and not has_arrow():
+    if kind in {ARROW, ARROW_FILE, PARQUET} and not has_arrow():
         detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
         remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
         raise refuse("unsupported-media-type", 415, detail, remedy)
+    if "spreadsheet" in kind or "ms-excel" in kind:
+        detail = f"Content-Type {kind!r} is that of a workbook."
+        remedy = "Save the sheet as CSV UTF-8, and send it as text/csv."
+        raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(readers))
     if kind not in readers:
         raise refuse(
             "unsupported-media-type",
@@ -85,4 +85,8 @@ def reader_of(content_type: str, encoding: str, settings: Settings) -> Reader:
             f"Send one of {', '.join(readers)}, with its Content-Type.",
             supported=list(readers),
         )
-    return readers[kind]
+    if kind not in TEXT:
+        return readers[kind]
+    pairs = (parameter.partition("=") for parameter in parameters)
+    declared = Declared.of({name.strip(): value.strip().strip('"') for name, _, value in pairs})
+    return Reader(partial(read_csv, declared=declared), cap, _SAFE_TEXT)

@@ -32,8 +32,7 @@ async def received(request: Request, folder: Path, cap: int, reserve: int) -> As
 
     """
     length = request.headers.get("content-length")
-    if length is not None and int(length) > cap:
-        raise _too_large(f"The body has {int(length):,} bytes", cap)
+    check_size(int(length or 0), cap)
     await run_in_threadpool(require_room, folder, int(length or 0), reserve)
     await run_in_threadpool(restrict_folder, folder)
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -58,6 +57,12 @@ async def received(request: Request, folder: Path, cap: int, reserve: int) -> As
             )
         await run_in_threadpool(file.seek, 0)
         yield file
+
+
+def check_size(size: int, cap: int) -> None:
+    """Raise ``body-too-large`` for a body of more than `cap` bytes."""
+    if size > cap:
+        raise _too_large(f"The body has {size:,} bytes", cap)
 
 
 def _too_large(detail: str, cap: int) -> ProblemError:

@@ -26,7 +26,7 @@ import httpx
 from qa.inputs.hostile.bodies.mutations import good
 from qa.inputs.hostile.case import KINDS
 from service.cli.main import listen
-from service.uploads.registry import LabelColumns, Limits, reader_of
+from service.uploads.registry import ColumnRoles, Limits, reader_of
 from service.uploads.sandbox import child
 from service.uploads.sandbox.transfer import read_outcome, table_of, write_table
 from worker.base.problems import ProblemError
@@ -155,7 +155,7 @@ def _read(reader: str, body: bytes, folder: str) -> str:
         file.write(body)
         file.seek(0)
         try:
-            table = reader_of(KINDS[reader], "", Settings()).read(file, LIMITS, LabelColumns(label(reader, body)))
+            table = reader_of(KINDS[reader], Settings()).read(file, LIMITS, ColumnRoles(label(reader, body)))
             write_table(out, table)
             table_of(read_outcome(out)["table"], file, out)
         except ProblemError as error:

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.uploads.column_roles import IdCheck, Layout, categorical, option
 from service.uploads.disk_array import NO_MEMORY, DiskArray, check_inflated
-from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column, require_distinct
+from service.uploads.label_columns import MOST_LABEL, Labels, label_array, missing_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-    from service.uploads.label_columns import LabelColumns
+    from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
-_INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas frame is not a feature
 
 
 @contextlib.contextmanager
@@ -50,16 +50,25 @@ def malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Columns:
-    """Roles of the columns of a schema: features, label, color."""
+    """Columns of a schema with their roles; `categories` are those of each one-hot column.
 
-    names: list[str]
-    features: list[int]
-    label: int | None
-    color: int | None
+    Parameters
+    ----------
+    kinds
+        Kind of each column: f, i or u as in numpy, b for bool, s for text, or an empty string.
+    kept
+        Columns with the name of an id, whose values are those of features.
+
+    """
+
+    layout: Layout
+    kinds: list[str]
     dtype: np.dtype[Any]
+    categories: dict[int, list[str]] = field(default_factory=dict)
+    kept: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, schema: pa.Schema, label_columns: LabelColumns, limits: Limits) -> Columns:
+    def of(cls, schema: pa.Schema, roles: ColumnRoles, limits: Limits, kept: frozenset[int] = frozenset()) -> Columns:
         """Return the columns of a schema.
 
         Raises
@@ -71,88 +80,213 @@ class Columns:
         import pyarrow as pa  # noqa: PLC0415 # an extra
 
         names = list(schema.names)
-        limits.check(
-            (1, max(0, len(names) - sum(name is not None for name in (label_columns.label, label_columns.color))))
-        )
+        if not (roles.features or roles.ignore):
+            apart = sum(name is not None for name in (roles.label, roles.color)) + len(roles.id)
+            limits.check((1, max(0, len(names) - apart)))
         check_names(names, len(names))
-        chosen = [
-            names.index(name) if name in names else None for name in (label_columns.label, label_columns.color) if name
-        ]
-        if None in chosen:
-            missing = next(name for name in (label_columns.label, label_columns.color) if name and name not in names)
-            raise no_such_column(missing, ", ".join(names[:100]))
-        label = None if label_columns.label is None else names.index(label_columns.label)
-        color = None if label_columns.color is None else names.index(label_columns.color)
-        require_distinct(label, color)
-        features = [column for column in range(len(names)) if column not in {label, color}]
-        for column in [*features, *([] if color is None else [color])]:
-            if _kind(schema.field(column).type) not in {"f", "i", "u"} or _INDEX.fullmatch(names[column]):
-                raise _unsupported(names[column], schema.field(column).type)
-        if label is not None and not _kind(schema.field(label).type):
-            raise _unsupported(names[label], schema.field(label).type)
-        single = all(pa.types.is_float32(schema.field(column).type) for column in features)
-        return cls(names, features, label, color, np.dtype("<f4" if single else "<f8"))
+        layout = Layout.of(names, len(names), roles, kept)
+        limits.check((1, len(layout.features)))
+        types = [schema.field(column).type for column in range(len(names))]
+        kinds = [_kind(kind) for kind in types]
+        texts = [at for at in layout.features if kinds[at] == "s" and at not in layout.one_hot]
+        for column in [*layout.features, *([] if layout.color is None else [layout.color])]:
+            if not kinds[column] or (kinds[column] == "s" and column == layout.color):
+                raise _unsupported(names[column], types[column])
+        if texts:
+            name, kind = names[texts[0]], types[texts[0]]
+            detail = f"The column {name!r} of type {kind} is not a feature."
+            raise categorical("unsupported-column", layout, texts, detail, column=name, type=str(kind))
+        if layout.label is not None and not kinds[layout.label]:
+            raise _unsupported(names[layout.label], types[layout.label])
+        single = all(pa.types.is_float32(types[column]) for column in layout.features)
+        return cls(layout, kinds, np.dtype("<f4" if single else "<f8"), kept=kept)
+
+    @property
+    def width(self) -> int:
+        """Number of columns in the file."""
+        return len(self.kinds)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Positions of the columns of finite numbers."""
+        numbers = [column for column in self.layout.features if column not in self.layout.one_hot]
+        return numbers if self.layout.color is None else [*numbers, self.layout.color]
+
+    @property
+    def features(self) -> int:
+        """Number of features, with those of the categories."""
+        return sum(len(self.categories.get(column, [""])) for column in self.layout.features)
+
+
+class NotIdError(Exception):
+    """A column with the name of an id that holds none."""
+
+    def __init__(self, column: int) -> None:
+        super().__init__(column)
+        self.column = column
+
+
+def read_columns(
+    file: IO[bytes],
+    schema: pa.Schema,
+    roles: ColumnRoles,
+    limits: Limits,
+    batches: Callable[[Columns], Iterator[pa.RecordBatch]],
+    source: str,
+) -> Table:
+    """Return the table of record batches; `batches` begins a pass over them.
+
+    A column that turns out to hold no ids is a feature in a further pass.
+    """
+    size = os.fstat(file.fileno()).st_size
+    kept: frozenset[int] = frozenset()
+    while True:
+        columns = Columns.of(schema, roles, limits, kept)
+        if columns.layout.one_hot:
+            columns = replace(columns, categories=_categories(columns, batches(columns), limits))
+        try:
+            return table_of(file, columns, batches(columns), limits, source=source)
+        except NotIdError as error:
+            kept |= {error.column}
+            os.ftruncate(file.fileno(), size)
 
 
 def table_of(
     file: IO[bytes], columns: Columns, batches: Iterator[pa.RecordBatch], limits: Limits, *, source: str
 ) -> Table:
     """Return the table of record batches, with its values unpacked behind the body."""
-    features = len(columns.features)
+    layout, features = columns.layout, columns.features
+    limits.check((1, features))
+    names = layout.feature_names(columns.categories)
+    check_names(names, features)
     disk_array = DiskArray(file, columns.dtype, features)
     color: list[Array] = []
-    labels, numbers = Labels(), []
+    labels = _LabelColumn(layout.label, columns)
+    checks = {column: IdCheck() for column in layout.candidates}
     bad, first, count = BadRows(), None, 0
-    rows = max(1, BLOCK_VALUES // max(1, len(columns.names)))
+    rows = max(1, BLOCK_VALUES // max(1, columns.width, features))
     for batch in batches:
         batch.validate(full=True)  # an invalid batch may point outside the body
         for start in range(0, batch.num_rows, rows):
             block = batch.slice(start, rows)
             limits.check((count + block.num_rows, features))
+            check_inflated("The table", (count + block.num_rows) * features * columns.dtype.itemsize, limits)
+            for column, check in checks.items():
+                if not _are_ids(block, column, check, columns.kinds[column], count):
+                    raise NotIdError(column)
             faults = _faults(block, columns)
             if faults.any():
                 first = first or _problem(block, columns, faults, count)
                 bad.add(count + np.flatnonzero(faults.any(axis=1)))
             if first is None:
-                matrix = np.column_stack([_numbers(block, column).astype(columns.dtype) for column in columns.features])
-                disk_array.write(matrix.reshape(-1).view(np.uint8).data)
-                if columns.color is not None:
-                    color.append(_numbers(block, columns.color).astype(np.float64))
-                if columns.label is not None and _kind(block.column(columns.label).type) == "s":
-                    labels.add(_texts(block.column(columns.label), count))
-                elif columns.label is not None:
-                    numbers += block.column(columns.label).to_pylist()
+                matrix = np.column_stack([_feature(block, column, columns, count) for column in layout.features])
+                disk_array.write(np.ascontiguousarray(matrix).reshape(-1).view(np.uint8).data)
+                if layout.color is not None:
+                    color.append(_numbers(block, layout.color).astype(np.float64))
+                labels.add(block, count)
             count += block.num_rows
     if first is not None:
         raise bad.annotate(first)
     limits.check((count, features))
+    found = labels.array()
+    notices = [*(layout.no_id_notice(column) for column in sorted(columns.kept)), *missing_labels(found)]
     return Table(
         values=disk_array.values(),
-        names=[columns.names[column] for column in columns.features],
-        labels=None if columns.label is None else np.array(numbers, np.float64) if numbers else labels.array(),
+        names=names,
+        labels=found,
         color=np.concatenate(color) if color else None,
-        source={"kind": "upload", "format": source},
+        source={"kind": "upload", "format": source, **layout.source(notices)},
     )
+
+
+class _LabelColumn:
+    """Collector of the labels of record batches, or of none."""
+
+    def __init__(self, column: int | None, columns: Columns) -> None:
+        self._column = column
+        self._kind = "" if column is None else columns.kinds[column]
+        self._texts = Labels()
+        self._numbers: list[Any] = []
+
+    def add(self, block: pa.RecordBatch, start: int) -> None:
+        """Add the labels of a block."""
+        if self._kind == "s":
+            self._texts.add(_texts(block.column(self._column), start))
+        elif self._kind:
+            self._numbers += block.column(self._column).to_pylist()
+
+    def array(self) -> Array | None:
+        """Return the labels, or None without a column."""
+        if self._column is None:
+            return None
+        return self._texts.array() if self._kind == "s" else label_array(self._numbers)
 
 
 def check_size(rows: int, columns: Columns, limits: Limits) -> None:
     """Raise a problem if the table is too large, before it is unpacked."""
-    limits.check((rows, len(columns.features)))
-    check_inflated("The table", rows * len(columns.features) * columns.dtype.itemsize, limits)
+    limits.check((rows, columns.features))
+    check_inflated("The table", rows * columns.features * columns.dtype.itemsize, limits)
+
+
+def _categories(columns: Columns, batches: Iterator[pa.RecordBatch], limits: Limits) -> dict[int, list[str]]:
+    """Return the sorted categories of the one-hot columns, by a pass over all batches."""
+    layout = columns.layout
+    found: dict[int, set[str]] = {column: set() for column in layout.one_hot}
+    others, count = len(layout.features) - len(found), 0
+    rows = max(1, BLOCK_VALUES // columns.width)
+    for batch in batches:
+        batch.validate(full=True)
+        for start in range(0, batch.num_rows, rows):
+            block = batch.slice(start, rows)
+            for column, categories in found.items():
+                categories.update(_category_texts(block, column, columns, count))
+                limits.check((1, others + sum(map(len, found.values()))))
+            count += block.num_rows
+    limits.check((count, len(layout.features)))
+    return {column: sorted(categories) for column, categories in found.items()}
+
+
+def _category_texts(block: pa.RecordBatch, column: int, columns: Columns, start: int) -> list[str]:
+    """Return the categories of the rows as text; refuse a missing one."""
+    null = _is_null(block.column(column))
+    if null.any():
+        row = start + int(np.flatnonzero(null)[0])
+        name = columns.layout.name(column)
+        remedy = f"Fill the value in, remove its row, or leave the column out with {option('ignore', [name])}."
+        raise bad_value("missing-value", "null", row, column, names=columns.layout.names, remedy=remedy)
+    if columns.kinds[column] == "s":
+        return _texts(block.column(column), start)
+    return [str(value) for value in block.column(column).to_pylist()]
+
+
+def _feature(block: pa.RecordBatch, column: int, columns: Columns, start: int) -> Array:
+    """Return a column of numbers, or the zeros and ones of its categories. Shape (rows,) or (rows, categories)."""
+    if column not in columns.categories:
+        return _numbers(block, column).astype(columns.dtype)
+    codes = {category: code for code, category in enumerate(columns.categories[column])}
+    ones = np.zeros((block.num_rows, len(codes)), columns.dtype)
+    ones[np.arange(block.num_rows), [codes[text] for text in _category_texts(block, column, columns, start)]] = 1
+    return ones
+
+
+def _are_ids(block: pa.RecordBatch, column: int, check: IdCheck, kind: str, start: int) -> bool:
+    """Return whether the rows of a candidate column continue its ids."""
+    array = block.column(column)
+    if kind not in {"i", "u", "s"} or _is_null(array).any():
+        return False
+    return check.add(_texts(array, start) if kind == "s" else array.to_pylist())
 
 
 def _faults(block: pa.RecordBatch, columns: Columns) -> Array:
-    """Return the mask of cells that are missing, not finite or not exact. Shape (rows, columns)."""
-    faults = np.zeros((block.num_rows, len(columns.names)), bool)
-    for column, array in enumerate(block.columns):
-        faults[:, column] = _is_null(array)
-        if column != columns.label:
-            values = _numbers(block, column)
-            faults[:, column] |= (
-                (values > EXACT) | (values < -EXACT) if values.dtype.kind in "iu" else ~np.isfinite(values)
-            )
-        elif _kind(array.type) == "f":
-            faults[:, column] |= ~np.isfinite(_numbers(block, column))
+    """Return the mask of features and colors that are missing, not finite or not exact. Shape (rows, columns)."""
+    faults = np.zeros((block.num_rows, columns.width), bool)
+    for column in columns.numbers:
+        values = _numbers(block, column)
+        inexact = (values > EXACT) | (values < -EXACT) if values.dtype.kind in "iu" else ~np.isfinite(values)
+        faults[:, column] = _is_null(block.column(column)) | inexact
+    label = columns.layout.label
+    if label is not None and columns.kinds[label] == "f":
+        faults[:, label] = np.isinf(_numbers(block, label))  # NaN is a missing label
     return faults
 
 
@@ -162,14 +296,20 @@ def _problem(block: pa.RecordBatch, columns: Columns, faults: Array, start: int)
     value = block.column(column)[row].as_py()
     code = "missing-value" if value is None else "inexact-integer" if isinstance(value, int) else "not-finite"
     text = "null" if value is None else str(value)[:50]
-    return bad_value(code, text, start + row, column, names=columns.names, remedy=REMEDIES[code])
+    remedy, options = REMEDIES[code], {}
+    if code != "inexact-integer" and column in columns.layout.features:
+        name = columns.layout.name(column)
+        options = {"options": {"ignore": [name]}}
+        remedy = f"Fill the value in, remove its row, or leave the column out with {option('ignore', [name])}."
+    error = bad_value(code, text, start + row, column, names=columns.layout.names, remedy=remedy)
+    return ProblemError(replace(error.problem, details={**error.problem.details, **options}))
 
 
 def _numbers(block: pa.RecordBatch, column: int) -> Array:
     """Return a column of numbers, with zero for null."""
     array = block.column(column)
     if array.null_count:
-        array = array.fill_null(0)
+        array = array.fill_null(False if _kind(array.type) == "b" else 0)  # the value of a null
     values: Array = array.to_numpy(zero_copy_only=False)
     return values
 
@@ -181,12 +321,13 @@ def _texts(array: pa.Array, start: int) -> list[str]:
 
     rows = None
     if pa.types.is_dictionary(array.type):
-        used, rows = np.unique(array.indices.to_numpy(), return_inverse=True)
-        array = array.dictionary.take(pa.array(used))
+        indices = array.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        used, rows = np.unique(indices, return_inverse=True)
+        array = array.dictionary.take(pa.array(used, mask=used < 0))
     if (compute.max(compute.utf8_length(array)).as_py() or 0) > MOST_LABEL:
         detail = f"A label in row {start + 1} or later has more than {MOST_LABEL:,} characters."
         raise refuse("label-too-long", 422, detail, "Use shorter labels.", allowed=MOST_LABEL)
-    texts: list[str] = array.to_pylist()
+    texts: list[str] = [text or "" for text in array.to_pylist()]  # a missing label is empty
     return texts if rows is None else [texts[row] for row in rows]
 
 
@@ -203,13 +344,15 @@ def _is_null(array: pa.Array) -> Array:
 
 
 def _kind(kind: pa.DataType) -> str:
-    """Return numpy's kind f, i or u, or s for text, or an empty string."""
+    """Return numpy's kind f, i, u or b, or s for text, or an empty string."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
 
     if pa.types.is_floating(kind):
         return "f"
     if pa.types.is_integer(kind):
         return "i" if pa.types.is_signed_integer(kind) else "u"
+    if pa.types.is_boolean(kind):
+        return "b"
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return "s" if pa.types.is_string(value) or pa.types.is_large_string(value) else ""
 
@@ -219,7 +362,8 @@ def _unsupported(name: str, kind: Any) -> ProblemError:
         "unsupported-column",
         422,
         f"The column {name!r} of type {kind} is not a feature.",
-        "Remove it, cast it to float64, or set it apart with ?label= if it holds labels.",
+        f"Leave it out with {option('ignore', [name])}, or cast it to float64.",
         column=name,
         type=str(kind),
+        options={"ignore": [name]},
     )

@@ -8,20 +8,20 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.label_columns import text_labels
+from service.uploads.label_columns import label_array, missing_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import LabelColumns
+    from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
 
 _MEMBERS = {"data", "names", "labels", "color"}
 
 
-def read_json(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
+def read_json(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the table of a JSON body.
 
     Raises
@@ -30,7 +30,7 @@ def read_json(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> T
         ``malformed-json``, ``bad-cell`` or ``not-finite`` with the row and the column (from 1), and others.
 
     """
-    label_columns.require_none("a JSON body has members.", 'Send the members "labels" and "color" instead.')
+    roles.require_none("a JSON body has members.", 'Send the members "labels" and "color" instead.')
     try:
         body = json.load(file, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
@@ -61,12 +61,15 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
     limits.check(_shape(rows))
     features = len(rows[0])
     check_names(names, features)
+    values = np.array(_rows(rows, features, names), np.float64)
+    found = None if labels is None else _labels(labels, len(rows))
+    notices = missing_labels(found)
     return Table(
-        values=np.array(_rows(rows, features, names), np.float64),
+        values=values,
         names=names,
-        labels=None if labels is None else _labels(labels, len(rows)),
+        labels=found,
         color=None if color is None else _color(color, len(rows)),
-        source={"kind": "upload", "format": "json"},
+        source={"kind": "upload", "format": "json", **({"notices": notices} if notices else {})},
     )
 
 
@@ -119,11 +122,10 @@ def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[
 def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(labels, list) or len(labels) != points:
         raise _malformed(f'"labels" is not an array of {points} values, one for each point.')
-    if all(isinstance(value, str) for value in labels):
-        return text_labels(labels)
-    if all(map(_is_exact, labels)):
-        return np.array(labels, np.float64)
-    raise _malformed('"labels" must be all strings, or all finite numbers (integers to 2^53).')
+    present = [value for value in labels if value is not None]  # null is a missing label
+    if all(isinstance(value, str) for value in present) or all(map(_is_exact, present)):
+        return label_array(labels)
+    raise _malformed('"labels" must be strings, or finite numbers (integers to 2^53), or null if missing.')
 
 
 def _color(color: Any, points: int) -> np.ndarray[Any, Any]:

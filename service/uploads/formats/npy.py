@@ -15,15 +15,15 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import LabelColumns
+    from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
 
-_NUMBERS = "fiu"
+_NUMBERS = "fiub"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
 _MOST_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading
 
 
-def read_npy(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
+def read_npy(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the matrix of an npy file, mapped from it.
 
     Raises
@@ -32,9 +32,7 @@ def read_npy(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Ta
         ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here``, or that of the shape.
 
     """
-    label_columns.require_none(
-        "an npy body has no names.", "Send npz with the members labels and color, or leave it out."
-    )
+    roles.require_none("an npy body has no names.", "Send npz with the members labels and color, or leave it out.")
     shape, fortran, dtype = read_header(file)
     check_matrix(shape, dtype, limits)
     offset = file.tell()

@@ -15,13 +15,13 @@ import numpy as np
 
 from service.uploads.disk_array import DiskArray, check_inflated
 from service.uploads.formats.npy import check_length, check_matrix, read_header
-from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, text_labels
+from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, label_array, missing_labels, text_labels
 from service.uploads.limits import check_names
 from worker.base.problems import refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import LabelColumns
+    from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -33,11 +33,11 @@ _PIECE = 2**20
 _END, _END_BYTES, _LOCATOR, _LOCATOR_BYTES = b"PK\5\6", 22, b"PK\6\7", 20
 
 
-def read_npz(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
+def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions.
 
     It may also have `labels`, `color` and `coordinates`, one row for each point, and `names` of the features;
-    `label_columns` names other members for the first two.
+    `roles` names other members for the first two.
 
     Raises
     ------
@@ -45,10 +45,11 @@ def read_npz(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Ta
         ``malformed-npz``, ``unknown-member``, ``inflated-too-large`` and those of `read_npy`.
 
     """
+    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
     try:
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
-            return _table(archive, file, limits, label_columns)
+            return _table(archive, file, limits, roles)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
         if (
             isinstance(error, OSError) and error.errno != errno.EINVAL
@@ -59,11 +60,11 @@ def read_npz(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Ta
         raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
 
 
-def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
+def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     members = _members(archive, limits)
-    label, color = label_columns.label or "labels", label_columns.color or "color"
+    label, color = roles.label or "labels", roles.color or "color"
     extras = {"names", "coordinates", label, color}
-    for name in filter(None, (label_columns.label, label_columns.color)):
+    for name in filter(None, (roles.label, roles.color)):
         if name not in members:
             raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
@@ -79,13 +80,15 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_colu
     n, d = values.shape
     names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
+    labels = _numbers(archive, members[label], (n,), text=True) if label in members else None
+    notices = missing_labels(labels)
     return Table(
         values=values,
         names=names,
-        labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
+        labels=labels,
         color=_numbers(archive, members[color], (n,)) if color in members else None,
         coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
-        source={"kind": "upload", "format": "npz"},
+        source={"kind": "upload", "format": "npz", **({"notices": notices} if notices else {})},
     )
 
 
@@ -181,6 +184,8 @@ def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, 
     if array.dtype.kind == "U":
         return text_labels(array.tolist())
     numbers = np.ascontiguousarray(array, np.float64)
+    if text and np.isnan(numbers).any() and not np.isinf(numbers).any():
+        return label_array(numbers.tolist())  # NaN is a missing label
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1
         detail = f"The member {info.filename!r} is not finite in row {row}."

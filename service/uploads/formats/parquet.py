@@ -6,12 +6,14 @@ import mmap
 from typing import IO, TYPE_CHECKING, Any
 
 from service.uploads.disk_array import check_inflated
-from service.uploads.formats.arrow_columns import BLOCK_VALUES, Columns, check_size, malformed_as, table_of
+from service.uploads.formats.arrow_columns import BLOCK_VALUES, Columns, check_size, malformed_as, read_columns
 from service.uploads.formats.parquet_pages import unpacked_sizes
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import LabelColumns
+    from collections.abc import Iterator
+
+    from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
@@ -19,7 +21,7 @@ _MOST_PAGE = 2**26  # bytes: a column of a million numbers has 8 MB
 _MOST_FOOTER = 2**20  # bytes of a string, and members of a list, in the footer
 
 
-def read_parquet(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
+def read_parquet(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the table of a Parquet file.
 
     Raises
@@ -36,13 +38,18 @@ def read_parquet(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -
         footer = parquet.ParquetFile(
             file, thrift_string_size_limit=_MOST_FOOTER, thrift_container_size_limit=_MOST_FOOTER
         )
-        columns = Columns.of(footer.schema_arrow, label_columns, limits)
+        columns = Columns.of(footer.schema_arrow, roles, limits)
         check_size(footer.metadata.num_rows, columns, limits)
         _check_pages(file, footer.metadata, limits)
-        once = [] if label_columns.label is None else [label_columns.label]  # a label of many rows is unpacked once
-        with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
-            rows = max(1, BLOCK_VALUES // len(columns.names))
-            return table_of(file, columns, body.iter_batches(rows, use_threads=False), limits, source="parquet")
+
+        def batches(columns: Columns) -> Iterator[Any]:
+            layout = columns.layout
+            texts = [*layout.one_hot, *layout.candidates, *([] if layout.label is None else [layout.label])]
+            once = [footer.schema_arrow.names[at] for at in texts]  # a text of many rows is unpacked once
+            with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
+                yield from body.iter_batches(max(1, BLOCK_VALUES // columns.width), use_threads=False)
+
+        return read_columns(file, footer.schema_arrow, roles, limits, batches, "parquet")
 
 
 def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:

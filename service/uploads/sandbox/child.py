@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from typing import IO, NoReturn
 
+from service.uploads.packing import Packing
 from service.uploads.registry import reader_of
 from service.uploads.sandbox.transfer import ReadRequest, write_outcome, write_table
 from worker.base.problems import ProblemError
@@ -61,9 +62,14 @@ def restrict(memory: int, cpu: int) -> None:
 def _read(request: ReadRequest, file: IO[bytes], out: IO[bytes]) -> None:
     file.seek(0)
     try:
-        read = reader_of(request.content_type, "", Settings()).read
-        table = read(file, request.limits, request.label_columns)
+        if request.cap:
+            packing = Packing(request.content_type, request.encoding).unpack(file, out, request.cap)
+        else:
+            table = reader_of(request.content_type, Settings()).read(file, request.limits, request.roles)
     except ProblemError as error:
         write_outcome(out, {"problem": error.problem.to_dict()})
+        return
+    if request.cap:
+        write_outcome(out, {"packing": packing.to_dict()})
     else:
         write_table(out, table)

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from service.encoding.arrow import ARROW, has_arrow
-from service.uploads.registry import LabelColumns, Limits, reader_of
+from service.uploads.registry import ColumnRoles, Limits, reader_of
 from service.uploads.sandbox import child
 from worker.base.settings import Settings
 from worker.execution import process_guard
@@ -166,7 +166,7 @@ def _load() -> None:
             with tempfile.TemporaryFile() as file:
                 file.write(body)
                 file.seek(0)
-                reader_of(kind, "", Settings()).read(file, Limits(2, 2), LabelColumns("l"))
+                reader_of(kind, Settings()).read(file, Limits(2, 2), ColumnRoles("l"))
     gc.collect()
     gc.freeze()  # keep the pages shared with the readers
 

@@ -15,20 +15,21 @@ import tempfile
 import threading
 import weakref
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from service.uploads.disk_array import NO_MEMORY
+from service.uploads.packing import Packing
+from service.uploads.registry import ColumnRoles, Limits
 from service.uploads.sandbox import child
 from service.uploads.sandbox.forkserver import REQUEST
-from service.uploads.sandbox.transfer import ReadRequest, read_outcome, table_of
+from service.uploads.sandbox.transfer import ReadRequest, content_length, read_outcome, table_of
 from worker.base.problems import Problem, ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from service.uploads.registry import LabelColumns, Limits
     from worker.base.settings import Settings
     from worker.records.dataset import Table
 
@@ -53,6 +54,8 @@ _ONE_THREAD = {
 }
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class ReaderProcesses:
         finally:
             self._slots.release()
 
-    def read(self, content_type: str, body: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
+    def read(self, content_type: str, body: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
         """Return the table of a body, read by its reader of the registry.
 
         Raises
@@ -141,18 +144,44 @@ class ReaderProcesses:
             That of the reader, such as a full disk.
 
         """
+        settings = self._settings
+        request = ReadRequest(content_type, limits, roles, settings.reader_bytes, settings.reader_cpu)
+        with tempfile.TemporaryFile(dir=self._folder) as result:
+            return self._outcome(request, body, result, lambda outcome: table_of(outcome["table"], body, result))
+
+    def unpack(self, packing: Packing, body: IO[bytes], result: IO[bytes]) -> Packing:
+        """Unpack the outermost layer of a body into an empty file, rewound; raises as `read`."""
+        packing.check()
+        settings = self._settings
         request = ReadRequest(
-            content_type, limits, label_columns, self._settings.reader_bytes, self._settings.reader_cpu
+            packing.content_type,
+            Limits.of(settings),
+            ColumnRoles(),
+            settings.reader_bytes,
+            settings.reader_cpu,
+            packing.encoding,
+            settings.max_body,
         )
+        unpacked = self._outcome(request, body, result, lambda outcome: Packing(**outcome["packing"]))
+        result.truncate(content_length(result))
+        result.seek(0)
+        return replace(unpacked, fields={**packing.fields, **unpacked.fields})
+
+    def _outcome(
+        self, request: ReadRequest, body: IO[bytes], result: IO[bytes], convert: Callable[[dict[str, Any]], T]
+    ) -> T:
+        """Return the converted outcome of a request."""
         size = os.fstat(body.fileno()).st_size
         for _ in range(_ATTEMPTS):
             os.ftruncate(body.fileno(), size)  # discard the values of a dead reader
-            with tempfile.TemporaryFile(dir=self._folder) as result:
-                request.write(result)
-                ended = self._server.read(body, result)
-                if ended.status is not None or ended.is_late:
-                    self._on_end(ended)
-                    return self._table(ended, content_type, body, result)
+            result.seek(0)
+            result.truncate()
+            request.write(result)
+            ended = self._server.read(body, result)
+            if ended.status is None and not ended.is_late:
+                continue
+            self._on_end(ended)
+            return self._converted(ended, request.content_type, result, convert)
         raise refuse(
             "readers-unavailable",
             503,
@@ -160,15 +189,17 @@ class ReaderProcesses:
             "Try again in some seconds. If that fails, check the log of the API and the machine's memory.",
         )
 
-    def _table(self, ended: ReaderExit, content_type: str, body: IO[bytes], result: IO[bytes]) -> Table:
+    def _converted(
+        self, ended: ReaderExit, content_type: str, result: IO[bytes], convert: Callable[[dict[str, Any]], T]
+    ) -> T:
         outcome = _outcome(ended, result)
         if outcome is None:
             raise self._failure(ended, content_type)
         if "problem" in outcome:
             raise ProblemError(Problem.from_dict(outcome["problem"]))
         try:
-            return table_of(outcome["table"], body, result)
-        except (ValueError, TypeError, KeyError):  # only a damaged reader writes such a table
+            return convert(outcome)
+        except (ValueError, TypeError, KeyError):  # only a damaged reader writes such an outcome
             raise self._failure(ended, content_type) from None
 
     def _failure(self, ended: ReaderExit, content_type: str) -> Exception:

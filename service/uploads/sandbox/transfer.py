@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from service.uploads.label_columns import LabelColumns
+from service.uploads.column_roles import ColumnRoles
 from service.uploads.limits import Limits
 from worker.records.dataset import EXTRAS, Table
 
@@ -24,19 +24,24 @@ if TYPE_CHECKING:
 _ALIGNED = 64  # bytes
 _LENGTH = 8  # bytes
 _MOST_JSON = 2**27  # bytes: 10,000 names of 1,000 characters take a third
-_KINDS = "fiuU"  # of dtypes
+_KINDS = "fiubU"  # of dtypes
 _MEMBERS = ("values", *EXTRAS)
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """Request to read a body: its media type, options and limits."""
+    """Request to read a body: its media type, options and limits; with `cap`, to unpack a layer of it.
+
+    `cap` is the most bytes of the content, or 0 to read a table.
+    """
 
     content_type: str
     limits: Limits
-    label_columns: LabelColumns
+    roles: ColumnRoles
     memory: int  # bytes beyond those at the start of the reader process
     cpu: int  # seconds of processor time
+    encoding: str = ""
+    cap: int = 0
 
     def write(self, file: IO[bytes]) -> None:
         """Write the request into an empty file."""
@@ -50,9 +55,7 @@ class ReadRequest:
         fields = json.loads(file.read())
         file.seek(0)
         file.truncate()
-        return cls(
-            **{**fields, "limits": Limits(**fields["limits"]), "label_columns": LabelColumns(**fields["label_columns"])}
-        )
+        return cls(**{**fields, "limits": Limits(**fields["limits"]), "roles": ColumnRoles.of(fields["roles"])})
 
 
 def write_table(file: IO[bytes], table: Table) -> None:
@@ -68,6 +71,12 @@ def write_outcome(file: IO[bytes], outcome: dict[str, Any]) -> None:
     file.write(encoded)
     file.write(len(encoded).to_bytes(_LENGTH, "little"))
     file.flush()
+
+
+def content_length(file: IO[bytes]) -> int:
+    """Return the bytes before the JSON of a complete outcome."""
+    size = os.fstat(file.fileno()).st_size
+    return size - _LENGTH - int.from_bytes(os.pread(file.fileno(), _LENGTH, size - _LENGTH), "little")
 
 
 def read_outcome(file: IO[bytes]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
-from service.uploads.registry import LabelColumns, Limits, Reader, reader_of
+from service.uploads.registry import ColumnRoles, Limits, Reader, reader_of
 from service.uploads.sandbox import child
 from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
 from service.uploads.sandbox.transfer import ReadRequest, read_outcome, table_of, write_outcome
@@ -69,10 +69,10 @@ def stored(body: bytes) -> IO[bytes]:
     return file
 
 
-def read(processes: ReaderProcesses, kind: str, body: bytes, label_columns: LabelColumns | None = None) -> Table:
+def read(processes: ReaderProcesses, kind: str, body: bytes, roles: ColumnRoles | None = None) -> Table:
     """Read a body in a process."""
     with stored(body) as file:
-        return processes.read(kind, file, LIMITS, label_columns or LabelColumns())
+        return processes.read(kind, file, LIMITS, roles or ColumnRoles())
 
 
 def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
@@ -125,31 +125,31 @@ def packed(table: Any) -> bytes:
 
 CELLS = zip(X.tolist(), LABELS, strict=True)
 ROWS = "\n".join(f"{a!r},{b!r},{c!r},{label},{i}" for i, ((a, b, c), label) in enumerate(CELLS))
-BODIES: dict[str, tuple[str, bytes, LabelColumns]] = {
-    "npy": (NPY, saved(X), LabelColumns()),
-    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), LabelColumns()),
-    "npy, one row": (NPY, saved(X[:1]), LabelColumns()),
+BODIES: dict[str, tuple[str, bytes, ColumnRoles]] = {
+    "npy": (NPY, saved(X), ColumnRoles()),
+    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), ColumnRoles()),
+    "npy, one row": (NPY, saved(X[:1]), ColumnRoles()),
     "npz": (
         NPZ,
         zipped(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
-        LabelColumns(),
+        ColumnRoles(),
     ),
-    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), LabelColumns()),
-    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), LabelColumns("l")),
-    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), LabelColumns("l", "c")),
-    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', LabelColumns()),
-    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), LabelColumns("l", "c")),
-    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), LabelColumns("l", "c")),
+    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), ColumnRoles()),
+    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), ColumnRoles("l")),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), ColumnRoles("l", "c")),
+    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', ColumnRoles()),
+    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), ColumnRoles("l", "c")),
+    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), ColumnRoles("l", "c")),
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, name: str) -> None:
     """Values, dtypes, memory order and all additional columns are equal."""
-    kind, body, label_columns = BODIES[name]
+    kind, body, roles = BODIES[name]
     with stored(body) as file:
-        expected = reader_of(kind, "", Settings()).read(file, LIMITS, label_columns)
-        tables = read(processes, kind, body, label_columns)
+        expected = reader_of(kind, Settings()).read(file, LIMITS, roles)
+        tables = read(processes, kind, body, roles)
         assert (tables.names, tables.source) == (expected.names, expected.source)
         assert list(tables.extras) == list(expected.extras)
         for array, expected_array in zip(
@@ -163,7 +163,7 @@ def test_problems_pass_through(processes: ReaderProcesses) -> None:
     """The refusal of the process equals that of the reader."""
     body = b"x,y\n1,2\n3,oops\n"
     with stored(body) as file, pytest.raises(ProblemError) as caught:
-        reader_of(CSV, "", Settings()).read(file, LIMITS, LabelColumns())
+        reader_of(CSV, Settings()).read(file, LIMITS, ColumnRoles())
     assert refused(processes, CSV, body) == caught.value.problem
 
 
@@ -259,7 +259,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(child, "restrict", lambda *_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
     with stored(b"1\n") as file, stored(b"") as out:
-        ReadRequest(CSV, LIMITS, LabelColumns(), 2**27, 1).write(out)
+        ReadRequest(CSV, LIMITS, ColumnRoles(), 2**27, 1).write(out)
         child.work(os.dup(file.fileno()), os.dup(out.fileno()))
     assert codes == [code]
 
@@ -281,8 +281,8 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 )
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
-    with stored(b"") as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
-        processes._table(ended, CSV, file, out)
+    with stored(b"") as out, pytest.raises(ProblemError) as caught:
+        processes._converted(ended, CSV, out, dict)
     assert caught.value.problem.code == code
     assert caught.value.problem.remedy
 
@@ -294,8 +294,8 @@ def test_errors_of_the_service_are_not_those_of_the_body(
     processes: ReaderProcesses, code: int, error: type[Exception]
 ) -> None:
     """A full disk is 507, and a bug is 500."""
-    with stored(b"") as file, stored(b"") as out, pytest.raises(error):
-        processes._table(ReaderExit(code << 8, stderr="Traceback"), CSV, file, out)
+    with stored(b"") as out, pytest.raises(error):
+        processes._converted(ReaderExit(code << 8, stderr="Traceback"), CSV, out, dict)
 
 
 def test_an_invalid_outcome_is_a_crash(processes: ReaderProcesses) -> None:
@@ -303,7 +303,7 @@ def test_an_invalid_outcome_is_a_crash(processes: ReaderProcesses) -> None:
     with stored(b"") as file, stored(b"") as out:
         write_outcome(out, {"table": {}})
         with pytest.raises(ProblemError) as caught:
-            processes._table(ReaderExit(0), CSV, file, out)
+            processes._converted(ReaderExit(0), CSV, out, lambda outcome: table_of(outcome["table"], file, out))
         assert caught.value.problem.code == "reader-crashed"
 
 

@@ -80,7 +80,7 @@ def arrow_attacks() -> Iterator[Attack]:
 
     words = pa.array(["a", "b", "c", "d", "e", "f"])
     yield arrow("one long word, many rows", lambda: streamed(with_words(MAX_BODY // 32, [_LONG])), label="l")
-    yield arrow("a word that is none", lambda: streamed(with_words(6, [None])), label="l")
+    yield arrow("a word that is none", lambda: streamed(with_words(6, [None])), label="l", is_accepted=True)
     yield arrow("a long label", lambda: streamed(frame(1, l=[_LONG])), label="l")
     yield arrow("a very long name", lambda: streamed(pa.table({_LONG: np.zeros(6)})))
     yield arrow("half a surrogate pair as a name", lambda: streamed(frame(zz=np.zeros(6))).replace(b"zz", b"\xed\xa0"))
@@ -109,11 +109,12 @@ def arrow_attacks() -> Iterator[Attack]:
     yield arrow(
         "a place outside of the dictionary", lambda: patched(streamed(_placed(77_777)), 77_777, 2**30, "<i"), label="l"
     )
-    yield arrow("compressed", lambda: streamed(frame(200_000), compression="zstd"))
+    yield arrow("compressed", lambda: streamed(frame(200_000), compression="zstd"), is_accepted=True)
     yield arrow("a stream of no batches", lambda: streamed(frame(0)))
     yield arrow("nulls alone", lambda: streamed(pa.table({"x": pa.nulls(MAX_BODY // 32, pa.float64())})))
     yield arrow("an extension that is a pickle", _pickled, is_accepted=True)  # read as a plain column, never unpickled
-    yield arrow("a file and no stream", lambda: b"ARROW1\0\0" + streamed(frame()))
+    yield arrow("a file without its end", lambda: b"ARROW1\0\0" + streamed(frame()), is_accepted=True)
+    yield arrow("a file of the first version", lambda: b"FEA1" + streamed(frame()))
     yield arrow("a stream that goes on", lambda: streamed(frame()) + b"\xff" * 10_000, is_accepted=True)
 
 

@@ -1,0 +1,296 @@
+"""The files, with the reading that a person expects, or the refusal and the option that helps."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BOM = "\ufeff".encode()
+_FLOWERS = pd.DataFrame(
+    {"length": [5.1, 4.9, 7.0, 6.3], "width": [3.5, 3.0, 3.2, 3.3], "species": ["setosa", "setosa", "vir", "vir"]}
+)
+_NUMBERS = _FLOWERS[["length", "width"]]
+_ROWS = _NUMBERS.to_numpy().tolist()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Expected reading of a file.
+
+    Parameters
+    ----------
+    names, rows
+        Names of the features and their first rows.
+    labels
+        All labels, if there are any.
+    columns
+        Columns that are set apart or encoded, by role.
+    dialect
+        Dialect of a text, where it is not that of CSV.
+    notice
+        Part of a notice.
+
+    """
+
+    names: list[str] | None = field(default_factory=lambda: ["length", "width"])
+    rows: list[list[float]] = field(default_factory=lambda: _ROWS)
+    labels: list[Any] | None = None
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    dialect: dict[str, str] = field(default_factory=dict)
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Expected refusal: its code, a part of its remedy, and form fields with which the file is read."""
+
+    code: str
+    remedy: str
+    fields: dict[str, Any] | None = None
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True)
+class File:
+    """File of another program, as it is dropped on a form with these fields."""
+
+    name: str
+    body: Callable[[], bytes]
+    expected: Reading | Refusal
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def _text(text: str, encoding: str = "utf-8") -> Callable[[], bytes]:
+    return lambda: text.replace("\n", "\r\n").encode(encoding)
+
+
+def _pandas(write: Callable[[Any], Any]) -> Callable[[], bytes]:
+    """Return a body that pandas writes into a buffer."""
+
+    def body() -> bytes:
+        buffer = io.BytesIO()
+        write(buffer)
+        return buffer.getvalue()
+
+    return body
+
+
+def _zstd(body: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(body)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+_GERMAN = "Länge;Breite;Art\n5,1;3,5;setosa\n4,9;3,0;setosa\n7,0;3,2;vir\n6,3;3,3;vir\n"
+_LABELS = _FLOWERS["species"].tolist()
+_COMMAS = {"delimiter": "semicolon", "decimal": "comma"}
+_ENCODED = Reading(
+    ["length", "width", "species=setosa", "species=vir"],
+    [[5.1, 3.5, 1, 0], [4.9, 3.0, 1, 0], [7.0, 3.2, 0, 1], [6.3, 3.3, 0, 1]],
+    columns={"one_hot": ["species"]},
+)
+_INDEXED = _NUMBERS.set_axis(["a", "b", "c", "d"])
+
+FILES = (
+    File(
+        "excel-german-utf8.csv",
+        lambda: BOM + _text(_GERMAN)(),
+        Reading(["Länge", "Breite"], labels=_LABELS, columns={"label": ["Art"]}, dialect=_COMMAS),
+        {"label": "Art"},
+    ),
+    File(
+        "excel-german-ansi.csv",
+        _text(_GERMAN, "cp1252"),
+        Refusal(
+            "malformed-csv",
+            "charset=windows-1252",
+            {"label": "Art", "charset": "windows-1252"},
+            Reading(
+                ["Länge", "Breite"],
+                labels=_LABELS,
+                columns={"label": ["Art"]},
+                dialect={**_COMMAS, "encoding": "windows-1252"},
+            ),
+        ),
+        {"label": "Art"},
+    ),
+    File("excel-english.csv", lambda: BOM + _text(_NUMBERS.to_csv(index=False))(), Reading()),
+    File(
+        "excel-french.csv",
+        lambda: BOM + _text('"length";"width"\n5,1;3,5\n4,9;3\n7;3,2\n-6,3;"3,3"\n')(),
+        Reading(rows=[[5.1, 3.5], [4.9, 3], [7, 3.2], [-6.3, 3.3]], dialect=_COMMAS),
+    ),
+    File(
+        "excel-sep-line.csv",
+        _text("sep=;\nlength;width\n" + "".join(f"{a};{b}\n" for a, b in _ROWS)),
+        Reading(dialect={"delimiter": "semicolon"}),
+    ),
+    File(
+        "excel-unicode-text.txt",
+        _text("length\twidth\tspécies\n5,1\t3,5\té\n4,9\t3,0\té\n7,0\t3,2\tv\n6,3\t3,3\tv\n", "utf-16"),
+        Reading(
+            labels=["é", "é", "v", "v"],
+            columns={"label": ["spécies"]},
+            dialect={"delimiter": "tab", "decimal": "comma", "encoding": "utf-16"},
+        ),
+        {"label": "spécies"},
+    ),
+    File(
+        "excel-thousands.csv",
+        _text("length;width\n1.234,5;1,5\n2.345,5;2,5\n3,5;3,5\n4,5;4,5\n"),
+        Refusal("bad-cell", "without marks of thousands", {"ignore": "length"},
+            Reading(["width"], [[1.5], [2.5], [3.5]], columns={"ignore": ["length"]}, dialect=_COMMAS)),
+    ),
+    File("excel-workbook.xlsx", lambda: b"PK\3\4 a workbook", Refusal("unsupported-media-type", "CSV UTF-8")),
+    File(
+        "pandas-index.csv",
+        _pandas(_NUMBERS.to_csv),
+        Reading(columns={"id": ["0"]}, notice="The column '0' numbers or names the rows"),
+    ),
+    File(
+        "pandas-index-twice.csv",
+        _pandas(_NUMBERS.reset_index(names="Unnamed: 0").to_csv),
+        Reading(columns={"id": ["0", "Unnamed: 0"]}, notice="name it in features to fit it"),
+    ),
+    File(
+        "pandas-index-wanted.csv",
+        _pandas(_NUMBERS.rename_axis("index").to_csv),
+        Reading(["index", "length", "width"], [[i, *row] for i, row in enumerate(_ROWS)]),
+        {"features": "*"},
+    ),
+    File(
+        "pandas-bool.csv",
+        _pandas(_NUMBERS.assign(fresh=[True, False, True, True]).to_csv),
+        Reading(
+            ["length", "width", "fresh"],
+            [[*row, fresh] for row, fresh in zip(_ROWS, [1, 0, 1, 1], strict=True)],
+            columns={"id": ["0"]},
+        ),
+    ),
+    File("pandas.feather", _pandas(_NUMBERS.to_feather), Reading()),
+    File(
+        "pandas-index.parquet",
+        _pandas(_INDEXED.to_parquet),
+        Reading(columns={"id": ["__index_level_0__"]}, notice="set apart"),
+    ),
+    File(
+        "pandas-category.parquet",
+        _pandas(_FLOWERS.astype({"species": "category"}).to_parquet),
+        Refusal("unsupported-column", "?one_hot=species", {"one_hot": "species"}, _ENCODED),
+    ),
+    File(
+        "r-write-csv.csv",
+        _text('"","length","width"\n"1",5.1,3.5\n"2",4.9,3\n"3",7,3.2\n"4",6.3,3.3\n'),
+        Reading(columns={"id": ["0"]}, notice="numbers or names the rows"),
+    ),
+    File(
+        "r-write-csv2.csv",
+        _text('"";"length";"width"\n"Mazda RX4";5,1;3,5\n"Fiat 128";4,9;3\n"Honda";7;3,2\n"Volvo";6,3;3,3\n'),
+        Reading(columns={"id": ["0"]}, dialect=_COMMAS),
+    ),
+    File(
+        "r-write-table.tsv",
+        _text('"length"\t"width"\n"1"\t5.1\t3.5\n"2"\t4.9\t3\n"3"\t7\t3.2\n"4"\t6.3\t3.3\n'),
+        Reading(columns={"id": ["0"]}, dialect={"delimiter": "tab"}),
+    ),
+    File(
+        "weka.csv",
+        _text("length,width,'the, class'\n5.1,3.5,'Iris, setosa'\n4.9,3.0,'Iris, setosa'\n7,3.2,vir\n6.3,3.3,vir\n"),
+        Reading(
+            labels=["Iris, setosa", "Iris, setosa", "vir", "vir"],
+            columns={"label": ["the, class"]},
+            dialect={"quote": "single"},
+        ),
+        {"label": "the, class"},
+    ),
+    File(
+        "weka-missing.csv",
+        _text("length,width\n5.1,3.5\n4.9,?\n7,3.2\n6.3,3.3\n"),
+        Refusal("bad-cell", "?ignore=width", {"ignore": "width"}, Reading(["length"], [[5.1], [4.9], [7], [6.3]],
+            columns={"ignore": ["width"]})),
+    ),
+    File(
+        "weka.arff",
+        _text("% Iris\n@RELATION iris\n@ATTRIBUTE length REAL\n@DATA\n5.1\n4.9\n"),
+        Refusal("malformed-csv", "Save as, CSV file"),
+    ),
+    File("numbers.csv.gz", lambda: gzip.compress(_NUMBERS.to_csv(index=False).encode(), mtime=0), Reading()),
+    File(
+        "numbers.tsv.zst",
+        lambda: _zstd(_NUMBERS.to_csv(index=False, sep="\t").encode()),
+        Reading(dialect={"delimiter": "tab"}),
+    ),
+    File(
+        "utf-16-without-mark.csv",
+        lambda: _NUMBERS.to_csv(index=False).encode("utf-16-be"),
+        Reading(dialect={"encoding": "utf-16be"}),
+    ),
+    File(
+        "pipes.txt",
+        _text("length|width\n" + "".join(f"{a}|{b}\n" for a, b in _ROWS)),
+        Reading(dialect={"delimiter": "pipe"}),
+    ),
+    File(
+        "semicolons-with-points.csv",
+        _text("length;width\n" + "".join(f"{a};{b}\n" for a, b in _ROWS)),
+        Reading(dialect={"delimiter": "semicolon"}),
+    ),
+    File(
+        "categorical.csv",
+        _text(_FLOWERS.to_csv(index=False)),
+        Refusal("bad-cell", "?ignore=species", {"one_hot": "species"}, _ENCODED),
+    ),
+    File(
+        "several-texts.csv",
+        _text(_FLOWERS.assign(**{"the place": ["a", "b", "a", "b"]}).to_csv(index=False)),
+        Refusal(
+            "bad-cell",
+            "?ignore=species&ignore=the%20place",
+            {"ignore": ["species", "the place"]},
+            Reading(columns={"ignore": ["species", "the place"]}),
+        ),
+    ),
+    File(
+        "ids.csv",
+        _text("customer_id,length,width\n" + "".join(f"{7 + 3 * i},{a},{b}\n" for i, (a, b) in enumerate(_ROWS))),
+        Reading(columns={"id": ["customer_id"]}, notice="'customer_id'"),
+    ),
+    File(
+        "shuffled-ids.csv",
+        _text("customer_id,length,width\n9,5.1,3.5\n3,4.9,3.0\n7,7.0,3.2\n1,6.3,3.3\n"),
+        Reading(["customer_id", "length", "width"], [[9, 5.1, 3.5], [3, 4.9, 3.0]], notice="?id=customer_id"),
+    ),
+    File(
+        "counter.csv",
+        _text("t,length\n" + "".join(f"{i},{i % 3}.5\n" for i in range(12))),
+        Reading(["t", "length"], [[0, 0.5], [1, 1.5]], notice="?id=t"),
+    ),
+    File(
+        "missing-labels.csv",
+        _text("length,width,species\n5.1,3.5,setosa\n4.9,3.0,\n7.0,3.2,vir\n6.3,3.3,vir\n"),
+        Reading(labels=["setosa", "", "vir", "vir"], columns={"label": ["species"]}, notice="missing in 1 of 4 rows"),
+        {"label": "species"},
+    ),
+    File(
+        "missing-labels.parquet",
+        _pandas(_FLOWERS.assign(species=["setosa", None, "vir", "vir"]).to_parquet),
+        Reading(labels=["setosa", "", "vir", "vir"], columns={"label": ["species"]}, notice="missing in 1 of 4 rows"),
+        {"label": "species"},
+    ),
+    File(
+        "pixels.csv",
+        _text("pixel_1,pixel_2,note\n5.1,3.5,good\n4.9,3.0,bad\n"),
+        Reading(["pixel_1", "pixel_2"], _ROWS[:2], columns={"ignore": ["note"]}),
+        {"features": "pixel_*"},
+    ),
+)  # fmt: skip

@@ -1,0 +1,96 @@
+"""Each file of the catalog is read as a person would read it, or refused with the option that helps."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from qa.tables.catalog import FILES, File, Reading, Refusal
+from service.uploads.reading import Upload
+from service.uploads.sandbox.processes import ReaderProcesses
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.storage.datasets import Table
+
+BOUNDARY = "a-boundary"
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcesses]:
+    """Return the reader processes of a service."""
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "incoming").mkdir()
+    readers = ReaderProcesses(Settings(data_dir=str(folder)))
+    readers.start()
+    yield readers
+    readers.close()
+
+
+def form(file: File, fields: dict[str, Any]) -> bytes:
+    """Return the body of a form with the file and its fields, as browsers and curl send it."""
+    body = b""
+    for name, value in fields.items():
+        for one in value if isinstance(value, list) else [value]:
+            body += f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{one}\r\n'.encode()
+    head = f'Content-Disposition: form-data; name="file"; filename="{file.name}"\r\nContent-Type: {media_of(file.name)}'
+    return body + f"--{BOUNDARY}\r\n{head}\r\n\r\n".encode() + file.body() + f"\r\n--{BOUNDARY}--\r\n".encode()
+
+
+def media_of(name: str) -> str:
+    """Return the type that a browser gives to a file."""
+    types = {"csv": "text/csv", "txt": "text/plain"}
+    types["xlsx"] = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    return types.get(name.rpartition(".")[2], "application/octet-stream")
+
+
+def read(processes: ReaderProcesses, file: File, fields: dict[str, Any]) -> Table:
+    """Read a form as the service does."""
+    settings = processes._settings
+    upload = Upload.of(f"multipart/form-data; boundary={BOUNDARY}", "", {}, settings)
+    with tempfile.TemporaryFile() as body:
+        body.write(form(file, fields))
+        body.flush()
+        body.seek(0)
+        return upload.table(body, processes)
+
+
+def check(table: Table, expected: Reading) -> None:
+    """Compare a table with its expected reading."""
+    assert table.names == expected.names
+    np.testing.assert_array_equal(table.values[: len(expected.rows)], expected.rows)
+    assert (None if table.labels is None else table.labels.tolist()) == expected.labels
+    assert table.source.get("columns", {}) == expected.columns
+    assert table.source.get("dialect", {}) == expected.dialect
+    notices = " ".join(table.source.get("notices", []))
+    assert expected.notice in notices
+    assert bool(notices) == bool(expected.notice or "id" in expected.columns)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_file_is_read_as_a_person_would(processes: ReaderProcesses, file: File) -> None:
+    """Names, values, labels, roles and notices are the expected ones; the option of a refusal helps."""
+    if isinstance(file.expected, Reading):
+        check(read(processes, file, file.fields), file.expected)
+        return
+    with pytest.raises(ProblemError) as caught:
+        read(processes, file, file.fields)
+    problem = caught.value.problem
+    assert (problem.code, file.expected.remedy in problem.remedy) == (file.expected.code, True), problem
+    for name, columns in problem.details.get("options", {}).items():
+        assert f"{name}=" in problem.remedy
+        assert columns
+    if file.expected.reading is not None:
+        check(read(processes, file, file.expected.fields or {}), file.expected.reading)
+
+
+def test_there_are_files_of_every_kind() -> None:
+    """The catalog has at least 25 files, and refusals whose option is tried."""
+    assert len({file.name for file in FILES}) == len(FILES) >= 25
+    assert sum(isinstance(file.expected, Refusal) and file.expected.reading is not None for file in FILES) >= 5

@@ -1,0 +1,306 @@
+"""Roles of the columns of a table: features, label, color, ids, ignored; chosen by name or pattern, or detected."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from worker.base.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_PATTERNS = 100  # of a request: each is compared with every name
+_MOST_LISTED = 100  # column names in a problem
+_PATTERN = re.compile(r"[*?\[]")
+# Names under which pandas, R and databases write the number or the key of a row.
+_ID_NAME = re.compile(
+    r"(unnamed: \d+(\.\d+)*|\.\.\.1|__index_level_\d+__|index|idx|rows?|obs|observation|uid|uuid|guid|key"
+    r"|(row|record|sample|case|obs)?[_ .-]?(id|ids|nr|no|number|names?)|.*[_ .-]id)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Roles that a request gives to columns, by name, by pattern (``*``, ``?``), in CSV also by number from 0.
+
+    Parameters
+    ----------
+    label, color
+        One column each.
+    features
+        Columns of the points; empty: all columns without another role.
+    id
+        Columns that name the rows; they are set apart.
+    ignore
+        Columns to leave out.
+    one_hot
+        Columns of categories, of which each becomes a feature of zeros and ones.
+
+    """
+
+    label: str | None = None
+    color: str | None = None
+    features: tuple[str, ...] = ()
+    id: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    one_hot: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Self:
+        """Return the roles of JSON, of a query or of form fields; other members are ignored."""
+        chosen: dict[str, Any] = {}
+        for item in fields(cls):
+            if value := options.get(item.name):
+                chosen[item.name] = tuple(value) if isinstance(value, list) else value
+        return cls(**chosen)
+
+    def require_none(self, reason: str, remedy: str, *, but: Sequence[str] = ()) -> None:
+        """Raise a problem if a column has a role, for a format without columns."""
+        for item in fields(self):
+            if item.name not in but and getattr(self, item.name) not in {None, ()}:
+                raise refuse(f"{item.name}-not-here", 422, f"?{item.name}= cannot be used: {reason}", remedy)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Roles of the columns of one table, by their positions.
+
+    Parameters
+    ----------
+    names
+        Names in the file, or None.
+    features
+        Positions of the features, with those of `one_hot`.
+    candidates
+        Positions that are ids if their values are, by their names.
+    """
+
+    names: list[str] | None
+    width: int
+    label: int | None
+    color: int | None
+    features: list[int]
+    ids: list[int]
+    ignored: list[int]
+    one_hot: list[int]
+    candidates: list[int]
+
+    @classmethod
+    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles, kept: Iterable[int] = ()) -> Self:
+        """Return the layout of a table; the columns `kept` are no ids.
+
+        Raises
+        ------
+        ProblemError
+            ``no-such-column``, ``same-column``.
+
+        """
+        label, color = (None if name is None else _position(name, names, width) for name in (roles.label, roles.color))
+        ids, ignored, one_hot, chosen = (
+            _matching(entries, names, width) for entries in (roles.id, roles.ignore, roles.one_hot, roles.features)
+        )
+        _require_distinct(
+            names,
+            {
+                "label": [] if label is None else [label],
+                "color": [] if color is None else [color],
+                "id": ids,
+                "ignore": ignored,
+                "one_hot": one_hot,
+            },
+        )
+        apart = {label, color, *ids, *ignored}
+        features = [at for at in range(width) if at not in apart and (not chosen or at in {*chosen, *one_hot})]
+        candidates = []
+        if not chosen:
+            candidates = [at for at in features if at not in {*one_hot, *kept} and _is_id_name(names, at)]
+            candidates = candidates if len(candidates) < len(features) else []  # a table has a feature
+        ignored = [at for at in range(width) if at not in {*features, label, color, *ids}]
+        features = [at for at in features if at not in candidates]
+        return cls(names, width, label, color, features, ids, ignored, one_hot, candidates)
+
+    def name(self, column: int) -> str:
+        """Return the name of a column, or its number from 0, as a request would write it."""
+        return (self.names[column] if self.names else "") or str(column)
+
+    def role(self, column: int) -> str:
+        """Return the role of a column."""
+        if column in self.one_hot:
+            return "one_hot"
+        if column in {self.label, self.color}:
+            return "label" if column == self.label else "color"
+        return "id" if column in {*self.ids, *self.candidates} else "ignore" if column in self.ignored else "feature"
+
+    def feature_names(self, categories: dict[int, list[str]]) -> list[str] | None:
+        """Return the names of the features, with ``column=category`` for each category."""
+        if self.names is None and not categories:
+            return None
+        names: list[str] = []
+        for column in self.features:
+            name = self.name(column) if self.names is None else self.names[column]
+            names += [f"{name}={category}" for category in categories[column]] if column in categories else [name]
+        return names
+
+    def source(self, notices: Sequence[str] = ()) -> dict[str, Any]:
+        """Return `columns` and `notices` of a record's source, for what was set apart, and `layout` of a preview."""
+        notices = [
+            *(
+                f"The column {self.name(column)!r} numbers or names the rows. It is set apart and is no feature;"
+                " name it in features to fit it."
+                for column in self.candidates
+            ),
+            *notices,
+        ]
+        roles = {
+            "label": [] if self.label is None else [self.label],
+            "color": [] if self.color is None else [self.color],
+            "id": sorted([*self.ids, *self.candidates]),
+            "ignore": self.ignored,
+            "one_hot": self.one_hot,
+        }
+        columns = {role: [self.name(at) for at in positions] for role, positions in roles.items() if positions}
+        return {
+            **({"columns": columns} if columns else {}),
+            **({"notices": notices} if notices else {}),
+            "layout": column_list(self),
+        }
+
+    def no_id_notice(self, column: int) -> str:
+        """Return the notice of a feature with the name of an id."""
+        name = self.name(column)
+        return (
+            f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
+            f" fitted as a feature; if it is none, set it apart with {option('id', [name])}."
+        )
+
+
+class IdCheck:
+    """Check of a candidate column: ids are strictly monotone numbers, or distinct texts."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._sign = 0.0
+        self._texts: set[str] | None = None
+
+    def add(self, values: Sequence[float | str]) -> bool:
+        """Add values in the order of the rows; return whether the column may be that of ids."""
+        for value in values:
+            if isinstance(value, str):
+                if self._last is not None or not value:
+                    return False
+                self._texts = self._texts if self._texts is not None else set()
+                if value in self._texts:
+                    return False
+                self._texts.add(value)
+                continue
+            if self._texts is not None:
+                return False
+            if self._last is not None:
+                step = (value > self._last) - (value < self._last)
+                if step in {0, -self._sign}:
+                    return False
+                self._sign = step
+            elif value != value:  # noqa: PLR0124 # NaN
+                return False
+            self._last = value
+        return True
+
+
+def option(name: str, columns: Sequence[str]) -> str:
+    """Return the query that gives columns a role."""
+    return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe=''))}" for column in columns)
+
+
+def no_such_column(name: str, names: list[str] | None, width: int) -> ProblemError:
+    """Return the problem of a column that does not exist."""
+    columns = ", ".join(names[:_MOST_LISTED]) if names else f"0 to {width - 1} (there is no header)"
+    return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Use one of {columns}.")
+
+
+def categorical(code: str, layout: Layout, columns: list[int], detail: str, **details: Any) -> ProblemError:
+    """Return the problem of text columns without a role, with the options that give them one.
+
+    The details have `options`: for each option that helps the names of its columns.
+    """
+    names = [layout.name(column) for column in columns][:_MOST_LISTED]
+    options = {"ignore": names, "one_hot": names, "label": names[:1]}
+    if layout.label is not None:
+        del options["label"]
+    words = {
+        "ignore": f"Leave {'it' if len(names) == 1 else 'them'} out with",
+        "one_hot": "make a feature of each category with",
+        "label": f"or take {'it' if len(names) == 1 else 'one'} as labels with",
+    }
+    offers = [f"{words[name]} {option(name, value)}" for name, value in options.items()]
+    if "label" not in options:
+        offers[-1] = "or " + offers[-1]
+    remedy = (", " if len(offers) > 2 else " ").join(offers) + "."
+    return refuse(code, 422, detail, remedy, **details, options=options, columns=column_list(layout, columns))
+
+
+def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
+    """Return name and role of each column, the first hundred; a column without a role has an empty one."""
+    return [
+        {"name": layout.name(at), "role": "" if at in unresolved else layout.role(at)}
+        for at in range(min(layout.width, _MOST_LISTED))
+    ]
+
+
+def _is_id_name(names: list[str] | None, column: int) -> bool:
+    if names is None:
+        return False
+    name = names[column].strip()
+    return _ID_NAME.fullmatch(name) is not None if name else column == 0
+
+
+def _position(name: str, names: list[str] | None, width: int) -> int:
+    """Return the position of a column by its name or number."""
+    if names and name in names:
+        return names.index(name)
+    if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < width:
+        return int(name)
+    raise no_such_column(name, names, width)
+
+
+def _matching(entries: Sequence[str], names: list[str] | None, width: int) -> list[int]:
+    """Return the positions of columns by names, numbers, patterns, or several of these with commas."""
+    positions = {name: at for at, name in reversed(list(enumerate(names or ())))}
+    words = []
+    for entry in entries:
+        is_list = "," in entry and entry not in positions
+        words += [word.strip() for word in entry.split(",")] if is_list else [entry]
+    patterns = [word for word in words if word not in positions and _PATTERN.search(word)]
+    if len(patterns) > MOST_PATTERNS:
+        detail = f"{len(patterns):,} patterns are named; {MOST_PATTERNS:,} are allowed."
+        raise refuse(
+            "too-many-patterns", 422, detail, "Use fewer and wider patterns, such as x*.", allowed=MOST_PATTERNS
+        )
+    found: set[int] = set()
+    for word in words:
+        if word in positions:
+            found.add(positions[word])
+        elif word in patterns:
+            matches = [at for at in range(width) if fnmatchcase(names[at] if names else str(at), word)]
+            if not matches:
+                raise no_such_column(word, names, width)
+            found.update(matches)
+        else:
+            found.add(_position(word, names, width))
+    return sorted(found)
+
+
+def _require_distinct(names: list[str] | None, roles: dict[str, list[int]]) -> None:
+    """Raise a problem if one column has two roles."""
+    taken: dict[int, str] = {}
+    for role, columns in roles.items():
+        for column in columns:
+            if column in taken:
+                name = names[column] if names else str(column)
+                detail = f"?{taken[column]}= and ?{role}= name the same column, {name!r}."
+                raise refuse("same-column", 422, detail, "Name two columns, or leave one of them out.")
+            taken[column] = role

@@ -1,0 +1,248 @@
+"""Dialect of a table of text: encoding, delimiter, quotes and decimal mark, declared or sniffed from its first rows.
+
+A body that comma, double quotes and decimal points read without a fault is read so; other dialects only compete for
+bodies that would be refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from worker.base.problems import refuse
+
+HEAD = 2**16  # bytes that are sniffed
+SAMPLE_ROWS = 100
+MOST_CELL = 1000  # characters of a number
+DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
+DECIMALS = {"point": ".", "comma": ","}
+CHARSETS = {
+    "utf-8": "utf-8-sig",
+    "us-ascii": "utf-8-sig",
+    "utf-16": "utf-16",
+    "utf-16le": "utf-16-le",
+    "utf-16be": "utf-16-be",
+    "windows-1252": "cp1252",
+    "iso-8859-1": "cp1252",
+    "iso-8859-15": "iso8859-15",
+    "macintosh": "mac-roman",
+    "utf8": "utf-8-sig",
+    "ascii": "utf-8-sig",
+    "cp1252": "cp1252",
+    "latin1": "cp1252",
+}
+BOOLEANS = {"true": "1", "false": "0"}
+_SEPARATOR = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
+_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "#n/a"})
+_ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Dialect of a Content-Type: its parameters `header`, `delimiter`, `decimal` and `charset`; None: sniffed."""
+
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+
+    @classmethod
+    def of(cls, parameters: dict[str, str]) -> Self:
+        """Return the dialect of media type parameters.
+
+        Raises
+        ------
+        ProblemError
+            ``unsupported-media-type``.
+
+        """
+        headers = {"present": True, "absent": False}
+        choices: dict[str, dict[str, Any]] = {
+            "header": headers,
+            "delimiter": DELIMITERS,
+            "decimal": DECIMALS,
+            "charset": CHARSETS,
+        }
+        for name, choice in choices.items():
+            if (word := parameters.get(name)) is not None and word not in choice:
+                detail = f"The parameter {name}={word[:50]!r} of the Content-Type is not supported."
+                raise refuse(
+                    "unsupported-media-type", 415, detail, f"Use one of {', '.join(choice)}.", supported=[*choice]
+                )
+        return cls(
+            headers.get(parameters.get("header", "")),
+            DELIMITERS.get(parameters.get("delimiter", "")),
+            DECIMALS.get(parameters.get("decimal", "")),
+            CHARSETS.get(parameters.get("charset", "")),
+        )
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Dialect of a body, and its first rows.
+
+    Parameters
+    ----------
+    skipped
+        Lines before the first row: one with ``sep=``, or none.
+    rows
+        The first rows, without the one that the head may cut.
+
+    """
+
+    encoding: str
+    delimiter: str = ","
+    quote: str = '"'
+    decimal: str = "."
+    skipped: int = 0
+    rows: list[list[str]] = field(default_factory=list)
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether numbers need no rewriting for `float`."""
+        return self.decimal == "."
+
+    def plain(self, cell: str) -> str:
+        """Return a number with a decimal point; a mark of thousands makes it none."""
+        if self.decimal == ".":
+            return cell
+        return "" if "." in cell else cell.replace(",", ".")
+
+    def is_number(self, cell: str) -> bool:
+        """Return whether a cell is a number of this dialect."""
+        return is_number(self.plain(cell))
+
+    def source(self) -> dict[str, str]:
+        """Return what differs from CSV with commas, points and UTF-8, in words."""
+        words = {
+            "delimiter": next(
+                (word for word, sign in DELIMITERS.items() if sign == self.delimiter), repr(self.delimiter)
+            ),
+            "decimal": "point" if self.decimal == "." else "comma",
+            "quote": "double" if self.quote == '"' else "single",
+            "encoding": next((word for word, codec in CHARSETS.items() if codec == self.encoding), self.encoding),
+        }
+        usual = {"delimiter": "comma", "decimal": "point", "quote": "double", "encoding": "utf-8"}
+        return {name: word for name, word in words.items() if word != usual[name]}
+
+
+def sniffed(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
+    """Return the dialect of a body by its first bytes; `labels` of its columns may be text.
+
+    Raises
+    ------
+    ProblemError
+        ``malformed-csv`` for a format that is no CSV.
+
+    """
+    encoding = _encoding(head, declared)
+    text = head.decode(encoding, "replace")
+    if _ARFF.match(text):
+        detail = "The body is an ARFF file of Weka."
+        raise refuse("malformed-csv", 422, detail, "Save it as CSV: in Weka's viewer, Save as, CSV file.")
+    separator = _SEPARATOR.match(text)
+    delimiter = declared.delimiter or (separator[1] if separator and separator[1] in DELIMITERS.values() else None)
+    skipped = 0 if separator is None or delimiter is None else 1
+    if skipped:
+        text = text.partition("\n")[2] if "\n" in text else text.partition("\r")[2]
+    delimiters = [delimiter] if delimiter else [*DELIMITERS.values()]
+    decimals = [declared.decimal] if declared.decimal else [".", ","]
+    quotes = ['"', "'"] if "'" in text else ['"']
+    best, best_score = None, (-1.0, -1.0)
+    for quote, sign in itertools.product(quotes, delimiters):
+        rows = _sample(text, sign, quote, is_whole=is_whole)
+        for decimal in decimals:
+            dialect = Dialect(encoding, sign, quote, decimal, skipped, rows)
+            if _is_read(dialect, labels):  # the first is the usual one
+                return dialect
+            if (score := _score(dialect)) > best_score:
+                best, best_score = dialect, score
+    assert best is not None
+    return best
+
+
+def is_number(cell: str) -> bool:
+    """Return whether Python reads a cell as a number; it also reads digit groups, which CSV does not have."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell and len(cell) <= MOST_CELL
+
+
+def kind_of(cells: list[str], dialect: Dialect) -> str:
+    """Return the kind of a column by a sample of its cells: number, bool or text; most of its cells have it."""
+    found = [cell.strip().lower() for cell in cells]
+    found = [cell for cell in found if cell not in _MISSING]
+    if found and all(cell in BOOLEANS for cell in found):
+        return "bool"
+    words = sum(not dialect.is_number(cell) for cell in found)
+    return "text" if words > len(found) / 2 else "number"
+
+
+def _encoding(head: bytes, declared: Declared) -> str:
+    """Return the codec: by a byte order mark, by the charset, or by the zeros of UTF-16."""
+    if head.startswith(b"\xef\xbb\xbf"):
+        return "utf-8-sig"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if declared.encoding and declared.encoding != "utf-8-sig":
+        return declared.encoding
+    even, odd = head[:4096:2].count(0), head[1:4096:2].count(0)
+    most = len(head[:4096]) // 5
+    if max(even, odd) > most:
+        return "utf-16-le" if odd > even else "utf-16-be"
+    return "utf-8-sig"
+
+
+def _sample(text: str, delimiter: str, quote: str, *, is_whole: bool) -> list[list[str]]:
+    """Return the first rows, without the last if the head may cut it."""
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True):
+            if row:
+                rows.append(row)
+            if len(rows) > SAMPLE_ROWS:
+                return rows[:-1]
+    except csv.Error:
+        return rows
+    return rows if is_whole or len(rows) < 2 else rows[:-1]
+
+
+def _body(dialect: Dialect) -> list[list[str]]:
+    """Return the rows below a header; a single row is the body."""
+    return dialect.rows[1:] or dialect.rows
+
+
+def _is_even(dialect: Dialect) -> bool:
+    """Return whether all rows have one width above 1; the header of R's write.table has one cell less."""
+    body = _body(dialect)
+    if not body or len(body[0]) < 2:
+        return False
+    width, first = len(body[0]), len(dialect.rows[0])
+    return first > 1 and first in {width, width - 1} and all(len(row) == width for row in body)
+
+
+def _is_read(dialect: Dialect, labels: int) -> bool:
+    """Return whether every column is one of numbers, but for `labels` of them."""
+    body = _body(dialect)
+    if not _is_even(dialect) or len(dialect.rows[0]) != len(body[0]):
+        return False
+    texts = sum(not all(dialect.is_number(cell) for cell in column) for column in zip(*body, strict=True))
+    return texts <= min(labels, len(body[0]) - 1)
+
+
+def _score(dialect: Dialect) -> tuple[float, float]:
+    """Return the rank of a dialect: even rows first, then the share of cells that are numbers."""
+    body = _body(dialect)
+    cells = [cell for row in body for cell in row]
+    share = sum(dialect.is_number(cell) for cell in cells) / max(1, len(cells))
+    if _is_even(dialect):
+        return (1.0, share)
+    first = len(dialect.rows[0]) if dialect.rows else 0
+    usual = dialect.delimiter == "," and dialect.quote == '"' and dialect.decimal == "."
+    return (0.0, (share if first > 1 else 0.0) + (0.5 if usual and first > 1 else 0.0))
