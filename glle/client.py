@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glle.transport.session import Session
     from glle.types import (
         AdviceOptions,
+        DatasetPreviewOut,
         DatasetsOptions,
         FitOptions,
         InfoOut,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         PosteriorEstimateOut,
         PosteriorsOptions,
         SyntheticOptions,
+        UploadOptions,
     )
 
 URL = "http://127.0.0.1:8000"
@@ -67,22 +69,28 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
         return f"{type(self).__name__}({self._session.url!r})"
 
     @operation
-    def dataset(self, data: Any, *, label: str | None = None) -> Steps[DatasetT]:
+    def dataset(self, data: Any, **options: Unpack[UploadOptions]) -> Steps[DatasetT]:
         """Return the data set of an array, a frame, the path of a file, or an id; data are uploaded.
 
         Parameters
         ----------
         data
-            (n, d) values: an array or nested lists, a `pandas.DataFrame` of numbers, the path of a csv, npy or json
+            (n, d) values: an array or nested lists, a `pandas.DataFrame`, the path of a csv, npy, Parquet or other
             file; or the id of a data set.
-        label
-            Column of labels of a frame or a csv file.
+        options
+            Roles of the columns of a frame or a file: `label`, `color`, and, by names or patterns such as ``x*``,
+            `features`, `id`, `ignore`, `one_hot`. Dialect of a text: `header`, `delimiter`, `decimal`, `charset`.
 
         """
         if isinstance(data, str) and data.startswith("ds_"):
             return (yield from self._get("dataset", data))
-        metadata, index = yield from upload(self._session, data, label)
+        metadata, index = yield from upload(self._session, data, options)
         return self._session.build("dataset", metadata, index)
+
+    @operation
+    def preview(self, data: Any, **options: Unpack[UploadOptions]) -> Steps[DatasetPreviewOut]:
+        """Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or None."""
+        return (yield from upload(self._session, data, options, "/preview"))[0]
 
     @operation
     def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> Steps[DatasetT]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from glle.transport.sinks import Array
+    from glle.types import UploadOptions
 
 _PIECE_BYTES = 2**20
 _PIECE_ROWS = 2048
+_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 
 MEDIA_TYPES = {
     ".npy": NPY,
@@ -29,6 +32,11 @@ MEDIA_TYPES = {
     ".csv": "text/csv",
     ".json": JSON,
     ".parquet": "application/vnd.apache.parquet",
+    ".tsv": "text/tab-separated-values",
+    ".txt": "text/plain",
+    ".gz": "application/gzip",  # the service sees what is in it
+    ".zst": "application/zstd",
+    ".feather": "application/vnd.apache.arrow.file",
     ".arrow": "application/vnd.apache.arrow.stream",
     ".arrows": "application/vnd.apache.arrow.stream",
 }
@@ -39,37 +47,42 @@ class Upload:
     """Data set to send; `index` is the index of its frame, for frames of its embeddings."""
 
     body: Body
-    query: dict[str, str] = field(default_factory=dict)
+    query: dict[str, Any] = field(default_factory=dict)
     index: Any = None
 
 
-def upload_of(data: Any, label: str | None = None) -> Upload:
+def upload_of(data: Any, options: UploadOptions | None = None) -> Upload:
     """Return the upload of an array, a frame, nested lists, or the path of a file.
 
-    `label` is the column of labels of a frame or a CSV file, or an index level of a frame. Data that cannot be sent
-    without a loss raise ValueError.
+    `options` are the roles of columns: `label` of a frame may also be an index level. Data that cannot be sent without
+    a loss raise ValueError.
     """
+    query = {name: value for name, value in (options or {}).items() if value is not None and value != []}
+    for name in _LISTS.intersection(query):
+        if isinstance(query[name], str):
+            query[name] = [query[name]]
     if isinstance(data, (str, Path)):
-        return _file_upload(Path(data), label)
+        return _file_upload(Path(data), query)
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _frame_upload(data, label)
-    if label is not None:
-        raise ValueError(f"label={label!r} needs named columns: give a pandas.DataFrame, or a CSV file.")
+        return _frame_upload(data, query)
+    if query:
+        given = ", ".join(f"{name}={value!r}" for name, value in query.items())
+        raise ValueError(f"{given} needs named columns: give a pandas.DataFrame, or a CSV file.")
     return Upload(_array_body(np.asarray(data)))
 
 
-def _file_upload(path: Path, label: str | None) -> Upload:
+def _file_upload(path: Path, query: dict[str, Any]) -> Upload:
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None:
         raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
-    return Upload(Body.of_file(path, media), {} if label is None else {"label": label})
+    return Upload(Body.of_file(path, media), query)
 
 
 def _array_body(array: Array) -> Body:
     """Return an array as npy in C order, in pieces of one megabyte."""
-    if array.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiub":
         raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
     buffer = io.BytesIO()
     header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
@@ -86,50 +99,59 @@ def _array_body(array: Array) -> Body:
     return Body(NPY, pieces, len(head) + array.nbytes)
 
 
-def _frame_upload(frame: pd.DataFrame, label: str | None) -> Upload:
+def _frame_upload(frame: pd.DataFrame, query: dict[str, Any]) -> Upload:
     """Return a frame as CSV with its names, or as npy if its columns are only numbered."""
-    features = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
+    label = query.get("label")
+    columns = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
     labels = None if label is None else _labels(frame, label)
-    if texts := [str(name) for name, kind in features.dtypes.items() if getattr(kind, "kind", "O") not in "fiu"]:
-        raise ValueError(f"The columns {', '.join(texts)} are no numbers: drop or encode them, or name one as label=.")
-    if labels is None and list(features.columns) == list(range(features.shape[1])):
-        return Upload(_array_body(features.to_numpy()), index=frame.index)
-    names = [str(name) for name in features.columns]
-    if numbers := [name for name in names if _is_number(name)]:
-        raise ValueError(f"The name {numbers[0]!r} would be read as a value: rename it, as by add_prefix('x').")
+    names = [str(name) for name in columns.columns]
+    kinds = [getattr(kind, "kind", "O") for kind in columns.dtypes]
+    _require_numbers(names, kinds, query)
+    if not query and list(columns.columns) == list(range(columns.shape[1])):
+        values = columns.to_numpy()
+        return Upload(_array_body(values.astype(float) if values.dtype.kind == "O" else values), index=frame.index)
+    query = {**query, "header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
 
     def pieces() -> Iterator[bytes]:
         yield _csv([names if labels is None else [*names, label]])
-        for start in range(0, len(features), _PIECE_ROWS):
-            rows = features.iloc[start : start + _PIECE_ROWS].to_numpy().tolist()
+        for start in range(0, len(columns), _PIECE_ROWS):
+            rows = columns.iloc[start : start + _PIECE_ROWS].to_numpy().tolist()
             if labels is not None:
                 rows = [[*row, text] for row, text in zip(rows, labels[start : start + _PIECE_ROWS], strict=True)]
             yield _csv(rows)
 
-    return Upload(Body("text/csv", pieces), {} if label is None else {"label": label}, frame.index)
+    return Upload(Body("text/csv", pieces), query, frame.index)
+
+
+def _require_numbers(names: list[str], kinds: list[str], query: dict[str, Any]) -> None:
+    """Raise ValueError if a column of text has no role."""
+    apart = [query.get("color"), *(pattern for role in ("id", "ignore", "one_hot") for pattern in query.get(role, ()))]
+    texts = [name for name, kind in zip(names, kinds, strict=True) if kind not in "fiub" and not _matches(name, apart)]
+    if "features" in query:
+        texts = [name for name in texts if _matches(name, query["features"])]
+    if texts:
+        remedy = f"give ignore={texts!r} or one_hot={texts!r}, or name one as label=."
+        raise ValueError(f"The columns {', '.join(texts)} are no numbers: {remedy}")
+
+
+def _matches(name: str, patterns: list[str | None]) -> bool:
+    """Return whether a name is, or matches, one of the service's patterns."""
+    words = [word for pattern in patterns if pattern for word in (pattern, *pattern.split(","))]
+    return any(name == word.strip() or fnmatchcase(name, word.strip()) for word in words)
 
 
 def _labels(frame: pd.DataFrame, label: str) -> list[Any]:
+    """Return the labels; a missing one is the empty text."""
     if label in frame.columns:
         labels: Any = frame[label]
     elif label in frame.index.names:
         labels = frame.index.get_level_values(label)
     else:
         raise ValueError(f"There is no column {label!r}: name one of {', '.join(map(str, frame.columns))}.")
-    if labels.isna().any():
-        raise ValueError(f"The label {label!r} is missing in {int(labels.isna().sum())} rows: fill or drop them.")
-    return list(labels)
+    return ["" if missing else value for value, missing in zip(labels, labels.isna(), strict=True)]
 
 
 def _csv(rows: list[list[Any]]) -> bytes:
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().encode()
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

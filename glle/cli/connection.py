@@ -33,6 +33,7 @@ def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[a
     def command(args: argparse.Namespace) -> int:
         try:
             from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
+            from glle.transport.errors import flag, in_words  # noqa: PLC0415 # the same
         except ImportError as error:
             return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
         try:
@@ -43,7 +44,7 @@ def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[a
                 print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
             else:
                 request = f" Request {error.request_id}." if error.request_id else ""
-                fail(error.detail, error.remedy + request, REFUSED)
+                fail(error.detail, in_words(error.remedy, flag) + request, REFUSED)
             if isinstance(error, JobTimeoutError):
                 return LATE
             return REFUSED if error.status else UNREACHABLE

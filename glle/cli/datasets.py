@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glle.cli.connection import connection_options, report, report_all, report_metadata, with_client
+from glle.cli.connection import REFUSED, connection_options, report, report_all, report_metadata, with_client
 from glle.cli.options import add_options, selected
-from glle.types import DatasetsOptions, SyntheticOptions
+from glle.transport.errors import flag, in_words
+from glle.types import DatasetsOptions, SyntheticOptions, UploadOptions
 
 if TYPE_CHECKING:
     import argparse
 
     from glle import Client, Dataset
     from glle.types import DatasetOut
+
+
+_UPLOAD_TEXTS = {
+    "label": ("", "column of labels"),
+    "color": ("", "column of numbers that colors the points"),
+    "features": ("", "columns to fit; all others are left out"),
+    "id": ("", "columns that name the rows"),
+    "ignore": ("", "columns to leave out"),
+    "one_hot": ("", "columns of categories: each becomes a feature of zeros and ones"),
+    "header": ("", "whether the first row of a text has the names"),
+    "delimiter": ("", "of a text; without it sniffed"),
+    "decimal": ("", "decimal mark of a text; without it sniffed"),
+    "charset": ("", "encoding of a text; without it UTF-8 or UTF-16"),
+}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,10 +42,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_options(listing, DatasetsOptions, {})
     listing.set_defaults(run=with_client(_list))
 
-    upload = actions.add_parser("upload", parents=shared, help="upload a csv, npy or json file")
-    upload.add_argument("file", type=Path)
-    upload.add_argument("--label", help="column of labels")
-    upload.set_defaults(run=with_client(_upload))
+    for name, run, text in (
+        ("upload", _upload, "upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz and .zst"),
+        ("preview", _preview, "show what an upload would store: columns, roles, first rows"),
+    ):
+        command = actions.add_parser(name, parents=shared, help=text)
+        command.add_argument("file", type=Path)
+        add_upload_options(command)
+        command.set_defaults(run=with_client(run))
 
     synthetic = actions.add_parser("synthetic", parents=shared, help="sample a manifold: swiss_roll, s_curve, ...")
     synthetic.add_argument("name")
@@ -47,10 +67,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     delete.set_defaults(run=with_client(_delete))
 
 
-def dataset_of(client: Client, text: str, label: str | None = None) -> Dataset | str:
+def add_upload_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an uploaded file: roles of its columns, dialect of a text."""
+    add_options(parser, UploadOptions, _UPLOAD_TEXTS, "columns of the file", "by names or patterns such as 'x*'")
+
+
+def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> Dataset | str:
     """Return the data set of a command-line argument: the id itself, or the uploaded file."""
-    is_id = text.startswith("ds_") and not Path(text).exists()
-    return text if is_id else client.dataset(Path(text), label=label)
+    if text.startswith("ds_") and not Path(text).exists():
+        return text
+    dataset = client.dataset(Path(text), **({} if args is None else selected(args, UploadOptions)))
+    for notice in dataset.metadata["notices"]:
+        print(in_words(notice, flag), file=sys.stderr)  # noqa: T201 # the command's output
+    return dataset
 
 
 def _row(dataset: DatasetOut) -> dict[str, object]:
@@ -70,7 +99,20 @@ def _list(args: argparse.Namespace, client: Client) -> int:
 
 
 def _upload(args: argparse.Namespace, client: Client) -> int:
-    return _report_new(args, client.dataset(args.file, label=args.label))
+    return _report_new(args, client.dataset(args.file, **selected(args, UploadOptions)))
+
+
+def _preview(args: argparse.Namespace, client: Client) -> int:
+    shown = client.preview(args.file, **selected(args, UploadOptions))
+    lines = [f"{column['name']}  {column['role'] or 'needs a role'}" for column in shown["columns"]]
+    if problem := shown["problem"]:
+        lines += [problem["detail"], in_words(problem["remedy"], flag)]
+    else:
+        lines.insert(0, f"{shown['n']:,} points, {shown['d']} features")
+        lines += [in_words(notice, flag) for notice in shown["notices"]]
+        lines += ["  ".join(f"{value:g}" for value in row[:20]) for row in shown["rows"]]
+    report(args, shown, "\n  ".join(lines))
+    return REFUSED if problem else 0
 
 
 def _synthetic(args: argparse.Namespace, client: Client) -> int:
@@ -78,7 +120,9 @@ def _synthetic(args: argparse.Namespace, client: Client) -> int:
 
 
 def _report_new(args: argparse.Namespace, dataset: Dataset) -> int:
-    return report(args, dataset.metadata, f"{dataset.id}  {dataset.n:,} points, {dataset.d} features")
+    lines = [f"{dataset.id}  {dataset.n:,} points, {dataset.d} features"]
+    lines += [in_words(notice, flag) for notice in dataset.metadata["notices"]]
+    return report(args, dataset.metadata, "\n  ".join(lines))
 
 
 def _show(args: argparse.Namespace, client: Client) -> int:

@@ -7,11 +7,17 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
-def add_options(parser: argparse.ArgumentParser, options: type, texts: dict[str, tuple[str, str]]) -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    options: type,
+    texts: dict[str, tuple[str, str]],
+    title: str = "parameters",
+    about: str = "as in the API; the service has the defaults",
+) -> None:
     """Add one option for each member of a `TypedDict`; `texts` has short flag (or "") and help of some members."""
     hints = get_type_hints(options)
     if hints:
-        group = parser.add_argument_group("parameters", "as in the API; the service has the defaults")
+        group = parser.add_argument_group(title, about)
         for name, hint in hints.items():
             flag, text = texts.get(name, ("", ""))
             flags = [word for word in (flag, "--" + name.replace("_", "-")) if word]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import connection_options, report, with_client
-from glle.cli.datasets import dataset_of
+from glle.cli.datasets import add_upload_options, dataset_of
 from glle.cli.options import add_options, selected
 from glle.types import DrawsOptions, FitOptions
 
@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     ):
         command = commands.add_parser(name, parents=shared, help=text)
         command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
-        command.add_argument("--label", help="column of labels of the file")
+        add_upload_options(command)
         add_options(command, FitOptions, _FIT_TEXTS)
         command.set_defaults(run=with_client(run))
 
@@ -62,7 +62,7 @@ def check_npy(path: Path) -> None:
 
 
 def _estimate(args: argparse.Namespace, client: Client) -> int:
-    dataset = dataset_of(client, args.data, args.label)
+    dataset = dataset_of(client, args.data, args)
     expected = client.estimate_fit(dataset, timeout=args.timeout, **selected(args, FitOptions))
     fit, draw, problem = expected["fit"], expected["draw"], expected["problem"]
     draws = f"{duration(draw['seconds'])} of many, {duration(expected['single_draw_seconds'])} alone"
@@ -89,7 +89,7 @@ def size(nbytes: float) -> str:
 
 
 def _fit(args: argparse.Namespace, client: Client) -> int:
-    dataset = dataset_of(client, args.data, args.label)
+    dataset = dataset_of(client, args.data, args)
     posterior = client.fit(dataset, timeout=args.timeout, **selected(args, FitOptions))
     head = f"{posterior.id}  {posterior.n:,} points, fitted in {posterior.metadata['seconds']:.2f} s"
     return report(args, posterior.metadata, "\n  ".join([head, *posterior.notes]))

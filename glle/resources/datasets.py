@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glle.inputs import upload_of
 from glle.transport.calls import Call, Steps, path_of
+from glle.transport.errors import in_words, keyword
 from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from glle.transport.calls import Dtype
     from glle.transport.session import Session
     from glle.transport.sinks import Array
-    from glle.types import DatasetOut
+    from glle.types import DatasetOut, UploadOptions
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +46,11 @@ class BaseDataset:
     def names(self) -> list[str] | None:
         """Names of the features."""
         return self.metadata["names"]
+
+    @property
+    def notices(self) -> list[str]:
+        """Decisions of the upload, such as a column that was set apart, and the argument that decides otherwise."""
+        return [in_words(notice, keyword) for notice in self.metadata["notices"]]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, n={self.n}, d={self.d})"
@@ -80,12 +86,12 @@ def dataset_id(session: Session, data: Any) -> Steps[str]:
         return data.id
     if isinstance(data, str) and data.startswith("ds_"):
         return data
-    metadata, _ = yield from upload(session, data, None)
+    metadata, _ = yield from upload(session, data, {})
     return metadata["id"]
 
 
-def upload(session: Session, data: Any, label: str | None) -> Steps[tuple[DatasetOut, Any]]:
-    """Upload data; return the metadata of the data set, and the index of its frame."""
-    content = upload_of(data, label)
-    call = Call("POST", "/v1/datasets", content.query, content.body, by_content=True)
+def upload(session: Session, data: Any, options: UploadOptions, path: str = "") -> Steps[tuple[Any, Any]]:
+    """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
+    content = upload_of(data, options)
+    call = Call("POST", "/v1/datasets" + path, content.query, content.body, by_content=True)
     return (yield from session.send(call)).json(), content.index

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import http
 import json
+import re
+import shlex
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from glle.transport.calls import Reply
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
+_OPTION = r"(?:label|color|features|id|ignore|one_hot|header|delimiter|decimal|charset)=[^\s&,;()]*[^\s&,;().]"
+_OPTIONS = re.compile(rf"\?({_OPTION}(?:&{_OPTION})*)")
+_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 _EXCERPT = 200  # characters of a body that is no problem
 
 
@@ -24,7 +32,7 @@ class GlleServiceError(Exception):
     statuses: ClassVar[frozenset[int]] = frozenset()
 
     def __init__(self, problem: ProblemOut, request_id: str | None = None) -> None:
-        super().__init__(f"{problem['detail']} {problem['remedy']}".strip())
+        super().__init__(f"{problem['detail']} {in_words(problem['remedy'], keyword)}".strip())
         self.type = problem["type"]
         self.title = problem["title"]
         self.status = problem["status"]
@@ -77,6 +85,28 @@ class UnavailableError(GlleServiceError):
 
 class JobTimeoutError(GlleServiceError, TimeoutError):
     """Job that runs on beyond the caller's timeout."""
+
+
+def in_words(text: str, write: Callable[[str, list[str]], str]) -> str:
+    """Return a text of the service with the options of its query, such as ``?ignore=x``, as `write` writes them."""
+
+    def written(match: re.Match[str]) -> str:
+        options: dict[str, list[str]] = {}
+        for name, value in parse_qsl(match[1]):
+            options.setdefault(name, []).append(value)
+        return " ".join(write(name, values) for name, values in options.items())
+
+    return _OPTIONS.sub(written, text)
+
+
+def keyword(name: str, values: list[str]) -> str:
+    """Return an option as a keyword argument."""
+    return f"{name}={values!r}" if name in _LISTS else f"{name}={values[0]!r}"
+
+
+def flag(name: str, values: list[str]) -> str:
+    """Return an option of the command line."""
+    return f"--{name.replace('_', '-')} {shlex.join(values)}"
 
 
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:

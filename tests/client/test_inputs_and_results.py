@@ -13,8 +13,11 @@ import pandas as pd
 import pytest
 
 from glle.inputs import upload_of
+from glle.transport.errors import flag, in_words, keyword
 from glle.transport.sinks import FileSink, NpySink, NpzSink
 from tests.client.answers import Service, npy, posterior
+
+WRITTEN = {"header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,18 +43,65 @@ def test_frame_goes_with_names_and_labels() -> None:
     """The CSV has names and labels, and its values read back bit for bit."""
     values = np.random.default_rng(0).normal(size=(5, 2)) * 1e-7
     frame = pd.DataFrame(values, columns=["a", 'b "x", y'], index=[f"r{i}" for i in range(5)])
-    upload = upload_of(frame.assign(kind=list("uvwxy")), "kind")
+    upload = upload_of(frame.assign(kind=list("uvwxy")), {"label": "kind"})
     head, *rows = csv.reader(io.StringIO(b"".join(upload.body.pieces()).decode()))
     assert head == ["a", 'b "x", y', "kind"]
     np.testing.assert_array_equal([[float(cell) for cell in row[:2]] for row in rows], values)
     assert [row[2] for row in rows] == list("uvwxy")
-    assert (upload.body.media, upload.query, list(upload.index)) == ("text/csv", {"label": "kind"}, list(frame.index))
+    assert (upload.body.media, upload.query, list(upload.index)) == (
+        "text/csv",
+        {**WRITTEN, "label": "kind"},
+        list(frame.index),
+    )
 
 
 def test_label_may_be_the_index_of_a_frame() -> None:
     """`label` names an index level."""
     frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["u", "v"], name="kind"))
-    assert b"".join(upload_of(frame, "kind").body.pieces()) == b"a,kind\n1,u\n2,v\n"
+    assert b"".join(upload_of(frame, {"label": "kind"}).body.pieces()) == b"a,kind\n1,u\n2,v\n"
+
+
+def test_names_may_be_numbers() -> None:
+    """The request says that the first row has the names."""
+    upload = upload_of(pd.DataFrame({"2019": [1.0], "2020": [2.0]}))
+    assert (b"".join(upload.body.pieces()), upload.query) == (b"2019,2020\n1.0,2.0\n", WRITTEN)
+
+
+def test_roles_of_a_frame_are_those_of_its_columns() -> None:
+    """Text with a role is sent, bools and missing labels too."""
+    frame = pd.DataFrame({"a": [1.5, 2.5], "ok": [True, False], "note": ["x", "y"], "kind": ["u", None]})
+    upload = upload_of(frame, {"label": "kind", "ignore": ["no*"], "id": []})
+    assert b"".join(upload.body.pieces()) == b"a,ok,note,kind\n1.5,True,x,u\n2.5,False,y,\n"
+    assert upload.query == {**WRITTEN, "label": "kind", "ignore": ["no*"]}
+    assert upload_of(frame, {"features": ["a", "ok"]}).query == {**WRITTEN, "features": ["a", "ok"]}
+    with pytest.raises(ValueError, match="columns note are no numbers"):
+        upload_of(frame, {"features": ["a", "note"]})
+    assert upload_of(frame, {"one_hot": ["note", "kind"]}).query["one_hot"] == ["note", "kind"]
+    numbered = upload_of(pd.DataFrame({0: [1.5, 2.5], 1: [True, False]})).body
+    assert np.load(io.BytesIO(b"".join(numbered.pieces()))).tolist() == [[1.5, 1], [2.5, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "flags"),
+    [
+        (
+            "Leave it out with ?ignore=the%20b%2E.",
+            "Leave it out with ignore=['the b.'].",
+            "Leave it out with --ignore 'the b.'.",
+        ),
+        ("?ignore=a&ignore=b, or", "ignore=['a', 'b'], or", "--ignore a b, or"),
+        ("with ?one_hot=R.x, or", "with one_hot=['R.x'], or", "with --one-hot R.x, or"),
+        (
+            "by ?delimiter=tab&decimal=comma.",
+            "by delimiter='tab' decimal='comma'.",
+            "by --delimiter tab --decimal comma.",
+        ),
+        ("?force=true or ?label=.", "?force=true or ?label=.", "?force=true or ?label=."),
+    ],
+)
+def test_remedies_name_the_option_of_the_surface(text: str, words: str, flags: str) -> None:
+    """A query in the service's words is a keyword argument in Python, and an option in a shell."""
+    assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
 
 
 def test_numbered_frame_goes_as_npy() -> None:
@@ -64,8 +114,7 @@ def test_numbered_frame_goes_as_npy() -> None:
     [
         (pd.DataFrame({"a": [1.0], "b": ["x"]}), None, "columns b are no numbers"),
         (pd.DataFrame({"a": [1.0], "b": ["x"]}), "c", "no column 'c'"),
-        (pd.DataFrame({"a": [1.0, 2.0], "b": ["x", None]}), "b", "missing in 1 rows"),
-        (pd.DataFrame({"2019": [1.0], "2020": [2.0]}), None, "add_prefix"),
+        (pd.DataFrame({"a": [1.0], "the b": ["x"]}), None, r"ignore=\['the b'\] or one_hot=\['the b'\]"),
         (np.ones((2, 2)), "a", "give a pandas.DataFrame"),
         (np.array([["a"]]), None, "astype"),
         (np.array([[object()]]), None, "astype"),
@@ -75,13 +124,13 @@ def test_numbered_frame_goes_as_npy() -> None:
 def test_lossy_uploads_are_refused(data: Any, label: str | None, message: str) -> None:
     """No request is sent; the message has the remedy."""
     with pytest.raises(ValueError, match=message):
-        upload_of(data, label)
+        upload_of(data, {"label": label})
 
 
 def test_files_go_as_they_are(tmp_path: Path) -> None:
     """The suffix gives the type; the file is read while it is sent."""
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
-    upload = upload_of(tmp_path / "a.csv", "y")
+    upload = upload_of(tmp_path / "a.csv", {"label": "y"})
     assert (upload.body.media, upload.body.length, upload.query) == ("text/csv", 8, {"label": "y"})
     assert b"".join(upload.body.pieces()) == b"x,y\n1,2\n"
     with pytest.raises(FileNotFoundError, match=r"no file .*b\.csv"):
