@@ -160,7 +160,7 @@ FILES = (
     File(
         "pandas-index-twice.csv",
         _pandas(_NUMBERS.reset_index(names="Unnamed: 0").to_csv),
-        Reading(columns={"id": ["0", "Unnamed: 0"]}, notice="name it in features to fit it"),
+        Reading(columns={"id": ["0", "Unnamed: 0"]}, notice="?features=*"),
     ),
     File(
         "pandas-index-wanted.csv",

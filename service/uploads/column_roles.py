@@ -150,8 +150,8 @@ class Layout:
         """Return `columns` and `notices` of a record's source, for what was set apart, and `layout` of a preview."""
         notices = [
             *(
-                f"The column {self.name(column)!r} numbers or names the rows. It is set apart and is no feature;"
-                " name it in features to fit it."
+                f"The column {self.name(column)!r} numbers or names the rows. It is set apart and is no feature; to fit"
+                f" it, use {option('features', ['*'])}."
                 for column in self.candidates
             ),
             *notices,
@@ -213,7 +213,7 @@ class IdCheck:
 
 def option(name: str, columns: Sequence[str]) -> str:
     """Return the query that gives columns a role."""
-    return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe=''))}" for column in columns)
+    return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe='*'))}" for column in columns)
 
 
 def no_such_column(name: str, names: list[str] | None, width: int) -> ProblemError:

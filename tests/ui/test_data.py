@@ -24,7 +24,7 @@ def test_a_chosen_table_is_previewed_before_it_is_sent(explorer: Explorer) -> No
     explorer.open()
     explorer.choose_file("roll.csv", csv(sheet(120), kind=["inner", "outer"] * 60))
     preview = explorer.at("preview")
-    expect(preview.locator("th")).to_have_text(["x", "y", "z", "kind (labels)"])
+    expect(preview.locator("th")).to_have_text(["label", "x", "y", "z"])
     expect(preview.locator("tbody tr").first).to_contain_text("inner")
     assert explorer.state("dataset") is None
     explorer.save_picture("preview")
@@ -34,6 +34,31 @@ def test_a_chosen_table_is_previewed_before_it_is_sent(explorer: Explorer) -> No
     expect(explorer.at("color")).to_have_value("labels")
     expect(explorer.at("legend").locator("button")).to_have_text(["inner60", "outer60"])
     explorer.save_picture("labels")
+
+
+def test_columns_get_roles_before_the_upload(explorer: Explorer) -> None:
+    """An index is set apart with a notice; words get a role by a button of the problem, numbers by a pattern."""
+    X = sheet(60)
+    rows = csv(X, kind=["a", "b"] * 30, place=["p", "q", "r"] * 20).decode().replace(",", ";").splitlines()
+    body = "\n".join([";" + rows[0], *(f"{i};{row}" for i, row in enumerate(rows[1:]))])
+    explorer.open()
+    explorer.choose_file("sheet.csv", body.encode())
+    expect(explorer.at("problem")).to_contain_text("'kind' holds text")
+    explorer.at("choose-one_hot").click()
+    expect(explorer.at("preview").locator("th")).to_have_text(
+        ["x", "y", "z", "kind=a", "kind=b", "place=p", "place=q", "place=r"]
+    )
+    expect(explorer.at("problem")).to_have_count(0)
+    expect(explorer.at("upload-notices")).to_contain_text("'0' numbers or names the rows")
+    explorer.at("label-column").select_option("kind")
+    expect(explorer.at("preview").locator("th")).to_have_text(["label", "x", "y", "z", "place=p", "place=q", "place=r"])
+    explorer.at("column-roles").evaluate("part => part.open = true")
+    explorer.at("role-place").select_option("ignore")
+    expect(explorer.at("preview").locator("th")).to_have_text(["label", "x", "y", "z"])
+    explorer.save_picture("roles")
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("sheet.csv 60 rows, 3 columns")
+    assert explorer.state("dataset")["columns"] == {"id": ["0"], "label": ["kind"], "ignore": ["place"]}
 
 
 def test_a_dropped_table_is_colored_by_a_chosen_column(explorer: Explorer) -> None:

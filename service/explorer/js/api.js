@@ -40,7 +40,7 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   const key = sessionStorage.getItem(KEY);
   if (key) headers.Authorization = `Bearer ${key}`;
   let sent = body;
-  if (body !== undefined && type === undefined) {
+  if (body !== undefined && type === undefined && !(body instanceof FormData)) {
     headers['Content-Type'] = JSON_TYPE;
     sent = JSON.stringify(body);
   } else if (type) headers['Content-Type'] = type;

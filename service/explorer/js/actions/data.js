@@ -6,20 +6,12 @@ import { set, state } from '../store.js';
 import { estimateSoon } from './compare.js';
 import { clearResults } from './state.js';
 
-const TYPES = {
-  csv: 'text/csv',
-  txt: 'text/csv',
-  npy: 'application/x-npy',
-  npz: 'application/zip',
-  parquet: 'application/vnd.apache.parquet',
-  arrows: 'application/vnd.apache.arrow.stream',
-  json: 'application/json',
-};
+const ENDINGS = /\.(csv|tsv|txt|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
 const MOST_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
 const PREVIEW_ROWS = 4;
 
-/** Media type of a file by its name, or undefined. */
-export const typeOf = (name) => TYPES[name.toLowerCase().split('.').pop()];
+/** Return whether the service reads a file of this name. */
+export const isTable = (name) => ENDINGS.test(name);
 
 /** Load the list of data sets. */
 export async function listDatasets() {
@@ -27,17 +19,49 @@ export async function listDatasets() {
   set({ recent: items });
 }
 
-/** Upload a file with its label and color columns. */
-export async function upload(file, { label, color }) {
-  const query = new URLSearchParams();
-  if (label) query.set('label', label);
-  if (color) query.set('color', color);
+/** The form of a file with the chosen roles of its columns; a chosen feature keeps all columns without a role. */
+function formOf({ file, roles, only }, columns = []) {
+  const form = new FormData();
+  const known = columns.filter(({ role, name }) => role && role !== 'feature' && !(name in roles));
+  const wanted = Object.values(roles).includes('feature');
+  const chosen = [...Object.entries(roles), ...(wanted ? known.map(({ name, role }) => [name, role]) : [])];
+  for (const [name, role] of chosen) if (role && role !== 'feature') form.append(role, name);
+  if (only) form.append('features', only);
+  else if (wanted) form.append('features', '*');
+  form.append('file', file, file.name);
+  return form;
+}
+
+/** Ask the service what it would fit of the pending file; the first time, the only column of words becomes the labels. */
+export async function previewPending(changes = {}) {
+  const pending = { ...state.pending, ...changes };
+  set({ pending, problem: null, work: { label: `Reading ${pending.file.name}`, stage: '', done: 0, total: 0 } });
+  try {
+    const form = formOf(pending, pending.shown?.columns);
+    const shown = await askJson('/v1/datasets/preview', { method: 'POST', body: form });
+    if (state.pending?.file !== pending.file) return;
+    const columns = shown.columns.length ? shown.columns : (pending.shown?.columns ?? []);
+    set({ work: null, pending: { ...pending, shown: { ...shown, columns } }, problem: shown.problem });
+    const words = shown.columns.filter(({ role }) => role === '');
+    if (!pending.shown && words.length === 1 && shown.problem?.details.options?.label) {
+      await previewPending({ roles: { [words[0].name]: 'label' } });
+    }
+  } catch (error) {
+    set({ work: null });
+    if (!(error instanceof Refused)) throw error;
+    set({ problem: error.problem });
+  }
+}
+
+/** Upload the pending file, as its preview shows it. */
+export async function uploadPending() {
+  const { pending } = state;
   await created(async () => {
-    const path = `/v1/datasets${query.size ? `?${query}` : ''}`;
-    const dataset = await (await ask(path, { method: 'POST', body: file, type: typeOf(file.name) })).json();
+    const body = formOf(pending, pending.shown?.columns);
+    const dataset = await askJson('/v1/datasets', { method: 'POST', body });
     if (dataset.name) return dataset;
-    return askNamed(dataset, file.name);
-  }, `Sending ${file.name}`);
+    return { ...(await askNamed(dataset, pending.file.name)), notices: dataset.notices };
+  }, `Sending ${pending.file.name}`);
 }
 
 /** Create a synthetic data set. */

@@ -32,6 +32,36 @@ export function stepsOf(problem, spec = {}) {
   return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
 }
 
+/** Roles of columns, as the page calls them. */
+export const ROLES = {
+  feature: 'fitted',
+  label: 'labels',
+  color: 'colour',
+  id: 'name of the row',
+  ignore: 'left out',
+  one_hot: 'zeros and ones for each word',
+};
+
+const QUERY = /\?((?:(?:label|color|features|id|ignore|one_hot)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
+
+/** A text of the service with its query parameters as the page's choices: “x” as “left out”. */
+export function inWords(text) {
+  const said = ([role, name]) => (name === '*' ? 'the role “fitted” under Columns' : `“${name}” as “${ROLES[role] ?? 'fit only'}”`);
+  const written = (_, query) => [...new URLSearchParams(query)].map(said).join(', ');
+  return (text ?? '').replaceAll(QUERY, written);
+}
+
+/** The choices of a refused table: each gives its columns one role. */
+export function choicesOf({ details }) {
+  return Object.entries(details?.options ?? {})
+    .filter(([role]) => role in ROLES)
+    .map(([role, names]) => ({
+      role,
+      label: `${names.map((name) => `“${name}”`).join(', ')}: ${ROLES[role]}`,
+      roles: Object.fromEntries(names.map((name) => [name, role])),
+    }));
+}
+
 /** Notes of the fit in plain words; a note that is not listed keeps the service's sentence. */
 const PLAIN = {
   'small-gap': ({ p }) => [

@@ -1,19 +1,19 @@
 /** Step one: the data. */
 
-import { choose, synthesise, typeOf, upload } from '../actions/data.js';
+import { choose, isTable, previewPending, synthesise, uploadPending } from '../actions/data.js';
 import { clearResults } from '../actions/state.js';
 import { html, number, useState } from '../lib/html.js';
-import { previewOf } from '../lib/preview.js';
+import { inWords, ROLES } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { labelOf, SchemaForm } from './schema_form.js';
 
 /** Preview a chosen or dropped file; the upload follows the choice of its columns. */
 export async function take(file) {
-  if (!typeOf(file.name)) {
+  if (!isTable(file.name)) {
     set({
       problem: {
         title: 'This file cannot be read',
-        detail: `${file.name} is neither CSV, npy, npz, Parquet, Arrow nor JSON.`,
+        detail: `${file.name} is neither CSV, TSV, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz or .zst.`,
         remedy: 'Save the table as CSV, one row a line, and drop it here.',
         details: {},
       },
@@ -22,22 +22,9 @@ export async function take(file) {
   }
   clearResults();
   set({ problem: null, dataset: null, preview: null, columns: null });
-  let preview = null;
-  try {
-    preview = await previewOf(file);
-  } catch (error) {
-    set({
-      problem: {
-        title: 'This file cannot be read',
-        detail: `${file.name}: ${error.message}`,
-        remedy: 'Look whether it is complete, or save it as CSV.',
-        details: {},
-      },
-    });
-    return;
-  }
-  const label = preview?.text.length === 1 ? preview.text[0] : '';
-  set({ pending: { file, preview, label, color: '' }, announcement: `${file.name} is ready to be sent.` });
+  set({ pending: { file, shown: null, roles: {}, only: '' } });
+  await previewPending();
+  set({ announcement: `${file.name} is ready to be sent.` });
 }
 
 /** The panel. */
@@ -76,10 +63,10 @@ function Drop({ onTaken }) {
     }
   };
   return html`<label class="drop" data-testid="drop">
-    <input type="file" data-testid="file" accept=".csv,.txt,.npy,.npz,.parquet,.arrows,.json" onChange=${heard} />
+    <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz,.zst" onChange=${heard} />
     <span class="drop-sign" aria-hidden="true">↥</span>
     <span><strong>Choose a file</strong> or drop it here</span>
-    <span class="quiet">CSV, npy, Parquet · one row a point</span>
+    <span class="quiet">CSV, Excel’s CSV, npy, Parquet · one row a point</span>
   </label>`;
 }
 
@@ -129,38 +116,59 @@ export function nameOf(dataset) {
   return `Data set ${dataset.id.slice(3, 9)}`;
 }
 
-/** A file before its upload: its first rows and its columns. */
+/** A file before its upload: what the service would fit, and the roles of its columns. */
 function Pending() {
   const { pending, work } = useStore('pending', 'work');
-  const { file, preview, label, color } = pending;
-  const change = (changes) => set({ pending: { ...state.pending, ...changes } });
-  const names = preview?.names ?? [];
-  const numbers = names.filter((name) => !preview.text.includes(name));
-  const left = preview?.text.filter((name) => name !== label) ?? [];
-  const select = (id, title, value, options, key) => html`<div class="field">
+  const { file, shown, roles, only } = pending;
+  const columns = shown?.columns ?? [];
+  const roleOf = ({ name, role }) => roles[name] ?? role;
+  const give = (changed) => previewPending({ roles: { ...roles, ...changed } });
+  const single = (role, name) => {
+    const former = columns.filter((column) => roleOf(column) === role).map((column) => [column.name, undefined]);
+    const changed = Object.fromEntries([...former, ...(name ? [[name, role]] : [])]);
+    const kept = Object.entries({ ...roles, ...changed }).filter(([, one]) => one);
+    return previewPending({ roles: Object.fromEntries(kept) });
+  };
+  const select = (role, id, title) => html`<div class="field">
     <label for=${id}>${title}</label>
-    <select id=${id} data-testid=${id} value=${value} onChange=${(event) => change({ [key]: event.target.value })}>
+    <select id=${id} data-testid=${id} disabled=${Boolean(work)}
+      onChange=${(event) => single(role, event.target.value)}>
       <option value="">none</option>
-      ${options.map((name) => html`<option value=${name} selected=${name === value}>${name}</option>`)}
+      ${columns.map((column) => html`<option value=${column.name} selected=${roleOf(column) === role}>${column.name}</option>`)}
     </select></div>`;
   return html`<div data-testid="pending">
     <p class="file-name"><strong>${file.name}</strong>
-      ${preview?.total ? html` <span class="quiet">${number(preview.total)} rows</span>` : ''}</p>
-    ${preview?.rows.length > 0 && html`<${Table} names=${preview.names} rows=${preview.rows} label=${label} color=${color} />`}
-    ${names.length > 0 && html`<div class="form">
-      ${select('label-column', 'Labels', label, names, 'label')}
-      ${select('color-column', 'Colour', color, numbers.filter((name) => name !== label), 'color')}
-    </div>`}
-    ${left.length > 0 && html`<p class="hint" data-testid="text-columns">
-      ${left.length === 1 ? `The column “${left[0]}” holds` : `The columns ${left.map((name) => `“${name}”`).join(', ')} hold`}
-      ${' '}words. An embedding is made of numbers: take one as labels, and leave the others out of the file.</p>`}
+      ${shown?.n ? html` <span class="quiet">${number(shown.n)} rows, ${number(shown.d)} fitted columns</span>` : ''}</p>
+    ${shown?.rows.length > 0 && html`<${Table} names=${shown.names} rows=${shown.rows}
+      more=${{ labels: shown.labels, color: shown.color }} />`}
+    <${Notices} notices=${shown?.notices} />
+    ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Colour')}</div>
+      <details class="more" data-testid="column-roles" open=${columns.some(({ role }) => role === '')}>
+        <summary>Columns (${columns.length})</summary>
+        <div class="field"><label for="features-pattern">Fit only (names or patterns, such as x*)</label>
+          <input id="features-pattern" type="text" data-testid="features-pattern" value=${only} disabled=${Boolean(work)}
+            onChange=${(event) => previewPending({ only: event.target.value.trim() })} /></div>
+        <div class="form">${columns.map((column) => html`<div class="field" key=${column.name}>
+          <label for=${`role-${column.name}`}>${column.name}</label>
+          <select id=${`role-${column.name}`} data-testid=${`role-${column.name}`} disabled=${Boolean(work)}
+            onChange=${(event) => give({ [column.name]: event.target.value })}>
+            ${roleOf(column) === '' && html`<option value="" selected>choose …</option>`}
+            ${Object.entries(ROLES).map(([role, word]) => html`
+              <option value=${role} selected=${roleOf(column) === role}>${word}</option>`)}
+          </select></div>`)}</div>
+      </details>`}
     <div class="buttons">
-      <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work)}
-        onClick=${() => upload(file, { label, color })}>Use this table</button>
+      <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work)} onClick=${uploadPending}>Use this table</button>
       <button type="button" data-testid="discard-file" disabled=${Boolean(work)}
         onClick=${() => set({ pending: null, problem: null })}>Discard</button>
     </div>
   </div>`;
+}
+
+/** What the service decided about the columns. */
+function Notices({ notices }) {
+  if (!notices?.length) return null;
+  return html`<div data-testid="upload-notices">${notices.map((text) => html`<p class="hint">${inWords(text)}</p>`)}</div>`;
 }
 
 /** The chosen data set. */
@@ -172,21 +180,21 @@ function Chosen() {
       ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.d)} columns</span></p>
     ${rows && html`<${Table} names=${preview.names} rows=${rows.map((row) => row.map((value) => number(value)))}
       more=${{ labels: preview.labels, color: preview.color }} />`}
+    <${Notices} notices=${dataset.notices} />
   </div>`;
 }
 
 /** The first rows, with a limited number of columns. */
-function Table({ names, rows, label, color, more = {} }) {
+function Table({ names, rows, more = {} }) {
   const most = 30;
   const count = Math.min(most, rows[0].length);
   const beside = Object.entries(more).filter(([, values]) => values);
   const side = (i) => (Number.isNaN(Number(String(rows[0][i]).replaceAll(',', ''))) ? 'words' : '');
-  const role = (name) => (name && name === label ? ' (labels)' : name && name === color ? ' (colour)' : '');
   return html`<div class="table" tabindex="0" role="region" aria-label="First rows" data-testid="preview">
     <table>
       <thead><tr>
         ${beside.map(([name]) => html`<th scope="col" class="words">${name === 'color' ? 'colour' : 'label'}</th>`)}
-        ${Array.from({ length: count }, (_, i) => html`<th scope="col" class=${side(i)}>${names?.[i] ?? `x${i + 1}`}${role(names?.[i])}</th>`)}
+        ${Array.from({ length: count }, (_, i) => html`<th scope="col" class=${side(i)}>${names?.[i] ?? `x${i + 1}`}</th>`)}
         ${rows[0].length > most && html`<th scope="col">+${rows[0].length - most}</th>`}
       </tr></thead>
       <tbody>${rows.map((row, at) => html`<tr>

@@ -4,7 +4,8 @@ import { boot } from '../actions/boot.js';
 import { fit } from '../actions/fit.js';
 import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
-import { plainProblem, stepsOf } from '../lib/remedies.js';
+import { previewPending } from '../actions/data.js';
+import { choicesOf, inWords, plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 
 /** Apply settings of the method, and fit again. */
@@ -46,9 +47,10 @@ function KeyForm() {
 
 /** The problem of a refused request. */
 export function Problem() {
-  const { problem, service, method, forms } = useStore('problem', 'service', 'method', 'forms');
+  const { problem, service, method, forms, pending } = useStore('problem', 'service', 'method', 'forms', 'pending');
   if (!problem || service === 'down' || service === 'locked') return null;
   const steps = stepsOf(problem, forms[method] ?? {});
+  const choices = choicesOf(problem);
   const { errors } = problem.details ?? {};
   const { title, text, remedy, own } = plainProblem(problem);
   return html`<div class="problem" role="alert" data-testid="problem">
@@ -57,7 +59,10 @@ export function Problem() {
         onClick=${() => set({ problem: null })}>×</button></div>
     <p>${text}</p>
     ${errors?.length > 1 && html`<ul>${errors.map(({ at, message }) => html`<li>${at}: ${message}</li>`)}</ul>`}
-    ${remedy && html`<p class="quiet" data-testid="remedy">${remedy}</p>`}
+    ${remedy && html`<p class="quiet" data-testid="remedy">${inWords(remedy)}</p>`}
+    ${pending && choices.length > 0 && html`<div class="buttons">${choices.map(({ role, label, roles }) => html`
+      <button type="button" data-testid=${`choose-${role}`}
+        onClick=${() => previewPending({ roles: { ...pending.roles, ...roles } })}>${label}</button>`)}</div>`}
     ${own && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${own}</p></details>`}
     ${steps.length > 0 && html`<div class="buttons">${steps.map(({ label, values }) => html`
       <button type="button" data-testid=${`remedy-${Object.keys(values)[0]}`} onClick=${() => tryWith(values)}>${label}</button>`)}
