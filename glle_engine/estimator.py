@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numbers
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
@@ -45,8 +48,13 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     Parameters
     ----------
-    n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected, noise, neighborhoods, search
+    n_neighbors : int, optional
+        None for 10, or half of the points if they are fewer than 20.
+    disconnected : {"bridge", "refuse"}
+        A graph in several components is bridged, with a UserWarning, or refused.
+    random_state : int, RandomState or None
+        Number of the stream of draws of `sample`, or a source of it; None for another one at each fit.
+    n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search
         As for `glle_engine.base.spec.FitSpec`.
 
     Attributes
@@ -58,6 +66,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         Calibration by half-sampling, computed on first use.
     n_iter_ : int
         Of the published em; 1 for the closed forms.
+    seed_ : int
+        Stream of draws of `sample`.
     n_features_in_ : int
     feature_names_in_ : (n_features_in_,) of str
         If the data have column names.
@@ -74,7 +84,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def __init__(
         self,
-        n_neighbors: int = DEFAULTS.n_neighbors,
+        n_neighbors: int | None = None,
         n_components: int = DEFAULTS.n_components,
         *,
         method: Method = DEFAULTS.method,
@@ -85,10 +95,11 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         covariance: Covariance = DEFAULTS.covariance,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
-        disconnected: Disconnected = DEFAULTS.disconnected,
+        disconnected: Disconnected = "bridge",
         noise: Noise = DEFAULTS.noise,
         neighborhoods: Adaptation = DEFAULTS.neighborhoods,
         search: Search = DEFAULTS.search,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
@@ -104,6 +115,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.noise = noise
         self.neighborhoods = neighborhoods
         self.search = search
+        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the posterior to X (n, d); y is ignored.
@@ -115,7 +127,14 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         """
         data = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=4)
-        self.posterior_: Posterior = fit_posterior(data, **self.get_params())
+        spec = self.get_params()
+        self.seed_ = _seed(spec.pop("random_state"))
+        if spec["n_neighbors"] is None:
+            spec["n_neighbors"] = min(DEFAULTS.n_neighbors, len(data) // 2)
+        self.posterior_: Posterior = fit_posterior(data, **spec)
+        for note in self.posterior_.diagnostics.notes:
+            if note.code == "bridged":
+                warnings.warn(note.message, UserWarning, stacklevel=2)
         self._training = np.array(data)
         self._calibration: Calibration | None = None
         self.embedding_ = self.posterior_.embedding.astype(data.dtype)
@@ -151,7 +170,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         *,
         X: ArrayLike | None = None,
         first: int = 0,
-        seed: int = 0,
+        seed: int | None = None,
         scale: float | Literal["auto"] = 1.0,
         source: Source = "posterior",
         align: Align = "procrustes",
@@ -165,7 +184,9 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             Points to place in each draw instead of the training points.
         scale : float or "auto"
             "auto" is `calibration_.scale`, found by half-sampling.
-        first, seed, source, align
+        seed : int, optional
+            None for `seed_`, which follows from `random_state`.
+        first, source, align
             As for `glle_engine.Posterior.draws`.
 
         Returns
@@ -181,6 +202,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                     remedy="Use source='posterior', or give the scale as a number.",
                 )
             scale = self.calibration_.scale
+        seed = self.seed_ if seed is None else seed
         draws = self.posterior_.draws(n_draws, first=first, seed=seed, scale=scale, source=source, align=align)
         if X is None:
             places = [draw.embedding for draw in draws]
@@ -198,3 +220,9 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _seed(random_state: int | np.random.RandomState | None) -> int:
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Its data are blobs of a few points: a small k, and bridges between the blobs.
-@parametrize_with_checks([GLLE(n_neighbors=4, disconnected="bridge")])  # type: ignore[untyped-decorator]
+@pytest.mark.filterwarnings("ignore:.*edges that join no nearest neighbors:UserWarning")  # its data are blobs
+@parametrize_with_checks([GLLE()])  # type: ignore[untyped-decorator]
 def test_check_estimator(estimator: GLLE, check: Callable[[GLLE], None]) -> None:
     """scikit-learn's checks of estimators."""
     check(estimator)
@@ -89,3 +89,25 @@ def test_errors_are_the_engines() -> None:
     """A fit that cannot be is a GlleError, which is a ValueError, with its remedy."""
     with pytest.raises(GlleError, match="at most 19"):
         GLLE(n_neighbors=30).fit(np.random.default_rng(0).random((20, 3)))
+
+
+def test_small_data_and_components_need_no_parameters() -> None:
+    """Half of few points are neighbors; two blobs are bridged with a warning, or refused."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    assert GLLE().fit(X[:12]).posterior_.spec.n_neighbors == 6
+    X[20:] += 50
+    with pytest.warns(UserWarning, match="edges that join no nearest neighbors were added"):
+        GLLE().fit(X)
+    with pytest.raises(GlleError, match="2 components"):
+        GLLE(disconnected="refuse").fit(X)
+
+
+@pytest.mark.parametrize(("random_state", "seed"), [(0, 0), (7, 7), (np.int64(7), 7)])
+def test_random_state_is_the_stream_of_draws(sheet: NDArray[np.float64], random_state: int, seed: int) -> None:
+    """An integer is the seed; a source of random numbers gives one at each fit."""
+    model = GLLE(random_state=random_state).fit(sheet)
+    np.testing.assert_array_equal(model.sample(1), model.sample(1, seed=seed))
+    sources = [GLLE(random_state=np.random.RandomState(3)).fit(sheet).seed_ for _ in range(2)]
+    assert sources[0] == sources[1]
+    generator = np.random.RandomState(3)
+    assert GLLE(random_state=generator).fit(sheet).seed_ != GLLE(random_state=generator).fit(sheet).seed_
