@@ -1,7 +1,7 @@
-"""The Python client: `Client`, and `AsyncClient` with the same methods as coroutines.
+"""The Python client: `Client`, and `AsyncClient` with the same methods as coroutines; `fit` fits without a service.
 
-Imports nothing of the server or the engine. Needs httpx and numpy; pandas for frames, rich for progress bars.
-Read `client` first.
+Imports nothing of the server, and of the engine only `fit`, at its first use. The client needs httpx and numpy; pandas
+for frames, rich for progress bars. Read `client` first.
 """
 
 from importlib import import_module
@@ -44,13 +44,15 @@ __all__ = [
     "Result",
     "Retries",
     "UnavailableError",
+    "fit",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use: `glle worker` pins BLAS threads before numpy is imported."""
     if name in __all__:
-        for module in ("glle.client", "glle.transport.errors"):
+        modules = ("glle_engine",) if name == "fit" else ("glle.client", "glle.transport.errors")
+        for module in modules:
             if hasattr(import_module(module), name):
                 return getattr(import_module(module), name)
     raise AttributeError(f"module 'glle' has no attribute {name!r}")

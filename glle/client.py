@@ -110,7 +110,20 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
         timeout
             Seconds; None for no limit.
         options
-            `n_neighbors`, `n_components`, `method`, `variant`, `reg` and all other parameters of a posterior.
+            Parameters of the posterior:
+
+            - `n_neighbors`: k, the number of neighbors of a point, by default 10
+            - `n_components`: p, the dimension of the embedding, by default 2
+            - `method`: "em", the posterior given the data, or "direct", given the embedding as well
+            - `variant`: "constrained" for weights that sum to one, or "published"
+            - `reg`: ratio of noise to prior variance, the ridge of LLE
+            - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic" or "tangent"
+            - `disconnected`: "refuse" a graph of several components, or "bridge" it
+            - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
+            - `search`: "exact", or "approximate" for many points with many features
+            - `mean`, `covariance`, `max_iter`, `tol`: of the direct posterior and of the published em
+
+            The service has the defaults; `glle fit --help` lists all values.
 
         """
         is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")

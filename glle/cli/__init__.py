@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING
 
 from glle.cli import compare, datasets, jobs, posteriors
@@ -35,15 +35,27 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
     parser = argparse.ArgumentParser(
         prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
     )
+    parser.add_argument("--version", action="version", version=f"glle {version('glle')}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for extend in (*(_installed_extensions() if extensions is None else extensions), add):
         extend(commands)
+    for command in _parsers(commands):
+        command.allow_abbrev = False  # `--label` is never `--labels`
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in SERVER_COMMANDS - commands.choices.keys():
         return fail(f"`glle {words[0]}` is a command of the server.", "Install it: pip install glle-server.", MISUSED)
     chosen = parser.parse_args(words)
     start: Callable[[argparse.Namespace], int] = getattr(chosen, "start", chosen.run)
     return start(chosen)
+
+
+def _parsers(commands: Commands) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parsers of all commands and their actions."""
+    for parser in commands.choices.values():
+        yield parser
+        for action in parser._actions:  # noqa: SLF001 # argparse has no public list
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 # nor a public name
+                yield from _parsers(action)
 
 
 def _installed_extensions() -> Iterator[Callable[[Commands], None]]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle.cli.connection import connection_options, report, report_all, with_client
 from glle.cli.datasets import dataset_of
 from glle.cli.options import add_options, selected
-from glle.cli.posteriors import check_npy
+from glle.cli.output import ARRAY, PICTURES, TABLES, add_out, embedding_columns, picture_format, save_columns
 from glle.types import CompareOptions, MethodsOptions
 
 if TYPE_CHECKING:
-    from glle import Client
+    from glle import Client, Dataset
     from glle.types import MethodOut
 
 _RESERVED = {"labels", "truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed
@@ -29,18 +28,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
     data = connection_options(timeout=True)
     data.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
+    data.add_argument("--label", metavar="COLUMN", help="column of labels of the file")
     data.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
     data.add_argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
 
     embed = commands.add_parser("embed", parents=[data], help="embed a file or a data set by any method")
     embed.add_argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
     embed.add_argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
-    embed.add_argument("-o", "--out", type=Path, metavar="FILE", help="npy file of the coordinates: (n, p)")
+    add_out(embed, *ARRAY, *TABLES, *PICTURES)
     embed.add_argument("--scores", nargs="*", metavar="NAME", help="scores of the embedding; none without a name")
     embed.set_defaults(run=with_client(_embed))
 
     compare = commands.add_parser("compare", parents=[data], help="compare methods on a file or a data set")
     compare.add_argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
+    add_out(compare, *PICTURES)
     add_options(compare, CompareOptions, {"n_neighbors": ("", "neighbours that the scores use")})
     compare.set_defaults(run=with_client(_compare))
 
@@ -61,10 +62,13 @@ def _method(text: str) -> dict[str, Any]:
     return {"method": name, "parameters": dict(_pair(part) for part in parameters.split(",") if part)}
 
 
-def _data(args: argparse.Namespace, client: Client) -> dict[str, Any]:
-    """Return the arguments that `embed` and `compare` of the client have in common."""
+def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict[str, Any]]:
+    """Return the data set, and the options that `embed` and `compare` of the client have in common."""
+    if args.label and args.labels:
+        raise ValueError("--label names a column of the file, --labels another file: give one of them.")
+    data = dataset_of(client, args.data, args.label)
     labels, truth = (text and dataset_of(client, text) for text in (args.labels, args.truth))
-    return {"labels": labels, "truth": truth, "timeout": args.timeout}
+    return data, {"labels": data if args.label else labels, "truth": truth, "timeout": args.timeout}
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:
@@ -78,16 +82,14 @@ def _method_row(method: MethodOut) -> dict[str, object]:
 
 
 def _embed(args: argparse.Namespace, client: Client) -> int:
-    if args.out is not None:
-        check_npy(args.out)
     if names := {name for name, _ in args.set} & _RESERVED:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
-    data, options = dataset_of(client, args.data), _data(args, client)
+    data, options = _data(args, client)
     result = client.embed(data, args.method, scores=args.scores, **options, **dict(args.set))
-    if args.out is not None:
-        import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
-
-        np.save(args.out, result.embedding)
+    if image := picture_format(args.out):
+        client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
+    elif args.out is not None:
+        save_columns(args.out, embedding_columns(result.embedding), array=result.embedding)
     lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"  {name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
     lines += [f"  {note['message']}" for note in result.notes]
@@ -95,8 +97,10 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
 
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
-    data, options = dataset_of(client, args.data), _data(args, client)
+    data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **selected(args, CompareOptions))
+    if picture_format(args.out):
+        client.picture(f"/v1/jobs/{result.job}/result{args.out.suffix.lower()}", out=args.out, timeout=args.timeout)
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
     return report_all(args, result.rows, partial(_score_row, names=names))
 

@@ -1,19 +1,28 @@
-"""Commands `glle estimate` and `glle fit`, a posterior of a file or a data set, and `glle draw`, its embeddings."""
+"""Commands on posteriors: `glle estimate`, `glle fit`, `glle draw`, `glle summary`, `glle transform`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import connection_options, report, with_client
 from glle.cli.datasets import add_upload_options, dataset_of
 from glle.cli.options import add_options, selected
-from glle.types import DrawsOptions, FitOptions
+from glle.cli.output import (
+    ARRAY,
+    PICTURES,
+    TABLES,
+    add_out,
+    draws_columns,
+    embedding_columns,
+    picture_format,
+    save_columns,
+)
+from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions
 
 if TYPE_CHECKING:
     import argparse
 
-    from glle import Client
+    from glle import Client, Result
 
 _FIT_TEXTS = {
     "n_neighbors": ("-k", "neighbours of a point"),
@@ -44,21 +53,27 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         add_options(command, FitOptions, _FIT_TEXTS)
         command.set_defaults(run=with_client(run))
 
-    draw = commands.add_parser("draw", parents=shared, help="draw embeddings of a posterior into an npy file")
-    draw.add_argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
+    of_posterior = connection_options(timeout=True)
+    of_posterior.add_argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
+
+    draw = commands.add_parser("draw", parents=[of_posterior], help="draw embeddings of a posterior into a file")
     draw.add_argument("--count", type=int, default=8, metavar="N", help="draws at each scale (%(default)s)")
-    draw.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="npy file: (count, n, p)")
+    add_out(draw, *ARRAY, *TABLES, *PICTURES, required=True)
     draw.add_argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
     add_options(draw, DrawsOptions, _DRAW_TEXTS)
     draw.set_defaults(run=with_client(_draw))
 
+    summary = commands.add_parser("summary", parents=[of_posterior], help="summarize many draws: spread and stability")
+    summary.add_argument("--count", type=int, default=100, metavar="N", help="draws (%(default)s)")
+    add_out(summary, *TABLES, *PICTURES)
+    add_options(summary, SummaryOptions, _DRAW_TEXTS)
+    summary.set_defaults(run=with_client(_summary))
 
-def check_npy(path: Path) -> None:
-    """Raise ValueError unless an npy file can be written at the path."""
-    if path.suffix != ".npy":
-        raise ValueError(f"{path} must be an npy file: name it {path.with_suffix('.npy')}.")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"There is no folder {path.parent}: create it first.")
+    transform = commands.add_parser("transform", parents=[of_posterior], help="embed new points")
+    transform.add_argument("data", metavar="FILE_OR_ID", help="new points, with the features of the fit")
+    add_out(transform, *ARRAY, *TABLES, required=True)
+    add_options(transform, TransformOptions, {**_DRAW_TEXTS, "draws": ("", "draws for the spread of new points")})
+    transform.set_defaults(run=with_client(_transform))
 
 
 def _estimate(args: argparse.Namespace, client: Client) -> int:
@@ -96,9 +111,49 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
 
 
 def _draw(args: argparse.Namespace, client: Client) -> int:
-    check_npy(args.out)
-    posterior = client.posterior(args.posterior)
-    options = selected(args, DrawsOptions)
-    draws = posterior.draws(args.count, out=args.out, dtype=args.dtype, timeout=args.timeout, **options)
+    posterior, options = client.posterior(args.posterior), selected(args, DrawsOptions)
+    if image := picture_format(args.out):
+        posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
+        return report(args, {"file": str(args.out)}, f"{args.out}  {args.count:,} draws")
+    array = args.out if args.out.suffix == ".npy" else None
+    draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
+    if array is None:
+        save_columns(args.out, draws_columns(draws, options.get("first", 0), options.get("scales")))
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
     return report(args, metadata, f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}")
+
+
+def _summary(args: argparse.Namespace, client: Client) -> int:
+    posterior, options = client.posterior(args.posterior), selected(args, SummaryOptions)
+    result = posterior.summary(args.count, timeout=args.timeout, **options)
+    if image := picture_format(args.out):
+        posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
+    elif args.out is not None:
+        save_columns(args.out, _point_columns(result))
+    middle = result.quantiles["levels"].index(0.5)
+    spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
+    lines = [
+        f"{posterior.id}  {posterior.n:,} points, {result.count:,} draws at scale {result.scale:.3g}",
+        f"The median point keeps {100 * stability:.0f} % of its neighbors in a draw.",
+        f"Its spread is {spread:.2g}; each axis has standard deviation 1.",
+        *[note["message"] for note in result.notes],
+    ]
+    return report(args, result.metadata, "\n  ".join(lines))
+
+
+def _point_columns(summary: Result) -> dict[str, object]:
+    """Return the arrays of a summary, one row a point; the covariance is covariance11, covariance12 and so on."""
+    vectors = {name: array for name, array in summary.arrays.items() if array.ndim == 1}
+    p = summary.covariance.shape[-1]
+    covariance = {f"covariance{i + 1}{j + 1}": summary.covariance[:, i, j] for i in range(p) for j in range(i, p)}
+    return {**embedding_columns(summary.consensus), **vectors, **covariance}
+
+
+def _transform(args: argparse.Namespace, client: Client) -> int:
+    posterior = client.posterior(args.posterior)
+    data = dataset_of(client, args.data)
+    placed = posterior.transform(data, timeout=args.timeout, **selected(args, TransformOptions))
+    columns = {**embedding_columns(placed.embedding), "distance": placed.distances}
+    save_columns(args.out, columns, array=placed.embedding)
+    metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
+    return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points")

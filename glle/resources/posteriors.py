@@ -63,8 +63,7 @@ class BasePosterior(Generic[JobT]):
     @property
     def notes(self) -> list[str]:
         """Warnings and findings of the fit."""
-        notes: list[str] = self.metadata["diagnostics"]["notes"]
-        return notes
+        return [note["message"] for note in self.metadata["diagnostics"]["notes"]]
 
     def __repr__(self) -> str:
         names = ("method", "n_neighbors", "n_components")

@@ -25,6 +25,13 @@ T = TypeVar("T")
 Dtype = Literal["float64", "float32"]
 
 
+def _plain(value: Any) -> Any:
+    """Return the Python value of a numpy scalar or array."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{value!r} of type {type(value).__name__} is no JSON value: give a number, a string or a list.")
+
+
 @dataclass(frozen=True)
 class Body:
     """Body of a request: Content-Type, an iterator over its bytes for each attempt, and its length if known."""
@@ -35,8 +42,8 @@ class Body:
 
     @classmethod
     def of_json(cls, value: Any) -> Self:
-        """Return a value as JSON."""
-        text = json.dumps(value, allow_nan=False).encode()
+        """Return a value as JSON; numpy's scalars and arrays become numbers and lists."""
+        text = json.dumps(value, allow_nan=False, default=_plain).encode()
         return cls(JSON, lambda: iter([text]), len(text))
 
     @classmethod

@@ -231,3 +231,12 @@ def test_unknown_status_raises_the_base_class() -> None:
     """A status without a subclass is a GlleServiceError."""
     body: Any = problem(418).json()
     assert type(problem_error(body)) is GlleServiceError
+
+
+def test_fit_without_a_service_is_that_of_the_engine() -> None:
+    """`from glle import fit`; the engine is loaded at its first use."""
+    from glle import fit  # noqa: PLC0415 # in a process that has loaded the engine
+    from glle_engine import fit as engine_fit  # noqa: PLC0415 # the same
+
+    assert fit is engine_fit
+    assert "glle_engine" not in loaded_packages("from glle import Client")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib import metadata
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -39,7 +40,10 @@ def glle(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setenv("GLLE_URL", str(client.base_url))
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = main.main(arguments)
+        try:
+            code = main.main(arguments)
+        except SystemExit as end:  # of argparse
+            code = int(end.code or 0)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -154,8 +158,11 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
         (["datasets", "upload", "table.xlsx"], "is none of .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
-        (["draw", "post_x", "-o", "draws.csv"], "name it draws.npy"),
+        (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv, draws.parquet, draws.png or draws.svg"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
+        (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
+        (["embed", "ds_x", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
+        (["draw", "post_x", "--coun", "3", "-o", "draws.npy"], "unrecognized arguments: --coun"),
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),
     ],
 )
@@ -172,6 +179,18 @@ def test_commands_without_httpx_name_the_extra(glle: Glle, monkeypatch: pytest.M
     code, out, err = glle("jobs", "list")
     assert (code, out) == (2, "")
     assert "pip install 'glle[client]'" in err
+
+
+def test_parquet_without_pyarrow_names_the_remedy(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any request."""
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    code, _, err = glle("draw", "post_x", "-o", "draws.parquet")
+    assert (code, "pip install pyarrow" in err) == (2, True)
+
+
+def test_version_is_that_of_the_distribution(glle: Glle) -> None:
+    """`glle --version`."""
+    assert glle("--version") == (0, f"glle {metadata.version('glle')}\n", "")
 
 
 def test_table_in_a_pipe_has_every_cell_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,7 +265,7 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     assert (code, "n_neighbors=1 is not an integer of at least 2" in err) == (1, True)
     code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12,reg=x")
     assert (code, "methods.1: reg='x'" in err) == (1, True)
-    assert glle("embed", dataset, "pca", "-o", str(tmp_path / "y.csv"))[0] == 2
+    assert glle("embed", dataset, "pca", "-o", str(tmp_path / "y.txt"))[0] == 2
     code, _, err = glle("embed", dataset, "pca", "--set", "timeout=3")
     assert (code, "timeout is no parameter" in err) == (2, True)
     code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity")

@@ -12,6 +12,7 @@ import glle
 import glle.cli
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from glle.cli import connection
+from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
@@ -64,3 +65,8 @@ def test_page_has_every_command_and_exit_code() -> None:
     codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
     (listed,) = re.findall(r"Exit codes: (.*)", PAGE)
     assert {int(code) for code in re.findall(r"\d+", listed)} == codes
+
+
+def test_help_of_fit_has_every_parameter() -> None:
+    """`help(Client.fit)` lists what `**options` takes."""
+    assert {name for name in FitOptions.__annotations__ if f"`{name}`" not in str(Client.fit.__doc__)} == set()

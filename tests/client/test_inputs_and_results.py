@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 from glle.inputs import upload_of
+from glle.transport.calls import Body
 from glle.transport.errors import flag, in_words, keyword
 from glle.transport.sinks import FileSink, NpySink, NpzSink
 from tests.client.answers import Service, npy, posterior
@@ -227,3 +229,11 @@ def test_frames_need_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         posterior(Service().client()).frame(np.ones((3, 2)))
+
+
+def test_numpy_values_are_json() -> None:
+    """Scalars and arrays become numbers and lists; other objects are refused by name."""
+    body = Body.of_json({"k": np.int64(9), "reg": np.float32(0.5), "on": np.bool_(1), "scales": np.arange(2)})
+    assert json.loads(b"".join(body.pieces())) == {"k": 9, "reg": 0.5, "on": True, "scales": [0, 1]}
+    with pytest.raises(TypeError, match=r"of type object is no JSON value: give a number"):
+        Body.of_json({"k": object()})

@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
+from glle import Client
 from glle_engine import manifolds
 from service.cli import main
 
@@ -38,3 +40,45 @@ def test_file_to_draws_by_commands(up: Up, tmp_path: Path, capsys: pytest.Captur
     assert job["posterior"] == id_
     assert main.main(["jobs", "wait", job["id"], "--url", up.url]) == 0
     assert capsys.readouterr().out == f"{job['id']}  draws succeeded\n"
+
+
+def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Draws, summary, new points, embeddings and comparisons have the numbers of the API in files of every kind."""
+
+    def run(*words: str) -> str:
+        assert main.main([*words, "--url", up.url]) == 0
+        return capsys.readouterr().out
+
+    def pictures(*words: str) -> None:
+        for suffix, first in ((".png", b"\x89PNG"), (".svg", b"<svg")):
+            run(*words, "-o", str(tmp_path / f"picture{suffix}"))
+            assert first in (tmp_path / f"picture{suffix}").read_bytes()[:200]
+
+    sheet = tmp_path / "sheet.csv"
+    X = manifolds.make("s_curve", N, seed=22).X
+    pd.DataFrame(X, columns=["a", "b", "c"]).assign(side=np.where(X[:, 0] > 0, "r", "l")).to_csv(sheet, index=False)
+    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").split("  ")[0]
+    with Client(up.url) as client:
+        posterior = client.posterior(id_)
+        draws, summary, placed = posterior.draws(2, scales=[0.5, 1]), posterior.summary(6), posterior.transform(X[:4])
+    drawing = ("draw", id_, "--count", "2", "--scales", "0.5", "1")
+    for name, read in (("t.csv", pd.read_csv), ("t.parquet", pd.read_parquet)):
+        run(*drawing, "-o", str(tmp_path / name))
+        table = read(tmp_path / name).set_index(["scale", "draw", "point"])
+        np.testing.assert_array_equal(table.loc[1.0, 1].to_numpy(), draws[1, 1])
+        out = run("summary", id_, "--count", "6", "-o", str(tmp_path / name))
+        table = read(tmp_path / name)
+        np.testing.assert_array_equal(table["spread"], summary.spread)
+        np.testing.assert_array_equal(table["covariance12"], summary.covariance[:, 0, 1])
+        assert f"The median point keeps {100 * np.median(summary.stability):.0f} % of its neighbors" in out
+        np.save(tmp_path / "new.npy", X[:4])
+        run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / name))
+        np.testing.assert_array_equal(read(tmp_path / name)[["y1", "y2"]], placed.embedding)
+    scored = run(
+        "embed", str(sheet), "pca", "--label", "side", "--scores", "neighborhood_hit", "-o", str(tmp_path / "t.csv")
+    )
+    assert ("neighborhood_hit" in scored, len(pd.read_csv(tmp_path / "t.csv"))) == (True, N)
+    pictures(*drawing)
+    pictures("summary", id_, "--count", "6")
+    pictures("embed", str(sheet), "pca", "--label", "side", "--scores", "neighborhood_hit")
+    pictures("compare", str(sheet), "pca", "lle", "--label", "side")

@@ -1,0 +1,85 @@
+"""Result files of the commands: arrays as npy, tables as csv or parquet, pictures as png or svg."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from glle.transport.sinks import Array
+
+ARRAY, TABLES, PICTURES = (".npy",), (".csv", ".parquet"), (".png", ".svg")
+
+
+def add_out(command: argparse.ArgumentParser, *suffixes: str, required: bool = False) -> None:
+    """Add the option `--out`, the path of a file with one of the suffixes."""
+
+    def path(text: str) -> Path:
+        return writable(Path(text), suffixes)
+
+    kinds = ", ".join(suffix[1:] for suffix in suffixes)
+    command.add_argument(
+        "-o", "--out", type=path, required=required, metavar="FILE", help=f"file of the result: {kinds}"
+    )
+
+
+def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
+    """Return the path if a file of this kind can be written there; the error of argparse names the remedy."""
+    from argparse import ArgumentTypeError  # noqa: PLC0415 # the parser has imported it
+
+    if path.suffix.lower() not in suffixes:
+        names = [str(path.with_suffix(suffix)) for suffix in suffixes]
+        raise ArgumentTypeError(f"{path} has another ending: name it {', '.join(names[:-1])} or {names[-1]}")
+    if not path.absolute().parent.is_dir():
+        raise ArgumentTypeError(f"there is no folder {path.parent}: create it first")
+    if path.suffix.lower() == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401, PLC0415 # optional
+        except ImportError as error:
+            raise ArgumentTypeError("parquet needs pyarrow: pip install pyarrow, or name a csv file") from error
+    return path
+
+
+def picture_format(path: Path | None) -> Literal["png", "svg"] | None:
+    """Return the format of a picture's path, or None for other files."""
+    formats: dict[str, Literal["png", "svg"]] = {".png": "png", ".svg": "svg"}
+    return None if path is None else formats.get(path.suffix.lower())
+
+
+def embedding_columns(embedding: Array) -> dict[str, Array]:
+    """Return the columns y1, ..., yp of coordinates (..., p), flattened."""
+    return {f"y{i + 1}": embedding[..., i].reshape(-1) for i in range(embedding.shape[-1])}
+
+
+def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[str, Array]:
+    """Return draws (count, n, p), or (scales, count, n, p), as columns: scale, draw, point, y1, ..., yp."""
+    import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+
+    names = {"scale": scales} if draws.ndim == 4 and scales is not None else {}
+    axes = [*names.values(), range(first, first + draws.shape[-3]), range(draws.shape[-2])]
+    grid = np.meshgrid(*[np.asarray(axis) for axis in axes], indexing="ij")
+    index = {name: values.reshape(-1) for name, values in zip([*names, "draw", "point"], grid, strict=True)}
+    return {**index, **embedding_columns(draws)}
+
+
+def save_columns(path: Path, columns: Mapping[str, Any], array: Array | None = None) -> None:
+    """Write columns of equal length as csv or parquet, or the array as npy; floats of csv are exact."""
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+
+        np.save(path, array if array is not None else [])
+    elif kind == ".parquet":
+        import pyarrow as pa  # noqa: PLC0415 # optional
+        from pyarrow import parquet  # noqa: PLC0415 # optional
+
+        parquet.write_table(pa.table(dict(columns)), path)
+    else:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
