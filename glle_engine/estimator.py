@@ -149,7 +149,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Embed points (m, d), each independently; a training point gets exactly its coordinates.
 
-        See `glle_engine.posterior.out_of_sample`.
+        See `glle_engine.posterior.placement.out_of_sample`.
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

@@ -34,7 +34,7 @@ from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import procrustes_rotation, turned
 from glle_engine.posterior.fit import reference_embedding
-from glle_engine.posterior.out_of_sample import hang
+from glle_engine.posterior.placement.out_of_sample import hang
 from glle_engine.posterior.summary import Summary, generalized_procrustes, summarize
 
 if TYPE_CHECKING:

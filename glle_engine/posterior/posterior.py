@@ -17,7 +17,7 @@ from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.posterior.draw import Draw, DrawKey
-from glle_engine.posterior.out_of_sample import Extension, extend, reconstruct
+from glle_engine.posterior.placement.out_of_sample import Extension, extend, reconstruct
 from glle_engine.posterior.sampler import Sampler
 from glle_engine.posterior.summary import Summary, summarize
 from glle_engine.weights.gaussian import WeightLaw
@@ -218,7 +218,7 @@ class Posterior:
     def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:
         """Attach new points (m, d) to the data X (n, d) of the fit, to place them in any draw.
 
-        Errors as for `glle_engine.posterior.out_of_sample.extend`.
+        Errors as for `glle_engine.posterior.placement.out_of_sample.extend`.
         """
         return extend(X, new, self.spec, n_points=self.n_points, flatness=self.flatness, data_sha256=self.data_sha256)
 

@@ -113,7 +113,8 @@ def moments(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean (n, p) and the covariance (n, p, p) of each point over two or more arrays (n, p).
 
-    Each point is computed independently. `Summary` and `glle_engine.posterior.out_of_sample.Extension.spread` share it.
+    Each point is computed independently. `Summary` shares it with
+    `glle_engine.posterior.placement.out_of_sample.Extension.spread`.
     """
     n, p = places[0].shape
     mean = np.zeros((n, p))

@@ -32,7 +32,7 @@ from glle_engine.methods.lle_variants.arrivals import Arrivals
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
-from glle_engine.posterior.out_of_sample import hang
+from glle_engine.posterior.placement.out_of_sample import hang
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

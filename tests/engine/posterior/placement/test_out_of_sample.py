@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glle_engine import fit, manifolds
 from glle_engine.base import errors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.out_of_sample import hang
+from glle_engine.posterior.placement.out_of_sample import hang
 from glle_engine.weights.philox import standard_normal
 from glle_engine.weights.tangent import frame_weights, tangent_frames
 
