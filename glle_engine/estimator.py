@@ -54,7 +54,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         A graph in several components is bridged, with a UserWarning, or refused.
     random_state : int, RandomState or None
         Number of the stream of draws of `sample`, or a source of it; None for another one at each fit.
-    n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search
+    n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search, \
+    landmarks
         As for `glle_engine.base.spec.FitSpec`.
 
     Attributes
@@ -99,6 +100,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         noise: Noise = DEFAULTS.noise,
         neighborhoods: Adaptation = DEFAULTS.neighborhoods,
         search: Search = DEFAULTS.search,
+        landmarks: int | None = DEFAULTS.landmarks,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -115,6 +117,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.noise = noise
         self.neighborhoods = neighborhoods
         self.search = search
+        self.landmarks = landmarks
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature

@@ -41,6 +41,8 @@ class Parameter:
         Words allowed in place of a value.
     least, above, most, below : float, optional
         Bounds of a number, inclusive and exclusive.
+    optional : bool
+        Whether None is a value.
 
     """
 
@@ -51,10 +53,11 @@ class Parameter:
     above: float | None = None
     most: float | None = None
     below: float | None = None
+    optional: bool = False
 
     def checked(self, name: str, value: object) -> Any:
         """Return the value as a Python type, or raise `InvalidParameterError`."""
-        if isinstance(value, str) and value in self.words:
+        if (isinstance(value, str) and value in self.words) or (value is None and self.optional):
             return value
         converted = self._converted(value)
         if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
@@ -86,6 +89,7 @@ class Parameter:
             if bound is not None
         ]
         domain = " ".join([kind, " and ".join(bounds)]).strip()
+        words = words or ("null" if self.optional else "")
         return f"{domain}, or {words}" if words else domain
 
     def schema(self, default: object) -> dict[str, Any]:
@@ -106,6 +110,8 @@ class Parameter:
             schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
         if self.words:
             return {"anyOf": [schema, {"type": "string", "enum": list(self.words)}], **common}
+        if self.optional:
+            return {"anyOf": [schema, {"type": "null"}], **common}
         return {**schema, **common}
 
     def _converted(self, value: object) -> Any:
@@ -130,8 +136,12 @@ class Parameter:
         )
 
 
-def integer(default: int | str, doc: str, *, least: int, most: int | None = None, words: tuple[str, ...] = ()) -> Any:
-    """Declare an integer."""
+def integer(
+    default: int | str | None, doc: str, *, least: int, most: int | None = None, words: tuple[str, ...] = ()
+) -> Any:
+    """Declare an integer; with the default None an optional one."""
+    if default is None:
+        return _declared(default, Parameter(kind="integer", doc=doc, least=least, most=most, optional=True))
     return _declared(default, Parameter(kind="integer", doc=doc, least=least, most=most, words=words))
 
 
@@ -146,8 +156,8 @@ def number(
     words: tuple[str, ...] = (),
 ) -> Any:
     """Declare a finite number."""
-    bounds = {"least": least, "above": above, "most": most, "below": below}
-    return _declared(default, Parameter(kind="number", doc=doc, words=words, **bounds))
+    parameter = Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below)
+    return _declared(default, parameter)
 
 
 def choice(default: str, doc: str, *words: str) -> Any:
@@ -200,8 +210,12 @@ class Specification:
         return {"type": "object", "properties": members, "additionalProperties": False}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all parameters as a JSON-able dictionary."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        """Return all parameters as a JSON-able dictionary, without optional ones that are None.
+
+        A new optional parameter so changes no id, because ids are digests of these dictionaries.
+        """
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal, TypedDict, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Self, TypedDict, get_args
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import Specification, choice, integer, number
@@ -91,6 +91,12 @@ class FitSpec(Specification):
         "its recall.",
         *get_args(Search),
     )
+    landmarks: int | None = integer(
+        None,
+        "m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points "
+        "are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.",
+        least=4,
+    )
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` for an option without meaning, and reset options without effect."""
@@ -109,18 +115,30 @@ class FitSpec(Specification):
             (is_adaptive, is_constrained, "neighborhoods='adaptive'", "variant='constrained'"),
             (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", "noise='isotropic'"),
             (self.variance != "auto", is_constrained, f"variance={self.variance!r}", "variant='constrained'"),
+            (self.landmarks is not None, is_constrained, f"landmarks={self.landmarks}", "variant='constrained'"),
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(
                     f"{option} has a meaning with {needed} only.",
                     remedy=f"Leave it at its default, or use {needed}.",
                 )
+        least = max(self.n_neighbors + 1, self.n_components + 2)
+        if self.landmarks is not None and self.landmarks < least:
+            raise InvalidParameterError(
+                f"landmarks={self.landmarks} is too few for n_neighbors={self.n_neighbors} and "
+                f"n_components={self.n_components}.",
+                remedy=f"Give landmarks of at least {least}; some hundred show the shape of a sheet.",
+            )
         idle = [] if is_published_em else ["max_iter", "tol"]
         if self.noise == "tangent" and self.variance == "dirichlet":
             idle.append("variance")  # auto resolves to dirichlet
         for field in fields(FitSpec):
             if field.name in idle:
                 object.__setattr__(self, field.name, field.default)
+
+    def of_points(self, n: int) -> Self:
+        """Return the specification for n points: n and more landmarks are all points."""
+        return replace(self, landmarks=None) if self.landmarks is not None and self.landmarks >= n else self
 
 
 class FitParameters(TypedDict, total=False):
@@ -140,3 +158,4 @@ class FitParameters(TypedDict, total=False):
     noise: Noise
     neighborhoods: Adaptation
     search: Search
+    landmarks: int | None

@@ -20,7 +20,7 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,6 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_data, require_training_data
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.base.spec import FitSpec
     from glle_engine.posterior.posterior import Posterior
 
 HALF_SAMPLES = 20
@@ -106,8 +106,9 @@ def half_samples(
     *,
     seed: int = 0,
     on_progress: OnProgress = silent,
+    landmarks: NDArray[np.int32] | None = None,
 ) -> NDArray[np.float64]:
-    """Embed random halves of the data, and place the other halves by their LLE weights.
+    """Embed random halves of the data, or of the landmarks, and place the other points by their LLE weights.
 
     Parameters
     ----------
@@ -121,6 +122,8 @@ def half_samples(
         Half j is a pure function of (seed, j).
     on_progress
         Called with (halves done, count, "half-samples").
+    landmarks : (m,) int32, optional
+        Of the posterior.
 
     Returns
     -------
@@ -129,17 +132,20 @@ def half_samples(
     """
     data = checked_data(X, spec)
     n = len(data)
-    if n // 2 <= max(spec.n_neighbors, spec.n_components + 2):
+    sampled = n if landmarks is None else len(landmarks)
+    if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
+        unit = "points" if landmarks is None else "landmarks"
         raise InvalidParameterError(
-            f"Half of {n} points is too few for n_neighbors={spec.n_neighbors}.",
-            remedy=f"Give n_neighbors below {n // 2 - 1}, or more points.",
+            f"Half of {sampled} {unit} is too few for n_neighbors={spec.n_neighbors}.",
+            remedy=f"Give n_neighbors below {sampled // 2 - 1}, or more {unit}.",
         )
-    bridged = FitSpec(**{**spec.to_dict(), "disconnected": "bridge"})
+    bridged = replace(spec, disconnected="bridge", landmarks=None)
     placed = np.empty((count, n, spec.n_components))
     for j in range(count):
         rng = np.random.Generator(np.random.Philox(key=np.array([seed, j], np.uint64)))
-        chosen = rng.permutation(n)
-        half, others = np.sort(chosen[: n // 2]), np.sort(chosen[n // 2 :])
+        chosen = rng.permutation(sampled) if landmarks is None else landmarks[rng.permutation(sampled)]
+        half = np.sort(chosen[: sampled // 2])
+        others = np.setdiff1d(np.arange(n), half, assume_unique=True)
         sample = np.ascontiguousarray(data[half])
         nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors)
         fitted = reference_embedding(sample, nearest, bridged)
@@ -221,7 +227,15 @@ def calibrate(
             "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
         )
     require_training_data(X, posterior.data_sha256)
-    halves = half_samples(X, posterior.spec, posterior.embedding, n_half_samples, seed=seed, on_progress=on_progress)
+    halves = half_samples(
+        X,
+        posterior.spec,
+        posterior.embedding,
+        n_half_samples,
+        seed=seed,
+        on_progress=on_progress,
+        landmarks=posterior.landmarks,
+    )
     wanted = spread_of(halves)
     target = float(np.median(wanted))
     trace: list[tuple[float, float]] = []

@@ -79,6 +79,17 @@ def given_figures(X: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
+def landmark_note(figures: dict[str, Any]) -> Note:
+    """Return the note of a posterior on landmarks."""
+    n, m = figures["n_points"], figures["landmarks"]
+    return Note(
+        "landmarks",
+        f"The posterior is that of {m:,} landmarks; the other {n - m:,} points are placed by drawn weights on their "
+        "nearest landmarks. Graph, spectrum and figures are those of the landmarks. The spread differs from that with "
+        "all points: compare it within one posterior.",
+    )
+
+
 def _kept_figures(law: WeightLaw) -> dict[str, Any]:
     """Return minimum, median and maximum number of neighbors among the candidates, and the number of reduced points."""
     if law.kept is None:

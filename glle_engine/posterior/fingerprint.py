@@ -107,6 +107,7 @@ if __name__ == "__main__":
         from glle_engine.eigen.eigenproblem import warm  # needs numba
 
         warm()
+        next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
     own = fingerprint()
     state = "the pinned kind" if own == PINNED else "another kind: its results have ids of another kind"
     sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine is of {state}.\n")

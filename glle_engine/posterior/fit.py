@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError, TooFewPointsError
+from glle_engine.base.diagnostics import Diagnostics
+from glle_engine.base.errors import (
+    DegenerateDataError,
+    DisconnectedGraphError,
+    InvalidParameterError,
+    TooFewPointsError,
+)
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.spec import FitParameters, FitSpec
-from glle_engine.base.validation import digest, finite_matrix, in_unit, require_resolved
+from glle_engine.base.validation import Unit, digest, finite_matrix, in_unit, require_enough_points, require_resolved
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
 from glle_engine.graph.search import neighbors_by, search_figures
-from glle_engine.posterior.findings import diagnose, given_figures
+from glle_engine.posterior.findings import diagnose, given_figures, landmark_note
+from glle_engine.posterior.placement.landmarks import chosen_landmarks
+from glle_engine.posterior.placement.law import Points, of_all_points
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.weights.constrained import constrained_law
 from glle_engine.weights.lle import lle_weights
@@ -45,7 +53,9 @@ def fit(
     Computes the kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference
     embedding, the p bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
-    (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`).
+    (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
+    for some points that cover the data, and the others are placed by weights on these
+    (`glle_engine.posterior.placement`).
 
     Parameters
     ----------
@@ -56,7 +66,8 @@ def fit(
         Defaults to ``FitSpec()``.
     on_progress : callable
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
-        "embedding", "posterior", "diagnostics". An exception that it raises cancels the fit.
+        "embedding", "posterior", "diagnostics", with landmarks "landmarks" before and "placing" after them. An
+        exception that it raises cancels the fit.
     **parameters
         Fields of `FitSpec`, in place of those of `spec`.
 
@@ -92,8 +103,39 @@ def fit(
     (1000, 2)
 
     """
-    spec = _merged(spec, parameters)
     given = finite_matrix(X)
+    spec = _merged(spec, parameters).of_points(len(given))
+    if spec.landmarks is None:
+        return _fitted(given, spec, on_progress, given_figures(given))
+    require_enough_points(len(given), spec)
+    landmarks = chosen_landmarks(Unit.of(given).scaled(given), spec.landmarks, on_progress)
+    alone = replace(spec, landmarks=None)
+    try:
+        fitted = _fitted(given[landmarks], alone, on_progress, given_figures(given))
+    except DisconnectedGraphError as error:
+        raise DisconnectedGraphError(
+            f"The graph of the {len(landmarks):,} landmarks is not connected. {error.message}",
+            remedy=f"{error.remedy} More landmarks may connect it, too.",
+            details={**error.details, "landmarks": len(landmarks)},
+        ) from error
+    known = Points(fitted.neighbors, fitted.embedding, fitted.law, fitted.flatness)
+    directions = fitted.diagnostics.figures["residual_dimension"]
+    points, figures = of_all_points(known, given, landmarks, spec, directions, on_progress)
+    diagnosed = fitted.diagnostics
+    return replace(
+        fitted,
+        spec=spec,
+        neighbors=points.neighbors,
+        law=points.law,
+        embedding=points.embedding,
+        diagnostics=Diagnostics({**diagnosed.figures, **figures}, (*diagnosed.notes, landmark_note(figures))),
+        data_sha256=digest(given),
+        landmarks=landmarks,
+    )
+
+
+def _fitted(given: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]) -> Posterior:
+    """Fit a posterior without landmarks; `described` are the figures of the data."""
     data = in_unit(given, spec)
     nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
     if not distances.any() and np.all(data == data[0]):
@@ -117,7 +159,7 @@ def fit(
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
     facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
-    facts = {**facts, **given_figures(given)}
+    facts = {**facts, **described}
     diagnostics = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
     on_progress(1, 1, "diagnostics")
     return Posterior(
@@ -157,6 +199,11 @@ def fit_components(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpa
     `fit`; a component that is too small for k neighbors and p dimensions raises `TooFewPointsError`.
     """
     spec = _merged(spec, parameters)
+    if spec.landmarks is not None:
+        raise InvalidParameterError(
+            f"Components are fitted without landmarks, not with landmarks={spec.landmarks}.",
+            remedy="Fit each component with landmarks as a separate data set, or use disconnected='bridge'.",
+        )
     given = finite_matrix(X)
     label = components(neighbors_by(spec.search, in_unit(given, spec), spec.n_neighbors)[0])
     members = sorted((np.flatnonzero(label == c) for c in range(label.max() + 1)), key=len, reverse=True)

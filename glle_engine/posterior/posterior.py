@@ -17,6 +17,7 @@ from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.posterior.draw import Draw, DrawKey
+from glle_engine.posterior.placement.draws import LandmarkSampler, Placement
 from glle_engine.posterior.placement.out_of_sample import Extension, extend, reconstruct
 from glle_engine.posterior.sampler import Sampler
 from glle_engine.posterior.summary import Summary, summarize
@@ -59,6 +60,9 @@ class Posterior:
         The engine's version at the fit.
     data_sha256 : str or None
         The digest of the training data (`glle_engine.base.validation.digest`); None in files of earlier versions.
+    landmarks : (m,) int32, optional
+        With landmarks their rows, ascending. `neighbors` are then landmarks, `order`, `pins` and `eigenvalues` are of
+        the eigenproblem of the landmarks, and `embedding` has (1/m) Y^T Y = I over the landmarks.
 
     """
 
@@ -73,6 +77,7 @@ class Posterior:
     flatness: NDArray[np.float64] | None = None
     version: str = __version__
     data_sha256: str | None = None
+    landmarks: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -100,18 +105,28 @@ class Posterior:
 
     @cached_property
     def eigenproblem(self) -> Eigenproblem:
-        """The eigenproblem of all draws."""
-        return Eigenproblem(Pattern(self.neighbors, self.order), self.pins)
+        """The eigenproblem of all draws, of the landmarks if there are some."""
+        neighbors = self.neighbors if self.placement is None else self.placement.positions(self.placement.landmarks)
+        return Eigenproblem(Pattern(neighbors, self.order), self.pins)
+
+    @cached_property
+    def placement(self) -> Placement | None:
+        """Placement of the points that are no landmarks; None without landmarks."""
+        return None if self.landmarks is None else Placement(self.law, self.neighbors, self.landmarks)
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
         """Solver of several draws at once (`glle_engine.eigen.batched`), or None (`Eigenproblem.lane_solver`)."""
         return self.eigenproblem.lane_solver(self.spec.n_components)
 
-    @property
-    def sampler(self) -> Sampler:
+    @cached_property
+    def sampler(self) -> Sampler | LandmarkSampler:
         """Sampler of the draws."""
-        return Sampler(self.law, self.eigenproblem, self.lane_solver, self.embedding)
+        if self.placement is None:
+            return Sampler(self.law, self.eigenproblem, self.lane_solver, self.embedding)
+        rows = self.placement.landmarks
+        sampler = Sampler(self.law.at(rows), self.eigenproblem, self.lane_solver, self.embedding[rows])
+        return LandmarkSampler(sampler, self.placement)
 
     def weights(
         self, index: int, *, seed: int = 0, scale: float = 1.0, source: Source = "posterior"
@@ -220,7 +235,15 @@ class Posterior:
 
         Errors as for `glle_engine.posterior.placement.out_of_sample.extend`.
         """
-        return extend(X, new, self.spec, n_points=self.n_points, flatness=self.flatness, data_sha256=self.data_sha256)
+        return extend(
+            X,
+            new,
+            self.spec,
+            n_points=self.n_points,
+            flatness=self.flatness,
+            data_sha256=self.data_sha256,
+            landmarks=self.landmarks,
+        )
 
     def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
         """Embed new points (m, d) in the reference embedding by LLE weights on the data X (n, d) of the fit.
@@ -256,6 +279,7 @@ class Posterior:
             "eigenvalues": self.eigenvalues,
             "order": self.order,
             "pins": self.pins,
+            "landmarks": self.landmarks,
         }
         return {name: array for name, array in named.items() if array is not None}
 
@@ -294,6 +318,7 @@ class Posterior:
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
             data_sha256=head.get("data_sha256"),
+            landmarks=arrays.get("landmarks"),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -24,7 +24,8 @@ their weights are 0 in the mean and in every draw.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -53,6 +54,41 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
     if spec.noise == "tangent":
         return "dirichlet"
     return "dirichlet" if directions < spec.n_neighbors - 1 else "ml"
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Choice and figures of the noise, of all points together.
+
+    Attributes
+    ----------
+    variance : {"dirichlet", "ml"}
+    dimension : float
+        Directions of the residuals that ml divides by.
+    unit_ratio : float
+        c of direct; 0 for em.
+
+    """
+
+    variance: Literal["dirichlet", "ml"]
+    dimension: float
+    unit_ratio: float
+
+    @classmethod
+    def of(
+        cls,
+        X: NDArray[np.float64],
+        neighbors: NDArray[np.int32],
+        embedding: NDArray[np.float64],
+        spec: FitSpec,
+        directions: float,
+        kept: NDArray[np.bool_] | None = None,
+    ) -> Self:
+        """Return the noise of a fit; `directions` is `residual_dimension`, the others as for `constrained_law`."""
+        direct = spec.method == "direct"
+        unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
+        dimension = max(directions, 1.0) + (spec.n_components if direct else 0)
+        return cls(chosen_variance(spec, directions), dimension, unit_ratio)
 
 
 def constrained_law(
@@ -98,40 +134,65 @@ def constrained_law(
         JSON-able figures for the diagnostics.
 
     """
-    n, k = neighbors.shape
-    direct = spec.method == "direct"
     directions = residual_dimension(X, neighbors, weights)
-    variance = chosen_variance(spec, directions)
+    noise = Noise.of(X, neighbors, embedding, spec, directions, kept)
+    law, noise_ratio = law_at(
+        X, neighbors, embedding, weights, spec, noise, frames=frames, kept=kept, on_progress=on_progress
+    )
+    assert law.prior_factor is not None
+    facts = {
+        "variance": noise.variance,
+        "residual_dimension": directions,
+        "noise_to_neighborhood": float(np.median(noise_ratio)),
+        "prior_standard_deviation": float(np.median(law.prior_factor)),
+    }
+    return law, facts
+
+
+def law_at(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    embedding: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    spec: FitSpec,
+    noise: Noise,
+    *,
+    points: NDArray[np.float64] | None = None,
+    places: NDArray[np.float64] | None = None,
+    frames: NDArray[np.float64] | None = None,
+    kept: NDArray[np.bool_] | None = None,
+    on_progress: OnProgress = silent,
+) -> tuple[WeightLaw, NDArray[np.float64]]:
+    """Return the law of each point under a common noise, and s_i^2 / tr(G_i) (n,).
+
+    New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `neighbors`,
+    `weights`, `frames` and `kept` are then those of the new points. Others as for `constrained_law`.
+    """
+    n, k = neighbors.shape
+    places = embedding if places is None else places
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     noise_ratio = np.empty(n)
-    unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
-    dimension = max(directions, 1.0) + (spec.n_components if direct else 0)
-    for block in neighborhoods(X, neighbors, "posterior", on_progress, kept):
+    for block in neighborhoods(X, neighbors, "posterior", on_progress, kept, points):
         rows, own = block.rows, block.kept
         count = own.sum(axis=1)
         precision, unit = normalised_precision(whitened(block, frames), block.trace, spec.reg)
-        if direct:
-            apart = (embedding[neighbors[rows]] - embedding[rows, None, :]) * own[:, :, None]
-            precision += (unit_ratio / unit)[:, None, None] * dense.gram(apart)
+        if spec.method == "direct":
+            apart = (embedding[neighbors[rows]] - places[rows, None, :]) * own[:, :, None]
+            precision += (noise.unit_ratio / unit)[:, None, None] * dense.gram(apart)
         root = dense.inverse_factor(precision)
         centre, minimum = dense.affine_solution(root, None if kept is None else own)
-        if variance == "dirichlet":
-            noise = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
+        if noise.variance == "dirichlet":
+            ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
         else:
-            noise = np.maximum(minimum - spec.reg / count, 0.0) / dimension
+            ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
         mean[rows] = centre if spec.mean == "derived" else weights[rows]
         if kept is not None:
             root *= own[:, :, None]
-        factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(noise)[:, None, None]
-        prior[rows] = np.sqrt(noise / spec.reg)
-        noise_ratio[rows] = noise
-    facts = {
-        "variance": variance,
-        "residual_dimension": directions,
-        "noise_to_neighborhood": float(np.median(noise_ratio)),
-        "prior_standard_deviation": float(np.median(prior)),
-    }
-    return WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None, kept=kept), facts
+        factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(ratio)[:, None, None]
+        prior[rows] = np.sqrt(ratio / spec.reg)
+        noise_ratio[rows] = ratio
+    law = WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None, kept=kept)
+    return law, noise_ratio
 
 
 def _unit_ratio(

@@ -50,6 +50,18 @@ class WeightLaw:
     sigma: NDArray[np.float64] | None
     kept: NDArray[np.bool_] | None = None
 
+    def at(self, rows: NDArray[np.integer]) -> WeightLaw:
+        """Return the law of some points, as copies."""
+        return WeightLaw(
+            self.mean[rows],
+            self.factor[rows],
+            self.prior_mean,
+            None if self.prior_factor is None else self.prior_factor[rows],
+            constrained=self.constrained,
+            sigma=None if self.sigma is None else self.sigma[rows],
+            kept=None if self.kept is None else self.kept[rows],
+        )
+
     def weights(self, z: NDArray[np.float64], scale: float, source: Source) -> NDArray[np.float64]:
         """Map standard normal z (n, k) to weights (n, k) of the posterior or the prior."""
         mean, factor = self.gaussian(source)

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the first standard normals of the stream of (seed, index), in [0, 2^64), in C order."""
+def standard_normal(seed: int, index: int, shape: tuple[int, ...], first: int = 0) -> NDArray[np.float64]:
+    """Return standard normals 4 first, ... of the stream of (seed, index), in [0, 2^64), in C order."""
     count = math.prod(shape)
     if dense.has_compiler():
-        return _compiled(seed, index, count).reshape(shape)
-    words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw(count + count % 2)
+        return _compiled(seed, index, count, first).reshape(shape)
+    generator = np.random.Philox(key=np.array([seed, index], np.uint64), counter=first)
+    words = generator.random_raw(count + count % 2)
     uniform = (words >> np.uint64(11)) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(1.0 - uniform[0::2]))
     angle = 2.0 * np.pi * uniform[1::2]
@@ -38,11 +39,11 @@ def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np
     return normals[:count].reshape(shape)
 
 
-def _compiled(seed: int, index: int, count: int) -> NDArray[np.float64]:
-    """Return the beginning of one lane of the compiled stream; the other lanes repeat it."""
+def _compiled(seed: int, index: int, count: int, first: int) -> NDArray[np.float64]:
+    """Return a part of one lane of the compiled stream; the other lanes repeat it."""
     from glle_engine.linalg import LANES  # noqa: PLC0415 -- numba takes a while to load
     from glle_engine.weights.philox_lanes import stream  # noqa: PLC0415
 
     target = np.empty((count + -count % 4) * LANES)
-    stream((0,) * LANES, np.full(LANES, seed, np.uint64), np.full(LANES, index, np.uint64), target)
+    stream((0,) * LANES, np.full(LANES, seed, np.uint64), np.full(LANES, index, np.uint64), first, target)
     return target[::LANES][:count].copy()

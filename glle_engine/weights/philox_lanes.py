@@ -155,6 +155,6 @@ def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, 
 
 
 @compiled
-def stream(tag: tuple[int, ...], seeds: np.ndarray, indices: np.ndarray, target: np.ndarray) -> None:
-    """Fill `target`, flat (4 m, lanes), with the beginning of every lane's stream."""
-    normals(tag, address(seeds), address(indices), 0, len(target) // (4 * len(tag)), address(target))
+def stream(tag: tuple[int, ...], seeds: np.ndarray, indices: np.ndarray, first: int, target: np.ndarray) -> None:
+    """Fill `target`, flat (4 m, lanes), with normals 4 first, ... of every lane's stream."""
+    normals(tag, address(seeds), address(indices), first, len(target) // (4 * len(tag)), address(target))

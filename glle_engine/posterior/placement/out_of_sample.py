@@ -3,7 +3,8 @@ r"""New points, embedded by their LLE weights on the training set; data, generat
 A new point x has k nearest training points and weights :math:`w = A^{-1} 1 / (1^T A^{-1} 1)` on them (GLLE Eq. 9); its
 embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods the weights are
 those that the fit gives a training point in the same place. A training point gets exactly its own embedding; exact
-duplicates get the mean of theirs. Every point is computed independently of the others in the batch.
+duplicates get the mean of theirs. Every point is computed independently of the others in the batch. With landmarks the
+training points are the landmarks, and the other points of the fit get their mean places.
 """
 
 from __future__ import annotations
@@ -81,10 +82,11 @@ def extend(
     n_points: int,
     flatness: NDArray[np.float64] | None = None,
     data_sha256: str | None = None,
+    landmarks: NDArray[np.int32] | None = None,
 ) -> Extension:
-    """Attach new points (m, d) to the training data X (n, d) of a posterior.
+    """Attach new points (m, d) to the training data X (n, d) of a posterior, or to its landmarks if it has some.
 
-    `spec`, `n_points`, `flatness` and `data_sha256` are those of the posterior.
+    `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are those of the posterior.
 
     Raises
     ------
@@ -112,8 +114,9 @@ def extend(
     require_finite(points, "new")
     require_training_data(data, data_sha256)
     unit = Unit.of(data)
+    known = data if landmarks is None else data[landmarks]
     extension = hang(
-        unit.shifted(data),
+        unit.shifted(known),
         unit.shifted(points),
         spec.n_neighbors,
         spec.reg,
@@ -121,7 +124,8 @@ def extend(
         noise=spec.noise,
         flatness=flatness,
     )
-    return replace(extension, distances=unit.restored(extension.distances))
+    neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
+    return replace(extension, neighbors=neighbors, distances=unit.restored(extension.distances))
 
 
 def hang(
@@ -140,7 +144,61 @@ def hang(
     dimension `n_components`. `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
     (`glle_engine.graph.adaptive`).
     """
+    attached = attach(data, points, n_neighbors, reg, n_components=n_components, noise=noise, flatness=flatness)
+    return attached.extension()
+
+
+@dataclass(frozen=True, eq=False)
+class Attachment:
+    """Neighborhoods of points among data, each point independently of the others.
+
+    Attributes
+    ----------
+    neighbors : (m, k) int32
+        Nearest first.
+    weights : (m, k) float64
+        Mean weights, whatever the distances.
+    same : (m, k) bool
+        Neighbors that equal the point.
+    distances : (m,) float64
+        To the nearest one.
+    frames : (m, p, d) float64, optional
+        Of tangent noise.
+    kept : (m, k) bool, optional
+        Of adaptive neighborhoods.
+
+    """
+
+    neighbors: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    same: NDArray[np.bool_]
+    distances: NDArray[np.float64]
+    frames: NDArray[np.float64] | None
+    kept: NDArray[np.bool_] | None
+
+    def extension(self) -> Extension:
+        """Return the weights, with equal weights on the neighbors that equal the point if there are some."""
+        weights, neighbors, equal = self.weights.copy(), self.neighbors.copy(), self.same.any(axis=1)
+        same = self.same[equal]
+        weights[equal] = same / same.sum(axis=1, keepdims=True)
+        neighbors[equal] = np.where(same, neighbors[equal], neighbors[equal, :1])
+        return Extension(neighbors, weights, self.distances)
+
+
+def attach(
+    data: NDArray[np.float64],
+    points: NDArray[np.float64],
+    n_neighbors: int,
+    reg: float,
+    *,
+    n_components: int,
+    noise: Noise,
+    flatness: NDArray[np.float64] | None,
+) -> Attachment:
+    """Return the neighborhoods of points (m, d) among data (n, d); parameters as for `hang`."""
     k = n_neighbors
+    frames: NDArray[np.float64] | None = None
+    kept: NDArray[np.bool_] | None = None
     pooled = pooled_neighbors(len(data), k) if noise == "tangent" else k
     nearest, distances = kneighbors_to(data, points, max(k, pooled))
     neighbors = nearest[:, :k].copy()
@@ -148,13 +206,10 @@ def hang(
         frames = frames_at(points, data, nearest[:, :pooled], n_components)
         weights = frame_weights(data, neighbors, frames, reg, points=points)
     else:
-        kept = None if flatness is None else kept_of_new(points, data, neighbors, flatness, n_components)
+        if flatness is not None:
+            kept = kept_of_new(points, data, neighbors, flatness, n_components)
         weights = lle_weights(data, neighbors, reg, kept=kept, points=points)
-    same = distances[:, :k] == 0
-    equal = same.any(axis=1)
-    weights[equal] = same[equal] / same[equal].sum(axis=1, keepdims=True)
-    neighbors[equal] = np.where(same[equal], neighbors[equal], neighbors[equal, :1])
-    return Extension(neighbors, weights, distances[:, 0])
+    return Attachment(neighbors, weights, distances[:, :k] == 0, distances[:, 0].copy(), frames, kept)
 
 
 def reconstruct(

@@ -114,7 +114,7 @@ def test_the_stream_is_numpys(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     seeds = np.array([0, 7, 2**63, 2**64 - 1] * 2, np.uint64)[:width]
     indices = np.array([0, 1, 2**40, 5, 3, 2**64 - 1, 9, 11], np.uint64)[:width]
     got = aligned(count * width)
-    stream((0,) * width, seeds, indices, got)
+    stream((0,) * width, seeds, indices, 0, got)
     assert got[0::width].tobytes() == standard_normal(0, 0, (count,)).tobytes()
     monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
     for lane in range(width):

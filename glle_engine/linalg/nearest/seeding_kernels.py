@@ -1,0 +1,169 @@
+"""Compiled loops of `glle_engine.posterior.placement.landmarks`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.nearest.distance_kernels import distance
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@compiled
+def seed(
+    X: NDArray[np.float64],
+    uniforms: NDArray[np.float64],
+    first: int,
+    last: int,
+    chosen: NDArray[np.int64],
+    squares: NDArray[np.float64],
+    heads: NDArray[np.int64],
+    following: NDArray[np.int64],
+    sums: NDArray[np.float64],
+    radii: NDArray[np.float64],
+) -> int:
+    r"""Choose centres first, ..., last - 1, each with a probability in proportion to its squared distance.
+
+    The points nearest to a centre are a linked list. A new centre at distance D of an old one takes points from it only
+    if D is less than twice the distance of the old one's farthest point, because of the triangle inequality (Elkan
+    2003; Raff 2021).
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    uniforms : (m,) float64
+        In [0, 1), one for each centre.
+    first, last : int
+    chosen : (m,) int64
+        Rows of the centres; the first `first` are given.
+    squares : (n,) float64
+        Squared distance of each point to the nearest centre.
+    heads : (m,) int64
+        First point of each centre's list.
+    following : (n,) int64
+        Next point of the same list, or -1.
+    sums, radii : (m,) float64
+        Sum and maximum of `squares` in each list.
+
+    Returns
+    -------
+    int
+        `last`, or the number of centres at which no point is away from all of them.
+
+    """
+    if first == 0:
+        start = min(int(uniforms[0] * len(X)), len(X) - 1)
+        chosen[0] = start
+        heads[0] = -1
+        for point in range(len(X) - 1, -1, -1):
+            apart = distance(X, point, X, start)
+            squares[point] = apart * apart
+            following[point] = heads[0]
+            heads[0] = point
+        _measure(0, squares, heads, following, sums, radii)
+        first = 1
+    for count in range(first, last):
+        point = _sampled(uniforms[count], count, squares, heads, following, sums)
+        if point < 0:
+            return count
+        chosen[count] = point
+        heads[count] = -1
+        for centre in range(count):
+            apart = distance(X, point, X, chosen[centre])
+            if apart * apart < 4 * radii[centre]:
+                _give(X, point, count, centre, apart * apart, squares, heads, following)
+                _measure(centre, squares, heads, following, sums, radii)
+        _measure(count, squares, heads, following, sums, radii)
+    return last
+
+
+@compiled
+def _sampled(
+    uniform: float,
+    count: int,
+    squares: NDArray[np.float64],
+    heads: NDArray[np.int64],
+    following: NDArray[np.int64],
+    sums: NDArray[np.float64],
+) -> int:
+    """Return the point at a share of the total of the squares, list after list; -1 if all are 0."""
+    total = 0.0
+    for centre in range(count):
+        total += sums[centre]
+    rest = uniform * total
+    found = -1
+    for centre in range(count):
+        if rest >= sums[centre] and found < 0:
+            rest -= sums[centre]
+            continue
+        point = int(heads[centre])
+        while point >= 0:
+            if squares[point] > 0:
+                found = point
+                if rest < squares[point]:
+                    return found
+                rest -= squares[point]
+            point = int(following[point])
+        if found >= 0:
+            return found  # rounding left a rest: the last point of the list
+    for centre in range(count - 1, -1, -1):  # rounding left a rest after all lists
+        point = int(heads[centre])
+        while point >= 0:
+            if squares[point] > 0:
+                return point
+            point = int(following[point])
+    return -1
+
+
+@compiled
+def _give(
+    X: NDArray[np.float64],
+    point: int,
+    new: int,
+    old: int,
+    between: float,
+    squares: NDArray[np.float64],
+    heads: NDArray[np.int64],
+    following: NDArray[np.int64],
+) -> None:
+    """Move the points that are nearer to `point` from the list of an old centre, `between` away squared, to `new`."""
+    before, at = -1, heads[old]
+    while at >= 0:
+        after = following[at]
+        moves = False
+        if between < 4 * squares[at]:
+            apart = distance(X, at, X, point)
+            moves = apart * apart < squares[at]
+        if moves:
+            squares[at] = apart * apart
+            if before < 0:
+                heads[old] = after
+            else:
+                following[before] = after
+            following[at] = heads[new]
+            heads[new] = at
+        else:
+            before = at
+        at = after
+
+
+@compiled
+def _measure(
+    centre: int,
+    squares: NDArray[np.float64],
+    heads: NDArray[np.int64],
+    following: NDArray[np.int64],
+    sums: NDArray[np.float64],
+    radii: NDArray[np.float64],
+) -> None:
+    """Compute sum and maximum of the squares in a list."""
+    total, largest = 0.0, 0.0
+    point = heads[centre]
+    while point >= 0:
+        total += squares[point]
+        largest = max(largest, squares[point])
+        point = following[point]
+    sums[centre], radii[centre] = total, largest

@@ -1,0 +1,144 @@
+r"""Draws of a posterior on landmarks: the landmarks by the eigenproblem, the other points by drawn weights on them.
+
+The normals of landmark i are row i of the draw's stream, those of other point q row :math:`4 \lceil m / 4 \rceil + q`,
+so that the weights of a point depend on (seed, index) and the point only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.linalg import LANES, dense
+from glle_engine.posterior.draw import DrawKey
+from glle_engine.posterior.placement.out_of_sample import combined
+from glle_engine.posterior.sampler import ordered_map
+from glle_engine.weights.philox import standard_normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.spec import Align, Source
+    from glle_engine.posterior.draw import Draw
+    from glle_engine.posterior.sampler import Sampler
+    from glle_engine.weights.gaussian import WeightLaw
+
+_GROUP = 4  # points: their 4 k normals are k counters of the stream
+_BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Points that are no landmarks, and the law of their weights.
+
+    Attributes
+    ----------
+    law : WeightLaw
+        Of all n points.
+    neighbors : (n, k) int32
+        Landmarks near each point, as points.
+    landmarks : (m,) int32
+        Ascending.
+
+    """
+
+    law: WeightLaw
+    neighbors: NDArray[np.int32]
+    landmarks: NDArray[np.int32]
+
+    @cached_property
+    def others(self) -> NDArray[np.intp]:
+        """The points that are no landmarks, ascending."""
+        return np.setdiff1d(np.arange(len(self.neighbors)), self.landmarks, assume_unique=True)
+
+    def positions(self, points: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the positions (r, k) of the neighbors of points (r,) among the landmarks."""
+        return np.asarray(np.searchsorted(self.landmarks, self.neighbors[points]), np.int32)
+
+    def weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
+        """Return the weights (n - m, k) of the other points in a draw."""
+        k = self.neighbors.shape[1]
+        weights = np.empty((len(self.others), k))
+        for rows, counter in self._blocks():
+            z = standard_normal(key.seed, key.index, (rows.stop - rows.start, k), counter)
+            weights[rows] = self.law.at(self.others[rows]).weights(z, key.scale, source)
+        return weights
+
+    def placed(self, draws: list[Draw]) -> list[Draw]:
+        """Return draws of the landmarks, of one source, with the places of all points."""
+        wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
+        for whole, draw in zip(wholes, draws, strict=True):
+            whole[self.landmarks] = draw.embedding
+        if dense.has_compiler():
+            for start in range(0, len(draws), LANES):
+                self._fill(draws[start : start + LANES], wholes[start : start + LANES])
+        else:
+            for whole, draw in zip(wholes, draws, strict=True):
+                weights = self.weights(DrawKey(draw.index, draw.seed, draw.scale), draw.source)
+                whole[self.others] = combined(weights, self.positions(self.others), draw.embedding)
+        return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
+
+    def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
+        """Write the places of the other points in at most `LANES` draws."""
+        from glle_engine.weights.placing_lanes import place  # noqa: PLC0415 -- numba takes a while to load
+
+        filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first
+        (_, p), k = draws[0].embedding.shape, self.neighbors.shape[1]
+        values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
+        seeds = np.array([draw.seed for draw in filled], np.uint64)
+        indices = np.array([draw.index for draw in filled], np.uint64)
+        spread = np.array([math.sqrt(draw.scale) for draw in filled])
+        scratch = np.empty(5 * k * LANES)
+        for rows, counter in self._blocks():
+            points = self.others[rows]
+            places = np.empty(len(points) * p * LANES)
+            mean, factor = (dense.readable(part) for part in self.law.at(points).gaussian(draws[0].source))
+            near = self.positions(points).astype(np.int64)
+            place((0,) * LANES, counter, mean, factor, near, values, seeds, indices, spread, scratch, places)
+            for lane, whole in enumerate(wholes):
+                whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
+
+    def _blocks(self) -> Iterator[tuple[slice, int]]:
+        """Yield slices of the other points with the counters of the stream at which their normals begin."""
+        k, n = self.neighbors.shape[1], len(self.others)
+        size = _GROUP * max(1, _BLOCK_ENTRIES // (_GROUP * k * k))
+        first = -(-len(self.landmarks) // _GROUP)
+        for start in range(0, n, size):
+            yield slice(start, min(start + size, n)), (first + start // _GROUP) * k
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkSampler:
+    """Sampler of weights and embeddings of all points.
+
+    Attributes
+    ----------
+    sampler : Sampler
+        Of the landmarks.
+    placement : Placement
+
+    """
+
+    sampler: Sampler
+    placement: Placement
+
+    def weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
+        """Return the weights (n, k) of one draw."""
+        weights = np.empty(self.placement.neighbors.shape)
+        weights[self.placement.landmarks] = self.sampler.weights(key, source)
+        weights[self.placement.others] = self.placement.weights(key, source)
+        return weights
+
+    def draws(self, keys: Iterable[DrawKey], source: Source, align: Align, threads: int = 1) -> Iterator[Draw]:
+        """Yield the draws of keys, in their order: see `glle_engine.posterior.sampler.Sampler.draws`."""
+        drawn = self.sampler.draws(keys, source, align, threads)
+        groups = iter(lambda: list(itertools.islice(drawn, LANES)), [])
+        for group in ordered_map(self.placement.placed, groups, threads):
+            yield from group
