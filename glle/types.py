@@ -432,6 +432,10 @@ class PosteriorIn(TypedDict):
     """
     Neighbor search; approximate is for many points with many features, needs faiss (the extra ann), and reports its recall.
     """
+    landmarks: NotRequired[int | None]
+    """
+    m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.
+    """
 
 
 class PosteriorOut(TypedDict):
@@ -778,6 +782,10 @@ class FitOptions(TypedDict):
     search: NotRequired[Literal["exact", "approximate"]]
     """
     Neighbor search; approximate is for many points with many features, needs faiss (the extra ann), and reports its recall.
+    """
+    landmarks: NotRequired[int | None]
+    """
+    m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.
     """
 
 

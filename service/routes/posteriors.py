@@ -56,7 +56,9 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
-ArrayName = Literal["mean", "covariance_factor", "neighbors", "embedding", "eigenvalues", "sigma", "prior_factor"]
+ArrayName = Literal[
+    "mean", "covariance_factor", "neighbors", "embedding", "eigenvalues", "sigma", "prior_factor", "landmarks"
+]
 
 
 @router.post(
@@ -259,7 +261,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions
         return None if is_deleted else job  # a deleted posterior is fitted again
 
     answers = Answers[PosteriorRecord | Job](name=lambda answer: answer.id, recall=recall)
-    request = ("POST /v1/posteriors", body.model_dump())
+    request = ("POST /v1/posteriors", body.model_dump(exclude_none=True))
     return remembered(stores, command.key, request, existing_or_submitted, answers)
 
 
@@ -267,6 +269,7 @@ def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     """Return data set and specification of a request; raise problems that need no data."""
     spec = body.fit_spec()
     dataset = in_thread(require_dataset, stores, body.dataset)
+    spec = spec.of_points(dataset.n)
     require_within(stores, "n_neighbors", body.n_neighbors)
     require_within(stores, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)

@@ -59,7 +59,7 @@ def described(stores: Stores, dataset: Dataset, expected: Estimate, deadline: fl
     most = expected.most_points(is_within)
     try:
         require_storable(stores, expected.n, expected.spec)
-        _require_affordable(expected, allowed, most)
+        _require_affordable(expected, allowed, most, expected.most_landmarks(is_within))
     except ProblemError as error:
         problem = error.problem
     return PosteriorEstimateOut(
@@ -99,7 +99,8 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
     settings = stores.settings
     if expected.fit.seconds > settings.job_timeout * settings.cost_margin:
         allowed = Allowance.of(settings)
-        raise _too_costly(expected, allowed, expected.most_points(partial(_is_within, stores, allowed)))
+        is_within = partial(_is_within, stores, allowed)
+        raise _too_costly(expected, allowed, expected.most_points(is_within), expected.most_landmarks(is_within))
 
 
 def _is_within(stores: Stores, allowed: Allowance, expected: Estimate) -> bool:
@@ -115,16 +116,18 @@ def _is_affordable(expected: Estimate, allowed: Allowance) -> bool:
     return max(expected.fit.seconds, expected.single_draw_seconds) <= allowed.seconds and nbytes <= allowed.bytes
 
 
-def _require_affordable(expected: Estimate, allowed: Allowance, most: int | None) -> None:
+def _require_affordable(expected: Estimate, allowed: Allowance, most: int | None, landmarks: int | None) -> None:
     if not _is_affordable(expected, allowed):
-        raise _too_costly(expected, allowed, most)
+        raise _too_costly(expected, allowed, most, landmarks)
 
 
-def _too_costly(expected: Estimate, allowed: Allowance, most: int | None) -> ProblemError:
+def _too_costly(expected: Estimate, allowed: Allowance, most: int | None, landmarks: int | None) -> ProblemError:
     """Return ``too-long`` or ``too-much-memory`` with the remedies in order."""
     fit, draw, spec = expected.fit, expected.draw, expected.spec
     seconds, nbytes = max(fit.seconds, expected.single_draw_seconds), max(fit.bytes, draw.bytes)
     remedies = [f"Fit at most {most:,} points"] if most else []
+    if landmarks:
+        remedies.append(f"use landmarks={landmarks} or fewer")
     if spec.n_neighbors > LEAST_NEIGHBORS:
         remedies.append(f"use fewer neighbors than n_neighbors={spec.n_neighbors}")
     if expected.d > max(spec.n_components, LEAST_NEIGHBORS):
@@ -146,6 +149,7 @@ def _too_costly(expected: Estimate, allowed: Allowance, most: int | None) -> Pro
         remedies.append("raise GLLE_METHOD_BYTES")
     details: dict[str, Any] = {
         "most_points": most,
+        "most_landmarks": landmarks,
         "intrinsic_dimension": _rounded(expected.factorization.dimension),
         "expected_seconds": _rounded(seconds),
         "allowed_seconds": _rounded(allowed.seconds),

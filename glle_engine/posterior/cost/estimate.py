@@ -11,7 +11,7 @@ from glle_engine.base.validation import finite_matrix, in_unit
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
 from glle_engine.linalg import LANES, dense
 from glle_engine.posterior.cost import rates
-from glle_engine.posterior.cost.factorization import Factorization, Work
+from glle_engine.posterior.cost.factorization import Factorization, Work, sample
 from glle_engine.posterior.cost.rates import Cost
 from glle_engine.posterior.cost.search import Search
 
@@ -45,28 +45,41 @@ class Estimate:
     compiled: bool
 
     @property
+    def size(self) -> int:
+        """Points of the eigenproblem: the landmarks, or all."""
+        return self.n if self.spec.landmarks is None else min(self.n, self.spec.landmarks)
+
+    @property
     def work(self) -> Work:
         """Work of one factorization."""
-        return self.factorization.at(self.n)
+        return self.factorization.at(self.size)
 
     @property
     def is_sampled(self) -> bool:
         """Whether the work is extrapolated from subsamples."""
-        return self.n not in self.factorization.points
+        return self.size not in self.factorization.points
 
     @property
     def fit(self) -> Cost:
         """Cost of the fit."""
-        return Cost(sum(self.stages.values()), rates.fit_bytes(self.n, self.d, self.work, self.spec))
+        nbytes = rates.fit_bytes(self.size, self.d, self.work, self.spec)
+        return Cost(sum(self.stages.values()), nbytes + rates.placed_bytes(self.n, self.size, self.d, self.spec))
 
     @property
     def stages(self) -> dict[str, float]:
         """Seconds of the fit by stage."""
-        n, work, spec = self.n, self.work, self.spec
+        n, work, spec = self.size, self.work, self.spec
         ordered = 0.0
         if n > DENSE_BELOW:
             ordered = rates.order_seconds(n, work, self.factorization.dimension, spec, compiled=self.compiled)
+        placed = {}
+        if n < self.n:
+            placed = {
+                "landmarks": rates.landmarks_seconds(self.n, n, self.d),
+                "placing": (self.n - n) * self.search.at(n) / n + rates.weights_seconds(self.n - n, self.d, spec),
+            }
         return {
+            **placed,
             "neighbors": self.search.at(n),
             "weights": rates.weights_seconds(n, self.d, spec),
             "embedding": ordered + rates.mean_seconds(n, work, spec, compiled=self.compiled),
@@ -75,14 +88,16 @@ class Estimate:
     @property
     def draw(self) -> Cost:
         """Cost of one of many draws; the bytes are those of a process that draws."""
-        n, work, spec = self.n, self.work, self.spec
+        n, work, spec = self.size, self.work, self.spec
         seconds = rates.draw_seconds(n, work, spec, compiled=self.compiled)
-        return Cost(seconds, rates.draw_bytes(n, work, spec, compiled=self.compiled))
+        nbytes = rates.draw_bytes(n, work, spec, compiled=self.compiled)
+        placed = rates.placing_seconds(self.n - n, spec), rates.placed_bytes(self.n, n, self.d, spec)
+        return Cost(seconds + placed[0], nbytes + placed[1])
 
     @property
     def single_draw_seconds(self) -> float:
         """Seconds of a draw alone, whose unused lanes repeat it."""
-        lanes = LANES if self.compiled and self.n > DENSE_BELOW and self.spec.variant == "constrained" else 1
+        lanes = LANES if self.compiled and self.size > DENSE_BELOW and self.spec.variant == "constrained" else 1
         return lanes * self.draw.seconds
 
     @property
@@ -96,15 +111,30 @@ class Estimate:
 
     def most_points(self, is_affordable: Callable[[Self], bool]) -> int | None:
         """Return the largest affordable number of points up to n, or None if no posterior of these parameters is."""
-        least = max(self.spec.n_neighbors + 1, self.spec.n_components + 2)
-        if is_affordable(self):
-            return self.n
-        if not is_affordable(self.at(least)):
+        return self._most(is_affordable, self.at)
+
+    def most_landmarks(self, is_affordable: Callable[[Self], bool]) -> int | None:
+        """Return the largest affordable number of landmarks for all n points, or None if there is none."""
+        if self.spec.variant != "constrained":
             return None
-        most = self.n
+
+        return self._most(is_affordable, self._marked, self.size)
+
+    def _marked(self, m: int) -> Self:
+        return replace(self, spec=replace(self.spec, landmarks=m).of_points(self.n))
+
+    def _most(
+        self, is_affordable: Callable[[Self], bool], of: Callable[[int], Self], most: int | None = None
+    ) -> int | None:
+        """Return the largest number up to `most`, by default n, whose estimate is affordable, or None."""
+        least, most = max(self.spec.n_neighbors + 1, self.spec.n_components + 2), most or self.n
+        if is_affordable(of(most)):
+            return most
+        if not is_affordable(of(least)):
+            return None
         while most - least > 1:
             middle = (least + most) // 2
-            least, most = (middle, most) if is_affordable(self.at(middle)) else (least, middle)
+            least, most = (middle, most) if is_affordable(of(middle)) else (least, middle)
         return least
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,8 +199,12 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
 
     """
     require_known_names(FitSpec, parameters)
-    spec = replace(spec or FitSpec(), **parameters)
-    data = in_unit(finite_matrix(X), spec)
+    given = finite_matrix(X)
+    spec = replace(spec or FitSpec(), **parameters).of_points(len(given))
+    data = in_unit(given, spec)
+    n = len(data)
+    if spec.landmarks is not None:
+        data = sample(data, spec.landmarks)  # as far from each other as the landmarks, nearly
     require_pairs(len(data), spec.n_components)
     search, factorization = Search.of(data, spec), Factorization.of(data, spec.n_neighbors)
-    return Estimate(len(data), data.shape[1], spec, search, factorization, dense.has_compiler())
+    return Estimate(n, data.shape[1], spec, search, factorization, dense.has_compiler())

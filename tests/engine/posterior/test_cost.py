@@ -153,6 +153,24 @@ def test_most_points_is_the_largest_affordable_number() -> None:
     assert expected.most_points(lambda _: False) is None
 
 
+def test_landmarks_are_estimated_and_their_feasible_number_found() -> None:
+    """The eigenproblem is that of the landmarks; more of them cost more, and as many as points are a full fit."""
+    X = cube(3, 1000)
+    whole, marked = estimate(X), estimate(X, landmarks=300)
+    assert (marked.n, marked.size, marked.factorization.points[-1]) == (1000, 300, 300)
+    assert {"landmarks", "placing"} <= marked.stages.keys()
+    assert Estimate.from_dict(json.loads(json.dumps(marked.to_dict()))) == marked
+    assert estimate(X, landmarks=1000) == whole
+    limit = whole.draw.seconds / 2
+    most = whole.most_landmarks(lambda other: other.draw.seconds <= limit)
+    assert most is not None
+    fewer, more = (whole._marked(m) for m in (most, most + 1))
+    assert fewer.draw.seconds <= limit < more.draw.seconds
+    assert fewer.n == 1000
+    assert whole.most_landmarks(lambda _: False) is None
+    assert estimate(X, variant="published").most_landmarks(lambda _: True) is None
+
+
 def test_without_numba_superlu_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     """SuperLU's factors have nearly the fill of the structure; a smaller subsample is analysed."""
     X = cube(3, 2500)

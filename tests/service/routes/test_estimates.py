@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from glle_engine import manifolds
+from glle_engine import fit, manifolds
 from glle_engine.graph.search import EXPECTED_RECALL
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.estimate import estimate
@@ -162,3 +163,29 @@ def test_posteriors_without_room_are_refused(
     assert payload["problem"]["type"] == problem["type"]
     assert payload["most_points"] == N - 1
     assert client.post("/v1/posteriors?wait=0", json={**body, "n_neighbors": 11}).status_code == 202
+
+
+def test_a_posterior_on_landmarks_over_http(client: httpx.Client, stores: Stores) -> None:
+    """Estimate, fit, arrays, a draw and a summary have all points; as many landmarks as points are a full fit."""
+    X = manifolds.make("s_curve", 120, seed=2).X
+    body = {"dataset": upload(client, X), "n_neighbors": 8, "landmarks": 61}
+    assert {"landmarks", "placing"} <= estimated(client, stores, body)["stages"].keys()
+    tasks.fit(client.post("/v1/posteriors?wait=0", json=body).json()["id"])
+    posterior = client.post("/v1/posteriors?wait=0", json=body).json()
+    expected = fit(X, n_neighbors=8, landmarks=61)
+    assert (posterior["n"], posterior["spec"]["landmarks"]) == (120, 61)
+    url = posterior["links"]["self"]
+    rows = client.get(f"{url}/arrays?name=landmarks", headers={"Accept": "application/x-npy"})
+    assert expected.landmarks is not None
+    np.testing.assert_array_equal(np.load(io.BytesIO(rows.content)), expected.landmarks)
+    job = stores.jobs.fetch(client.get(f"{url}/draws/3?wait=0").json()["id"])
+    tasks.draw(job.id, job.round, 0)
+    drawn = client.get(f"{url}/draws/3", headers={"Accept": "application/x-npy"})
+    assert np.load(io.BytesIO(drawn.content)).tobytes() == expected.draw(3).embedding.tobytes()
+    result_of(stores, client.get(f"{url}/summary?count=4&wait=0"))
+    assert len(client.get(f"{url}/summary?count=4").json()["arrays"]["spread"]["data"]) == 120
+    whole, none = (
+        client.post("/v1/posteriors?wait=0", json={**body, "landmarks": landmarks}).json() for landmarks in (120, None)
+    )
+    assert whole["posterior"] == none["posterior"] != posterior["id"]
+    check_problem(client.post("/v1/posteriors", json={**body, "landmarks": 5}), 422, "invalid-parameter")
