@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from qa.tables.catalog import FILES, File, Reading, Refusal
+from qa.inputs.tables.catalog import FILES, File, Reading, Refusal
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.base.problems import ProblemError
