@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _CORNERS = MOST * WIDEST * WIDEST
 SCRATCH = _CORNERS + ROOM
-_CACHED = 2048  # entries of a contribution block, 64 KiB for four lanes
 
 
 @compiled
@@ -73,7 +72,6 @@ def factorise(
     contributions = address(blocks)
     diagonal, room = address(scratch), shifted(tag, address(scratch), _CORNERS)
     panels = np.empty((4, MOST), np.int64)
-    done = np.empty(tree.fronts, np.int64)  # rows of each contribution block that its parent has taken
     for front in range(tree.fronts):
         count = describe(tree, front, panels)
         width = panels[1, count - 1]
@@ -87,20 +85,10 @@ def factorise(
         has_heir = tree.heir[front] >= 0
         if count == 1:
             _extend_panels(
-                tag,
-                tree,
-                front,
-                width,
-                diagonal,
-                low_values,
-                panels[2, 0],
-                up_values,
-                panels[3, 0],
-                contributions,
-                done,
+                tag, tree, front, width, diagonal, low_values, panels[2, 0], up_values, panels[3, 0], contributions
             )
         else:
-            extend_panels(tag, tree, front, panels, count, diagonal, low_values, up_values, contributions, done)
+            extend_panels(tag, tree, front, panels, count, diagonal, low_values, up_values, contributions)
         eliminate(tag, tree, front, width + below, panels, count, diagonal, low_values, up_values, room)
         if count > 1:
             subtract(
@@ -120,19 +108,27 @@ def factorise(
                 width + below,
                 room,
             )
-            _extend_block(tag, tree, front, width, below, done, contributions)
-            continue
-        # Some rows at a time, which are in a cache when the children's are added.
-        several = max(4, _CACHED // max(1, below) // 4 * 4)
-        for top in range(0, below, several):
-            bottom = min(top + several, below)
-            target, low = shifted(tag, block, top * stride), shifted(tag, low_values, panels[2, 0] + top * width)
-            up = shifted(tag, up_values, panels[3, 0])
-            if has_heir:
-                multiply_add(width, tag, target, stride, low, up, bottom - top, below)
-            else:
-                multiply(width, tag, target, stride, low, up, bottom - top, below)
-            _extend_block(tag, tree, front, width, bottom, done, contributions)
+        elif has_heir:
+            multiply_add(
+                width,
+                tag,
+                block,
+                stride,
+                shifted(tag, low_values, panels[2, 0]),
+                shifted(tag, up_values, panels[3, 0]),
+                below,
+            )
+        else:
+            multiply(
+                width,
+                tag,
+                block,
+                stride,
+                shifted(tag, low_values, panels[2, 0]),
+                shifted(tag, up_values, panels[3, 0]),
+                below,
+            )
+        _extend_block(tag, tree, front, width, contributions)
 
 
 @compiled
@@ -186,9 +182,8 @@ def _extend_panels(
     upper: Address,
     up: int,
     blocks: Address,
-    done: NDArray[np.int64],
 ) -> None:
-    """Add the children's contribution blocks to the columns and rows of this elimination; count their rows."""
+    """Add the children's contribution blocks to the columns and rows of this elimination."""
     child = tree.child[front]
     while child != -1:
         start = tree.place_start[child]
@@ -197,7 +192,6 @@ def _extend_panels(
         inside = 0
         while inside < size and tree.place[start + inside] < width:
             inside += 1
-        done[child] = inside
         for i in range(inside):
             row = tree.place[start + i]
             for j in range(inside):
@@ -215,30 +209,23 @@ def _extend_panels(
 
 
 @compiled
-def _extend_block(
-    tag: tuple[int, ...],
-    tree: Addresses,
-    front: int,
-    width: int,
-    bottom: int,
-    done: NDArray[np.int64],
-    blocks: Address,
-) -> None:
-    """Add the next rows, up to `bottom`, of the children's contribution blocks to this one, the heir's excepted."""
+def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
+    """Add the rest of the children's contribution blocks to this one, the heir's excepted."""
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
     while child != -1:
+        if child == tree.heir[front]:
+            child = tree.sibling[child]
+            continue
         start = tree.place_start[child]
         size = tree.place_start[child + 1] - start
         block, stride = tree.block_start[child], tree.block_stride[child]
-        inside, i = 0, done[child]
-        while inside < i and tree.place[start + inside] < width:
+        inside = 0
+        while inside < size and tree.place[start + inside] < width:
             inside += 1
-        while child != tree.heir[front] and i < size and tree.place[start + i] < width + bottom:
+        for i in range(inside, size):
             row = mine + (tree.place[start + i] - width) * apart - width
             for j in range(inside, size):
                 at = row + tree.place[start + j]
                 store(blocks, at, load(tag, blocks, at) + load(tag, blocks, block + i * stride + j))
-            i += 1
-        done[child] = i
         child = tree.sibling[child]

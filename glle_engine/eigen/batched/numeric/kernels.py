@@ -249,10 +249,10 @@ def panels(width: int) -> Any:
 def product(width: int, *, added: bool) -> Any:
     """Make C = -L U, or C = C - L U, four rows at a time.
 
-    Arguments: C, its row stride, L, U^T, and their numbers of rows.
+    Arguments: C, its row stride, L, U^T, and their number of rows.
     """
 
-    def write_code(code: Code, c: Any, stride: Any, low: Any, up: Any, height: Any, below: Any) -> None:
+    def write_code(code: Code, c: Any, stride: Any, low: Any, up: Any, below: Any) -> None:
         builder = code.builder
         four = ir.Constant(below.type, 4)
 
@@ -275,16 +275,16 @@ def product(width: int, *, added: bool) -> Any:
                 for i in range(count):
                     code.store(sums[i], c, builder.add(targets[i], loop.index))
 
-        rounds = builder.sdiv(height, four)
+        rounds = builder.sdiv(below, four)
         with cgutils.for_range(builder, rounds) as loop:
             rows(builder.mul(loop.index, four), 4)
         first = builder.mul(rounds, four)
-        rest = builder.sub(height, first)
+        rest = builder.sub(below, first)
         for count in (1, 2, 3):
             with builder.if_then(builder.icmp_signed("==", rest, ir.Constant(rest.type, count))):
                 rows(first, count)
 
-    return kernel(f"{'added' if added else 'product'}_{width}", write_code, 6)
+    return kernel(f"{'added' if added else 'product'}_{width}", write_code, 5)
 
 
 def by_width(kernels: list[Any], arguments: int) -> Any:
@@ -304,5 +304,5 @@ leave_lower = by_width([leave(width, lower=True) for width in WIDTHS], 6)
 leave_upper = by_width([leave(width, lower=False) for width in WIDTHS], 6)
 factor_triangles = by_width([triangles(width) for width in WIDTHS], 3)
 solve_panels = by_width([panels(width) for width in WIDTHS], 5)
-multiply = by_width([product(width, added=False) for width in WIDTHS], 6)
-multiply_add = by_width([product(width, added=True) for width in WIDTHS], 6)
+multiply = by_width([product(width, added=False) for width in WIDTHS], 5)
+multiply_add = by_width([product(width, added=True) for width in WIDTHS], 5)

@@ -52,9 +52,8 @@ def extend_panels(
     lower: Address,
     upper: Address,
     blocks: Address,
-    done: NDArray[np.int64],
 ) -> None:
-    """Add the children's contribution blocks to the columns and rows that the front eliminates; count their rows."""
+    """Add the children's contribution blocks to the columns and rows that the front eliminates."""
     columns = panels[1, count - 1]
     child = tree.child[front]
     while child != -1:
@@ -92,7 +91,6 @@ def extend_panels(
         inside = 0
         while inside < size and tree.place[start + inside] < columns:
             inside += 1
-        done[child] = inside
         for i in range(inside, size):
             row = tree.place[start + i]
             t = 0
