@@ -120,6 +120,7 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
             - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic" or "tangent"
             - `disconnected`: "refuse" a graph of several components, or "bridge" it
             - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
+            - `landmarks`: number of points of the posterior; the others are placed on them; None for all
             - `search`: "exact", or "approximate" for many points with many features
             - `mean`, `covariance`, `max_iter`, `tol`: of the direct posterior and of the published em
 

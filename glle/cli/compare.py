@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli.connection import connection_options, report, report_all, with_client
-from glle.cli.datasets import dataset_of
+from glle.cli.datasets import add_upload_options, dataset_of
 from glle.cli.options import add_options, selected
 from glle.cli.output import ARRAY, PICTURES, TABLES, add_out, embedding_columns, picture_format, save_columns
-from glle.types import CompareOptions, MethodsOptions
+from glle.types import CompareOptions, MethodsOptions, UploadOptions
 
 if TYPE_CHECKING:
     from glle import Client, Dataset
@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
     data = connection_options(timeout=True)
     data.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
-    data.add_argument("--label", metavar="COLUMN", help="column of labels of the file")
+    add_upload_options(data)
     data.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
     data.add_argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
 
@@ -64,11 +64,12 @@ def _method(text: str) -> dict[str, Any]:
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict[str, Any]]:
     """Return the data set, and the options that `embed` and `compare` of the client have in common."""
-    if args.label and args.labels:
+    has_labels = "label" in selected(args, UploadOptions)
+    if has_labels and args.labels:
         raise ValueError("--label names a column of the file, --labels another file: give one of them.")
-    data = dataset_of(client, args.data, args.label)
+    data = dataset_of(client, args.data, args)
     labels, truth = (text and dataset_of(client, text) for text in (args.labels, args.truth))
-    return data, {"labels": data if args.label else labels, "truth": truth, "timeout": args.timeout}
+    return data, {"labels": data if has_labels else labels, "truth": truth, "timeout": args.timeout}
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:

@@ -72,6 +72,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
     transform = commands.add_parser("transform", parents=[of_posterior], help="embed new points")
     transform.add_argument("data", metavar="FILE_OR_ID", help="new points, with the features of the fit")
+    add_upload_options(transform)
     add_out(transform, *ARRAY, *TABLES, required=True)
     add_options(transform, TransformOptions, {**_DRAW_TEXTS, "draws": ("", "draws for the spread of new points")})
     transform.set_defaults(run=with_client(_transform))
@@ -152,7 +153,7 @@ def _point_columns(summary: Result) -> dict[str, object]:
 
 def _transform(args: argparse.Namespace, client: Client) -> int:
     posterior = client.posterior(args.posterior)
-    data = dataset_of(client, args.data)
+    data = dataset_of(client, args.data, args)
     placed = posterior.transform(data, timeout=args.timeout, **selected(args, TransformOptions))
     columns = {**embedding_columns(placed.embedding), "distance": placed.distances}
     save_columns(args.out, columns, array=placed.embedding)

@@ -111,7 +111,7 @@ def test_quickstart_commands_work(
     monkeypatch.setenv("GLLE_URL", up.url)
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
-    assert len(lines) == 4
+    assert len(lines) == 5
     result = "post_..."
     for line in lines:
         words = shlex.split(line.replace("docs/", f"{ROOT}/docs/").replace("post_...", result), comments=True)

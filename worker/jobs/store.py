@@ -305,9 +305,9 @@ class JobStore:
             raise Cancelled
         return bool(status == b"succeeded")
 
-    def succeed(self, id_: str) -> None:
-        """Enter ``succeeded``, also after a cancellation that came too late."""
-        self._transition(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done")
+    def succeed(self, id_: str, **progress: int) -> None:
+        """Enter ``succeeded``, also after a cancellation that came too late; write `done` and `total`, if given."""
+        self._transition(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
 
     def fail(self, id_: str, problem: Problem) -> None:
         """Enter ``failed`` with its problem."""
