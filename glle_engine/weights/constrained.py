@@ -32,7 +32,7 @@ import numpy as np
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightLaw
-from glle_engine.weights.lle import neighborhoods, normalised_precision
+from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor
 from glle_engine.weights.residuals import residual_dimension
 from glle_engine.weights.tangent import whitened
 
@@ -179,7 +179,7 @@ def law_at(
         if spec.method == "direct":
             apart = (embedding[neighbors[rows]] - places[rows, None, :]) * own[:, :, None]
             precision += (noise.unit_ratio / unit)[:, None, None] * dense.gram(apart)
-        root = dense.inverse_factor(precision)
+        root = ridge_factor(precision)
         centre, minimum = dense.affine_solution(root, None if kept is None else own)
         if noise.variance == "dirichlet":
             ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i

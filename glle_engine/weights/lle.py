@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg import dense
 
@@ -113,9 +114,27 @@ def lle_weights(
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
-        root = dense.inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
+        root = ridge_factor(normalised_precision(block.gram, block.trace, reg)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
+
+
+def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `dense.inverse_factor` of precisions (m, k, k) with their ridge.
+
+    Raises
+    ------
+    InvalidParameterError
+        If rounding loses the ridge of a singular Gram matrix.
+
+    """
+    try:
+        return dense.inverse_factor(precision)
+    except np.linalg.LinAlgError as error:
+        raise InvalidParameterError(
+            "reg is so small that rounding loses it: the neighbors of a point span fewer than n_neighbors directions.",
+            remedy="Give a larger reg, such as 1e-3, or n_neighbors of at most the number of features.",
+        ) from error
 
 
 def normalised_precision(

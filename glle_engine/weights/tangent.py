@@ -21,7 +21,7 @@ import numpy as np
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
-from glle_engine.weights.lle import neighborhoods, normalised_precision
+from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,5 +121,5 @@ def frame_weights(
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):
         precision, _ = normalised_precision(whitened(block, frames, VANISHING), block.trace, reg)
-        weights[block.rows] = dense.affine_solution(dense.inverse_factor(precision))[0]
+        weights[block.rows] = dense.affine_solution(ridge_factor(precision))[0]
     return weights

@@ -31,7 +31,7 @@ from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import NeighborSpec, choice, number
 from glle_engine.methods.spectral.lle import embedding_of
-from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision
+from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def run(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -
         chosen = gcv_ridge(block, grid) if spec.rule == "gcv" else residual_ridge(block, spec.n_components)
         ridge[block.rows] = chosen
         reg = np.clip(chosen, spec.reg_least, spec.reg_most)[:, None]
-        root = dense.inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
+        root = ridge_factor(normalised_precision(block.gram, block.trace, reg)[0])
         weights[block.rows] = dense.affine_solution(root)[0]
     embedding = embedding_of(neighbors, weights, spec, on_progress)
     at_least, at_most = int((ridge <= spec.reg_least).sum()), int((ridge >= spec.reg_most).sum())

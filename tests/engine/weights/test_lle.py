@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
+from glle_engine import GlleError, fit
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.dense import affine_solution, inverse_factor
 from glle_engine.weights.lle import lle_weights, neighborhoods
@@ -39,3 +41,12 @@ def test_weights_of_the_oracle(oracle: dict[str, Any]) -> None:
     for block in neighborhoods(X, neighbors):
         weights[block.rows] = affine_solution(inverse_factor(block.gram + 1e-7 * np.eye(10)))[0]
     np.testing.assert_allclose(weights, oracle["lle_weights"], atol=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "tangent"])
+def test_a_ridge_below_rounding_is_refused(noise: Any) -> None:
+    """Ten neighbors in three features have singular Gram matrices; the error names a ridge that works."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(GlleError, match=r"reg is so small .* Give a larger reg, such as 1e-3"):
+        fit(X, noise=noise, reg=1e-30)
+    assert np.isfinite(fit(X, noise=noise, reg=1e-3).embedding).all()
