@@ -90,7 +90,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     if image := picture_format(args.out):
         client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
     elif args.out is not None:
-        save_columns(args.out, embedding_columns(result.embedding), array=result.embedding)
+        save_columns(args.out, embedding_columns(result.embedding), result.embedding)
     lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"  {name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
     lines += [f"  {note['message']}" for note in result.notes]

@@ -66,13 +66,14 @@ def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[st
     return {**index, **embedding_columns(draws)}
 
 
-def save_columns(path: Path, columns: Mapping[str, Any], array: Array | None = None) -> None:
+def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
     """Write columns of equal length as csv or parquet, or the array as npy; floats of csv are exact."""
     kind = path.suffix.lower()
     if kind == ".npy":
         import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
-        np.save(path, array if array is not None else [])
+        with path.open("wb") as file:  # numpy appends .npy to other paths, such as those in capitals
+            np.save(file, array)
     elif kind == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 # optional
         from pyarrow import parquet  # noqa: PLC0415 # optional

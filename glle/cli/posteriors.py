@@ -117,10 +117,10 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
     if image := picture_format(args.out):
         posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
         return report(args, {"file": str(args.out)}, f"{args.out}  {args.count:,} draws")
-    array = args.out if args.out.suffix == ".npy" else None
+    array = args.out if args.out.suffix.lower() in ARRAY else None
     draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
     if array is None:
-        save_columns(args.out, draws_columns(draws, options.get("first", 0), options.get("scales")))
+        save_columns(args.out, draws_columns(draws, options.get("first", 0), options.get("scales")), draws)
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
     return report(args, metadata, f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}")
 
@@ -131,7 +131,7 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
     if image := picture_format(args.out):
         posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
     elif args.out is not None:
-        save_columns(args.out, _point_columns(result))
+        save_columns(args.out, _point_columns(result), result.consensus)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
     lines = [
@@ -156,6 +156,6 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
     data = dataset_of(client, args.data, args)
     placed = posterior.transform(data, timeout=args.timeout, **selected(args, TransformOptions))
     columns = {**embedding_columns(placed.embedding), "distance": placed.distances}
-    save_columns(args.out, columns, array=placed.embedding)
+    save_columns(args.out, columns, placed.embedding)
     metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
     return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points")
