@@ -121,7 +121,7 @@ def test_a_failed_job_aborts_the_response(
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
     app.state.stream_limiter.is_stopped = False
-    until(lambda: app.state.stream_limiter.open == 0, 5)
+    until(lambda: app.state.stream_limiter.open == 0)
     (message,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.aborted"]
     assert message.startswith("A response was aborted: ")
 
@@ -134,7 +134,7 @@ def test_draws_evicted_before_they_are_sent_are_recomputed(client: httpx.Client,
         for shard in range(1, SPEC.shards):
             make(stores, job, shard)
             stores.draws.delete(job.subject, SPEC.key(shard * SPEC.per_shard))
-        until(lambda: stores.jobs.fetch(job.id).round == 1, 5)
+        until(lambda: stores.jobs.fetch(job.id).round == 1)
         again = stores.jobs.start(job.id)
         for shard in range(SPEC.shards):
             make(stores, again, shard)
@@ -148,7 +148,7 @@ def test_repeated_evictions_abort_the_response(
     make(stores, job, 0)
     with reading(client, job) as (_, raw):
         for round_ in range(5):
-            until(lambda: stores.jobs.fetch(job.id).round == round_, 5)  # noqa: B023 # called within the round
+            until(lambda: stores.jobs.fetch(job.id).round == round_)  # noqa: B023 # called within the round
             now = stores.jobs.start(job.id)
             for shard in range(SPEC.shards):
                 stores.jobs.advance(now.id, round_, {shard: SPEC.shard_size(shard)})  # counted, and not there
@@ -166,8 +166,8 @@ def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, 
             assert app.state.stream_limiter.open == 1
             refused = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY)
             assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
-        until(lambda: app.state.stream_limiter.open == 0, 5)
-        until(lambda: not stores.changes._waiters, 5)
+        until(lambda: app.state.stream_limiter.open == 0)
+        until(lambda: not stores.changes._waiters)
     finally:
         app.state.stream_limiter._limit = stores.settings.max_streams
 

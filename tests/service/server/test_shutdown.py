@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,8 +30,8 @@ def serving(stores: Stores, drain: float) -> Iterator[tuple[Server, httpx.Client
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     thread.start()
     try:
-        assert started.wait(10)
-        with httpx.Client(base_url=url, timeout=10) as client:
+        assert started.wait(60)
+        with httpx.Client(base_url=url, timeout=60) as client:
             yield server, client, thread
     finally:
         server.handle_exit(15, None)
@@ -56,7 +55,7 @@ def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
         assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
         answer = client.get("/v1/info")
         assert (answer.status_code, answer.headers["connection"]) == (200, "close")
-        thread.join(5)
+        thread.join(30)
         assert not thread.is_alive()
         try:
             client.get("/livez")
@@ -72,7 +71,7 @@ def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
     with serving(stores, drain=0.0) as (server, client, thread):
 
         def poll() -> None:
-            results["poll"] = client.get(f"/v1/jobs/{job}?wait=9")
+            results["poll"] = client.get(f"/v1/jobs/{job}?wait=60")
 
         def follow() -> None:
             with client.stream("GET", f"/v1/jobs/{job}/events") as answer:
@@ -82,11 +81,10 @@ def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
         for each in threads:
             each.start()
         until(lambda: len(server.server_state.tasks) == 2)
-        began = time.monotonic()
         server.handle_exit(15, None)
         for each in (*threads, thread):
-            each.join(5)
-        assert time.monotonic() - began < 3
+            each.join(30)
+            assert not each.is_alive()
     answer = results["poll"]
     assert isinstance(answer, httpx.Response)
     assert (answer.status_code, answer.json()["status"], answer.headers["connection"]) == (200, "queued", "close")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,10 +160,8 @@ def test_a_cancelled_summary_keeps_its_draws(client: httpx.Client) -> None:
     job = client.get(path).json()
     link = job["links"]["self"]
     until(lambda: client.get(link).json()["progress"]["done"] >= 3)
-    started = time.monotonic()
     assert client.delete(link).status_code == 202
     assert ended(client, job["id"])["status"] == "cancelled"
-    assert time.monotonic() - started < 10
     assert client.get(link + "/result").status_code == 409
     draw = client.get(big + "/draws/0?wait=0")
     assert draw.status_code == 200, "no job is needed"

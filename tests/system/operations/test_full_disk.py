@@ -89,7 +89,7 @@ def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> No
         def new_fit() -> httpx.Response:
             return client.post("/v1/posteriors", json={"dataset": data, "n_neighbors": next(neighbors)})
 
-        until(lambda: new_fit().status_code == 503, 10)
+        until(lambda: new_fit().status_code == 503)
         assert new_fit().json()["type"] == "urn:glle:problem:redis-full"
         assert client.get("/readyz").status_code == 503
         assert client.get(f"/v1/datasets/{data}/data").status_code == 200

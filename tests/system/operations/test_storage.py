@@ -93,4 +93,4 @@ def test_large_results_have_the_same_bits_and_are_deleted_completely(
     assert "glle_stored_object_bytes" in small.get("/metrics").text
     assert "object store" in [check["name"] for check in small.get("/readyz").json()["checks"]]
     assert small.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204
-    until(lambda: not [path for path in folder.rglob("*") if path.is_file()], 10)
+    until(lambda: not [path for path in folder.rglob("*") if path.is_file()])

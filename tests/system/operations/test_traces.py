@@ -80,7 +80,7 @@ def test_trace_and_request_id_reach_the_worker(tmp_path: Path) -> None:
             ("glle-worker", "queued"),
             ("glle-worker", "drawing"),
         }
-        until(lambda: expected <= {(service, name) for service, name, trace in spans if trace == TRACE}, 20)
+        until(lambda: expected <= {(service, name) for service, name, trace in spans if trace == TRACE})
         lines = [json.loads(line) for line in up.log.read_text().splitlines()]
     of_request = [line for line in lines if line.get("request_id") == "grepthis"]
     assert {line["logger"] for line in of_request} == {"glle.access", "worker.jobs.queue", "worker.execution.telemetry"}

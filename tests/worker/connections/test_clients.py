@@ -144,11 +144,10 @@ def test_permanent_errors_are_raised_at_once(error: Exception) -> None:
 
 def test_a_request_retries_twice() -> None:
     """Two quick retries, then the failure is raised."""
-    server, began = UnavailableServer(redis.ConnectionError("away"), 99), time.monotonic()
+    server = UnavailableServer(redis.ConnectionError("away"), 99)
     with pytest.raises(redis.ConnectionError):
         RetryPolicy(0.0).call_with_retry(server.ask, server.hang_up)
     assert server.failures == 3
-    assert time.monotonic() - began < 5
     assert not is_transient(ValueError())
 
 

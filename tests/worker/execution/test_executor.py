@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def fitted(stores: Stores, n: int) -> PosteriorRecord:
     """Return a posterior that a worker fits."""
     job = fit_job(stores, n)
-    until(lambda: stores.jobs.fetch(job.id).status == "succeeded", 60)
+    until(lambda: stores.jobs.fetch(job.id).status == "succeeded")
     return stores.posteriors.fetch(job.subject)
 
 
@@ -88,7 +88,7 @@ def draws_job(stores: Stores, record: PosteriorRecord, count: int) -> Job:
 def begun_job(stores: Stores, record: PosteriorRecord) -> Job:
     """Return a job of many draws, some of which are made."""
     job = draws_job(stores, record, 5000)
-    until(partial(has_done, stores, job.id, 1), 30)
+    until(partial(has_done, stores, job.id, 1))
     return job
 
 
@@ -99,7 +99,7 @@ def has_done(stores: Stores, job: str, done: int) -> bool:
 
 def executor_of(pid: int) -> int:
     """Return the pid of a worker's executor."""
-    until(lambda: children(pid, "glle-executor"), 20)
+    until(lambda: children(pid, "glle-executor"))
     return children(pid, "glle-executor")[0]
 
 
@@ -151,9 +151,9 @@ def test_a_killed_executor_costs_a_job_only_time(stores: Stores, resident: tuple
     assert posterior is not None
     job = draws_job(stores, record, 800)
     for done in (1, 200):
-        until(partial(has_done, stores, job.id, done), 30)
+        until(partial(has_done, stores, job.id, done))
         os.kill(executor_of(pid), signal.SIGKILL)
-    until(lambda: not stores.jobs.fetch(job.id).is_open, 60)
+    until(lambda: not stores.jobs.fetch(job.id).is_open)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done) == ("succeeded", 800)
     for index in range(0, 800, 37):
@@ -171,8 +171,8 @@ def test_an_unresponsive_executor_is_killed_for_a_cancelled_job(
     first = executor_of(pid)
     os.kill(first, signal.SIGSTOP)
     assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
-    until(lambda: stores.jobs.fetch(job.id).status == "cancelled", 5)
-    until(lambda: executor_of(pid) != first, 5)
+    until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
+    until(lambda: executor_of(pid) != first)
     assert requested(stores, record, key(0))[0] is not None
 
 
@@ -185,7 +185,7 @@ def test_a_request_is_served_between_the_lane_groups_of_a_job(
     assert requested(stores, record, key(0, seed=77))[0] is not None
     assert stores.jobs.fetch(job.id).status == "running"
     stores.queue.withdraw(stores.jobs.cancel(job.id))
-    until(lambda: stores.jobs.fetch(job.id).status == "cancelled", 20)
+    until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
 
 
 def test_an_evicted_posterior_makes_a_request_a_job(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
@@ -202,7 +202,7 @@ def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tupl
     stores.posteriors.delete(record)
     with suppress(ProblemError):  # the executor may have removed the draw before the request read it
         requested(stores, record, key(4))
-    until(lambda: not list(stores.cache.client.scan_iter(match="*draw:*")), 5)
+    until(lambda: not list(stores.cache.client.scan_iter(match="*draw:*")))
     with pytest.raises(ProblemError, match="There is no posterior"):
         requested(stores, record, key(8))
 
@@ -212,12 +212,12 @@ def test_a_stopping_executor_ends_its_task(stores: Stores, settings: Settings) -
     with worker(replace(settings, shard_seconds=0.25), "stopping") as process:
         record = fitted(stores, 1500)
         job = draws_job(stores, record, 2000)
-        until(lambda: stores.jobs.fetch(job.id).done, 30)
+        until(lambda: stores.jobs.fetch(job.id).done)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert stores.jobs.fetch(job.id).status == "running"
     with worker(settings, "next"):
-        until(lambda: stores.jobs.fetch(job.id).status == "succeeded", 60)
+        until(lambda: stores.jobs.fetch(job.id).status == "succeeded")
 
 
 def test_long_work_becomes_a_long_task(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
@@ -230,7 +230,7 @@ def test_long_work_becomes_a_long_task(stores: Stores, resident: tuple[int, Post
     stores.client.set(f"glle:posterior:{record.id}", slow)
     stores.cache.client.flushall()
     job = draws_job(stores, record, 8)
-    until(lambda: not stores.jobs.fetch(job.id).is_open, 30)
+    until(lambda: not stores.jobs.fetch(job.id).is_open)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.queue) == ("succeeded", queue_name())
 
@@ -310,7 +310,7 @@ def test_a_signal_during_the_start_stops_the_worker(stores: Stores, settings: Se
     """SIGTERM reaches children that are being forked: one signal ends the worker."""
     del stores
     with worker(settings, "starting") as process:
-        until(lambda: children(process.pid), 60)
+        until(lambda: children(process.pid))
         time.sleep(delay)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

@@ -49,7 +49,7 @@ def test_child_dies_with_a_killed_parent(program: str) -> None:
         child = int(parent.stdout.readline())
         assert alive(child)
         os.kill(parent.pid, signal.SIGKILL)
-        until(lambda: not alive(child), 10)
+        until(lambda: not alive(child))
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")

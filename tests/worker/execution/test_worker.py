@@ -23,14 +23,12 @@ from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.jobs.store import job_key
 from worker.records.draws import DrawsSpec
 from worker.records.ids import posterior_id
-from worker.records.priority import ANY_TIME
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.jobs.store import Job
-    from worker.records.priority import Terms
     from worker.stores import Stores
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
@@ -60,14 +58,14 @@ def test_one_worker_cleans_the_registries(stores: Stores, monkeypatch: pytest.Mo
     assert not any(worker_.should_run_maintenance_tasks for worker_ in workers)
 
 
-def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
+def fit_job(stores: Stores, n: int) -> Job:
     """Create and enqueue a fit of n points."""
     sheet = manifolds.make("swiss_roll", n, seed=0)
     dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
     job, _ = stores.jobs.create(
-        kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id, "spec": spec}, total=1, terms=terms
+        kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id, "spec": spec}, total=1
     )
     stores.queue.enqueue(job)
     return job
@@ -80,10 +78,10 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
         until(lambda: horses(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         (horse,) = horses(first.pid)
         os.kill(first.pid, signal.SIGKILL)
-        until(lambda: not is_running(horse), 5)
+        until(lambda: not is_running(horse))
     assert stores.jobs.fetch(job.id).status == "running"
     with worker(settings, "second"):
-        until(lambda: not stores.jobs.fetch(job.id).is_open, 60)
+        until(lambda: not stores.jobs.fetch(job.id).is_open)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.error) == ("succeeded", None)
     posterior = stores.posteriors.load(job.subject)
@@ -97,7 +95,7 @@ def test_an_idle_worker_finds_a_job_without_a_task(stores: Stores, settings: Set
     stores.client.delete(f"rq:job:{job.id}")
     stores.client.delete(stores.queue._queue.key)
     with worker(settings, "looking"):
-        until(lambda: stores.client.hget(job_key(job.id), "status") == b"succeeded", 20)
+        until(lambda: stores.client.hget(job_key(job.id), "status") == b"succeeded")
 
 
 def test_second_signal_hands_the_task_back(stores: Stores, settings: Settings) -> None:
@@ -165,11 +163,11 @@ def test_a_posterior_that_is_slow_to_read_can_be_cancelled(stores: Stores, setti
     with worker(settings, "reading", SLOW) as process:
         until(lambda: stores.jobs.fetch(job.id).status == "running")
         beat = stores.client.hget("rq:worker:reading", "last_heartbeat")
-        until(lambda: stores.client.hget("rq:worker:reading", "last_heartbeat") != beat, 20)
+        until(lambda: stores.client.hget("rq:worker:reading", "last_heartbeat") != beat)
         stores.queue.withdraw(stores.jobs.cancel(job.id))
-        until(lambda: stores.jobs.fetch(job.id).status == "cancelled", 10)
+        until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
         after = fit_job(stores, 100)
-        until(lambda: stores.jobs.fetch(after.id).status == "succeeded", 20)
+        until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
         assert process.poll() is None
 
 
@@ -177,12 +175,12 @@ def test_a_posterior_beyond_the_memory_fails_its_job_alone(stores: Stores, setti
     """The job ends with ``out-of-memory``; the worker lives and takes the next task."""
     job = draws_job(stores)
     with worker(settings, "small", HUGE) as process:
-        until(lambda: not stores.jobs.fetch(job.id).is_open, 20)
+        until(lambda: not stores.jobs.fetch(job.id).is_open)
         ended = stores.jobs.fetch(job.id)
         assert ended.error is not None
         assert (ended.status, ended.error.code) == ("failed", "out-of-memory")
         after = fit_job(stores, 100)
-        until(lambda: stores.jobs.fetch(after.id).status == "succeeded", 20)
+        until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
         assert process.poll() is None
 
 

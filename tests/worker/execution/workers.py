@@ -86,7 +86,7 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[WorkerPr
             process.send_signal(signal.SIGKILL)
             process.wait(10)
             # A dying executor would take the next test's task.
-            until(lambda: not any(is_running(pid) for pid in below), 10)
+            until(lambda: not any(is_running(pid) for pid in below))
 
 
 def children(pid: int, name: str = "") -> list[int]:
