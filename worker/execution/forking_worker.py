@@ -20,13 +20,14 @@ from rq.utils import now
 
 import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
 from worker.base.numerics import own_numbers
+from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard, tasks
 from worker.execution.supervisor import JobSupervisor
 from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
-from worker.observability.live_workers import worker_ttl
+from worker.observability.live_workers import prolong, worker_ttl
 from worker.stores import process_stores
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
     from rq.job import Job
     from rq.queue import Queue
-
-    from worker.base.settings import Settings
 
 MAINTAINED = "glle:maintained"  # exists for a heartbeat after a worker has cleaned the registries
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has checked the open jobs
@@ -62,6 +61,7 @@ class TaskJob(SafeJob):
 class GlleWorker(Worker):
     """A worker of the queue."""
 
+    glle = Settings()
     max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
 
     def get_heartbeat_ttl(self, job: Job) -> int:  # noqa: ARG002 # RQ's signature
@@ -107,6 +107,8 @@ class GlleWorker(Worker):
 
         The server may have restarted from an older copy, or the entry may have expired.
         """
+        with suppress(OSError):  # a full disk; the worker works on
+            prolong(self.glle)
         super().heartbeat(timeout, pipeline)
         with self.connection.pipeline(transaction=False) as check:
             check.hexists(self.key, "hostname")
@@ -139,6 +141,8 @@ class GlleWorker(Worker):
                 return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
             except redis.TimeoutError as error:
                 log.warning("The queue's Redis does not answer: %s", error)
+                with suppress(OSError):
+                    prolong(self.glle)
                 time.sleep(AGAIN_SECONDS)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
@@ -195,7 +199,9 @@ def work(name: str, numbers: str, settings: Settings) -> int:
         maintenance_interval=settings.heartbeat,
         log_job_description=False,
     )
+    worker.glle = settings
     worker.log_result_lifespan = False
+    prolong(settings)  # a file that cannot be written fails at once
     worker.work(logging_level=settings.log_level.upper())
     is_requested = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ has no public name
     return 0 if is_requested else 1

@@ -1,9 +1,12 @@
-"""Live workers: those whose last heartbeat is recent."""
+"""Live workers: those whose last heartbeat is recent, and the file by which a probe sees that one lives."""
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from worker.base.versions import long_queue, numbers_of_queue, queue_name, short_queue
@@ -34,6 +37,17 @@ def begun_key(queue: str) -> str:
 def worker_ttl(settings: Settings) -> int:
     """Return the seconds without a heartbeat after which a worker counts as dead."""
     return 6 * settings.heartbeat
+
+
+def prolong(settings: Settings) -> None:
+    """Move the modification time of the alive file, if there is one, to when this worker will count as dead.
+
+    That is later than any wait for a silent Redis. Raises `OSError`.
+    """
+    if settings.alive_file:
+        until = time.time() + settings.redis_patience + worker_ttl(settings)
+        Path(settings.alive_file).touch()
+        os.utime(settings.alive_file, (until, until))
 
 
 def workers_of(client: redis.Redis, settings: Settings, queue: str) -> tuple[WorkerState, ...]:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +29,8 @@ from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from worker.base.settings import Settings
     from worker.jobs.store import Job
     from worker.stores import Stores
@@ -96,6 +100,16 @@ def test_an_idle_worker_finds_a_job_without_a_task(stores: Stores, settings: Set
     stores.client.delete(stores.queue._queue.key)
     with worker(settings, "looking"):
         until(lambda: stores.client.hget(job_key(job.id), "status") == b"succeeded")
+
+
+def test_the_alive_file_is_prolonged_while_the_worker_lives(stores: Stores, settings: Settings, tmp_path: Path) -> None:
+    """Its time is in the future, after any wait for a silent Redis, and moves with the heartbeats of an idle worker."""
+    file = tmp_path / "alive"
+    with worker(replace(settings, alive_file=str(file)), "idle"):
+        until(stores.queue.live_workers)
+        first = file.stat().st_mtime
+        assert first > time.time() + settings.redis_patience
+        until(lambda: file.stat().st_mtime > first)
 
 
 def test_second_signal_hands_the_task_back(stores: Stores, settings: Settings) -> None:
