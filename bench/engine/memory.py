@@ -14,6 +14,7 @@ from bench.data import data_of
 from bench.engine.peers import fit_sklearn
 from bench.report.table import Row
 from glle_engine import fit
+from glle_engine.linalg import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def main(library: str, n: int) -> None:
     else:
         posterior = fit(X)
         fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
-        lanes = posterior.lane_solver.lanes if posterior.lane_solver else 1
+        lanes = LANES if posterior.lane_solver else 1
         for name, first in (("first", 0), ("draw", lanes)):  # the first draw analyses the pattern and allocates
             started = time.perf_counter()
             for _ in posterior.draws(lanes, first=first):

@@ -12,6 +12,7 @@ from rich.table import Table
 from bench.data import data_of, posterior_of
 from glle_engine import fit
 from glle_engine.base.progress import StageClock
+from glle_engine.linalg import LANES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,8 +54,8 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     symbolic = time.perf_counter() - started
     solver = posterior.lane_solver
     assert solver is not None
-    lanes, structure = solver.lanes, solver.structure
-    room = Workspace(structure, solver.wanted, lanes)
+    lanes, structure = LANES, solver.structure
+    room = Workspace(structure, solver.wanted)
     mean, factor = posterior.law.gaussian("posterior")
     pins = np.full(lanes, solver.pin, np.int32)
     vectors = np.empty((lanes, n, solver.wanted))

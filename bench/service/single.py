@@ -14,6 +14,7 @@ from bench.data import data_of, posterior_of
 from bench.report.table import Row
 from bench.report.timing import in_turn
 from bench.service.jobs import DRAWS, run_job
+from glle_engine.linalg import LANES
 from tests.system.monitor import Commands, cost, monitored
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _single(service: Service, name: str, n: int) -> Row:
     """Compare a draw over HTTP with one lane group of the engine, in turn."""
     own = posterior_of(name, n)
     posterior = _posterior(service, name, n)
-    lanes = own.lane_solver.lanes if own.lane_solver else 1
+    lanes = LANES if own.lane_solver else 1
 
     def ask(_: int) -> None:
         body = service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")

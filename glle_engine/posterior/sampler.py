@@ -13,6 +13,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_choice, check_integer
 from glle_engine.base.spec import Align, Source
 from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.linalg import LANES
 from glle_engine.linalg.procrustes import aligned_to
 from glle_engine.posterior.draw import Draw
 from glle_engine.weights.philox import standard_normal
@@ -81,7 +82,7 @@ class Sampler:
     def _groups(self, keys: Iterable[DrawKey]) -> Iterator[list[DrawKey]]:
         """Yield the keys in groups as large as the lanes."""
         remaining = iter(keys)
-        while group := list(itertools.islice(remaining, self.solver.lanes if self.solver else 1)):
+        while group := list(itertools.islice(remaining, LANES if self.solver else 1)):
             yield group
 
     def _solved(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def group_size(posterior: Posterior) -> int:
     """Return the size of a lane group, whose draws cost little more than one."""
-    return posterior.lane_solver.lanes if posterior.lane_solver else 1
+    return LANES if posterior.lane_solver else 1
 
 
 def lane_group(key: DrawKey) -> list[DrawKey]:

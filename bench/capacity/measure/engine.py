@@ -14,6 +14,7 @@ import numpy as np
 from glle_engine import fit, manifolds
 from glle_engine.base.progress import StageClock
 from glle_engine.eigen.eigenproblem import warm
+from glle_engine.linalg import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,9 +75,9 @@ def _measured(setting: tuple[int, int, int, int], seed: int) -> Row:
     solver = posterior.lane_solver
     fields["analysis"] = time.process_time() - started
     assert solver is not None, "the extra `fast` is not installed"
-    _drawn(posterior, solver.lanes, 0)
+    _drawn(posterior, LANES, 0)
     fields["lane"] = statistics.median(
-        _drawn(posterior, solver.lanes, group * solver.lanes) / solver.lanes for group in range(1, GROUPS + 1)
+        _drawn(posterior, LANES, group * LANES) / LANES for group in range(1, GROUPS + 1)
     )
     fields["draw_bytes"] = _peak() - before
     _drawn(posterior, 1, 0)

@@ -38,25 +38,25 @@ Stream = tuple[int, int, float]
 class Workspace:
     """Arrays of one batch; used by one thread at a time."""
 
-    def __init__(self, structure: Structure, wanted: int, lanes: int) -> None:
+    def __init__(self, structure: Structure, wanted: int) -> None:
         n, k = structure.neighbors.shape
-        self.tag = (0,) * lanes
+        self.tag = (0,) * LANES
         shapes = {
-            "normals": (4 * k * lanes,),
-            "scratch": (SCRATCH * lanes,),
-            "weights": (n * k * lanes,),
-            "lower": (structure.lower_size * lanes,),
-            "upper": (structure.upper_size * lanes,),
-            "blocks": (structure.block_size * lanes,),
-            "work": (3, n * lanes),
-            "vectors": (wanted, n * lanes),
-            "values": (wanted + 1, lanes),
-            "strength": (lanes,),
-            "deviation": (lanes,),
+            "normals": (4 * k * LANES,),
+            "scratch": (SCRATCH * LANES,),
+            "weights": (n * k * LANES,),
+            "lower": (structure.lower_size * LANES,),
+            "upper": (structure.upper_size * LANES,),
+            "blocks": (structure.block_size * LANES,),
+            "work": (3, n * LANES),
+            "vectors": (wanted, n * LANES),
+            "values": (wanted + 1, LANES),
+            "strength": (LANES,),
+            "deviation": (LANES,),
             # Mostly untouched, and then without memory: Lanczos ends after some ten steps.
-            "basis": (MAX_STEPS + 2, n * lanes),
-            "images": (MAX_STEPS + 2, n * lanes),
-            "points": (MAX_STEPS + 2, n * lanes),
+            "basis": (MAX_STEPS + 2, n * LANES),
+            "images": (MAX_STEPS + 2, n * LANES),
+            "points": (MAX_STEPS + 2, n * LANES),
         }
         # One allocation, large enough for large pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
@@ -71,7 +71,7 @@ class Workspace:
         self.work, self.vectors, self.values = parts["work"], parts["vectors"], parts["values"]
         self.strength, self.deviation = parts["strength"], parts["deviation"]
         self.basis, self.images, self.points = parts["basis"], parts["images"], parts["points"]
-        self.steps = np.empty(lanes, np.int64)
+        self.steps = np.empty(LANES, np.int64)
 
 
 def aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
@@ -97,15 +97,12 @@ class LaneSolver:
         Position of the pin, -1 for the published variant.
     wanted : int
         Eigenpairs of a draw, the published first one not counted.
-    lanes : int
-        Number of draws in a batch.
 
     """
 
     structure: Structure
     pin: int
     wanted: int
-    lanes: int = LANES
     _idle: list[Workspace] = field(default_factory=list)
 
     @classmethod
@@ -123,7 +120,7 @@ class LaneSolver:
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> list[LaneResult]:
-        """Draw weights and find their eigenpairs, for at most `lanes` draws; a batch has the bits of single draws.
+        """Draw weights and find their eigenpairs, for at most `LANES` draws; a batch has the bits of single draws.
 
         If a lane fails the acceptance test and its y nearly vanishes at the pin, it is factored again with the pin at
         the largest |y|.
@@ -131,7 +128,7 @@ class LaneSolver:
         try:
             room = self._idle.pop()
         except IndexError:
-            room = Workspace(self.structure, self.wanted + (self.pin < 0), self.lanes)
+            room = Workspace(self.structure, self.wanted + (self.pin < 0))
         try:
             return self._solve(room, streams, mean, factor)
         finally:
@@ -144,8 +141,7 @@ class LaneSolver:
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> list[LaneResult]:
-        lanes = self.lanes
-        filled = [*streams, *[streams[0]] * (lanes - len(streams))]  # unused lanes repeat the first
+        filled = [*streams, *[streams[0]] * (LANES - len(streams))]  # unused lanes repeat the first
         sample(
             room.tag,
             self.structure.position,
@@ -157,13 +153,13 @@ class LaneSolver:
             room.normals,
             room.weights,
         )
-        pins = np.full(lanes, self.pin, np.int32)
+        pins = np.full(LANES, self.pin, np.int32)
         results: list[LaneResult] = [(None, []) for _ in streams]
         open_ = list(range(len(streams)))
         tried: list[list[str]] = [[] for _ in streams]
         for solver in ("lanes", "lanes-repinned"):
             self._factor_and_iterate(room, pins)
-            vectors = np.empty((lanes, len(self.structure.order), len(room.vectors)))
+            vectors = np.empty((LANES, len(self.structure.order), len(room.vectors)))
             unpack(room.tag, self.structure.position, room.vectors, vectors)
             for lane in list(open_):
                 pairs, reason = self._judge(room, lane, vectors[lane])
@@ -185,7 +181,7 @@ class LaneSolver:
         """Compile all code of the solver by one draw."""
         self.solve([(0, 0, 1.0)], mean, factor)
         room = self._idle[0]
-        null_left(room.tag, self.structure, room.lower, room.upper, np.zeros(self.lanes, np.int32), room.work)
+        null_left(room.tag, self.structure, room.lower, room.upper, np.zeros(LANES, np.int32), room.work)
 
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
         factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)

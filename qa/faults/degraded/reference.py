@@ -11,6 +11,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import manifolds
+from glle_engine.linalg import LANES
 
 N = 400
 
@@ -34,7 +35,7 @@ class Truth:
         """Return the bytes of a draw's embedding."""
         with self.lock:
             if (seed, index) not in self.known:
-                size = self.posterior.lane_solver.lanes if self.posterior.lane_solver else 1
+                size = LANES if self.posterior.lane_solver else 1
                 first = index - index % size
                 keys = [glle_engine.DrawKey(i, seed, 1.0) for i in range(first, first + size)]
                 for draw in self.posterior.draws_of(keys):

@@ -79,7 +79,7 @@ def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> No
     )
     structure = analyse(neighbors, rng.permutation(n).astype(np.int32))
     assert np.array_equal(structure.order[structure.position], np.arange(n))
-    room = Workspace(structure, 1, LANES)
+    room = Workspace(structure, 1)
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)
@@ -244,21 +244,6 @@ def test_threads_keep_order_and_run_only_a_little_ahead(posterior: Posterior) ->
     failing = posterior.draws(2, first=2**64 - 1, threads=2)
     with pytest.raises(InvalidParameterError):
         list(failing)
-
-
-@pytest.mark.parametrize("width", [8])
-def test_the_number_of_lanes_does_not_show(posterior: Posterior, width: int) -> None:
-    """Eight lanes give the bits of four."""
-    solver = solver_of(posterior)
-    mean, factor = posterior.law.gaussian("posterior")
-    wide = LaneSolver(solver.structure, solver.pin, solver.wanted, lanes=width)
-    streams = [(1, index, 1.0) for index in range(width)]
-    four = [solver.solve(streams[i : i + 4], mean, factor) for i in range(0, width, 4)]
-    for (a, _), (b, _) in zip(wide.solve(streams, mean, factor), [pair for part in four for pair in part], strict=True):
-        assert a is not None
-        assert b is not None
-        assert a.vectors.tobytes() == b.vectors.tobytes()
-        assert a.values.tobytes() == b.values.tobytes()
 
 
 def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:

@@ -71,7 +71,7 @@ def test_factors_solve_in_every_lane(structure: Structure) -> None:
     """L U = I - W + e_i e_i^T, and each lane has the bits of a factorization by itself."""
     n, k = structure.neighbors.shape
     rng = np.random.default_rng(2)
-    room = Workspace(structure, 1, LANES)
+    room = Workspace(structure, 1)
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(0, n, LANES).astype(np.int32)
