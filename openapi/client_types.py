@@ -31,7 +31,7 @@ BODIES = {
 }
 QUERIES = {
     "DatasetsOptions": ("/v1/datasets", {"limit", "cursor"}),
-    "UploadOptions": ("POST /v1/datasets", set[str]()),
+    "UploadOptions": ("POST /v1/datasets", {"wait"}),
     "PosteriorsOptions": ("/v1/posteriors", {"limit", "cursor"}),
     "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
     "MethodsOptions": ("/v1/methods", set[str]()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 import glle_engine
 from service.encoding.compression import CompressionMiddleware
@@ -33,6 +33,7 @@ from service.routes import (
     posteriors,
     system,
 )
+from service.routes.params import require_known_query
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.server.metrics import Metrics
@@ -86,6 +87,7 @@ def create_app(stores: Stores) -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
         telemetry=_telemetry(),
+        dependencies=[Depends(require_known_query)],
         generate_unique_id_function=lambda route: route.name,  # method names of generated clients
     )
     app.state.stores = stores

@@ -148,6 +148,8 @@ class BasePosterior(Generic[JobT]):
         `count` and `scales`, one row each.
         """
         path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")
+        if of == "draws" and "scale" in options:
+            options["scales"] = [options.pop("scale")]
         return (yield from self._session.picture(path, options, out, timeout))
 
     @operation

@@ -5,16 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from service.schemas.labels import MERGE_PATCH
 from service.schemas.problems import plain_problem, problem_response
-from worker.base.problems import Problem
 from worker.observability.request_context import REQUEST_ID
 
 if TYPE_CHECKING:
@@ -22,9 +19,10 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from worker.base.problems import Problem
+
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
-LISTS = frozenset({"tag", "scales", "features", "id", "ignore", "one_hot"})  # query parameters that may be repeated
 UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
 
 access_log = logging.getLogger("glle.access")
@@ -121,23 +119,10 @@ class RequestLimitMiddleware:
 
 
 def _query_problem(query: bytes) -> Problem | None:
-    """Return the problem of a query that is too long or repeats a scalar parameter."""
-    if len(query) > QUERY_BYTES:
-        return plain_problem(414, f"The query has {len(query):,} bytes; {QUERY_BYTES:,} are allowed.")
-    if b"&" not in query:
+    """Return the problem of a query that is too long."""
+    if len(query) <= QUERY_BYTES:
         return None
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)  # as Starlette parses it
-    counts = Counter(name for name, _ in pairs)
-    name = next((name for name, count in counts.items() if count > 1 and name not in LISTS), "")
-    if not name:
-        return None
-    return Problem(
-        code="repeated-parameter",
-        status=422,
-        detail=f"The query has {name[:50]!r} several times; one value is allowed.",
-        remedy=f"Send it once. Only {', '.join(sorted(LISTS))} may be repeated.",
-        details={"parameter": name[:50]},
-    )
+    return plain_problem(414, f"The query has {len(query):,} bytes; {QUERY_BYTES:,} are allowed.")
 
 
 def _body_problem(scope: Scope) -> Problem | None:

@@ -17,6 +17,7 @@ from service.responses.analyses import ResultQuery, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.params import (
     ACCEPTED,
+    ANSWER_SECONDS,
     NOT_FITTED,
     NOT_MODIFIED,
     ON_DATASET,
@@ -97,7 +98,7 @@ async def summary(
     source: SourceQuery = "posterior",
     dtype: DtypeQuery = "float64",
     points: Points = None,
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return a summary of the draws first, ..., first + count - 1: immutable, with a strong ETag.
 

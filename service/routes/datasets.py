@@ -31,7 +31,7 @@ from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
-from service.routes.params import RENAME, Id, TenantStores, content
+from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
@@ -153,6 +153,7 @@ async def _received(
 @router.post(
     "",
     summary="Upload a data set",
+    **AT_ONCE,
     status_code=201,
     response_model=DatasetOut,
     responses={
@@ -189,6 +190,7 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
 @router.post(
     "/preview",
     summary="Preview an upload",
+    **AT_ONCE,
     responses=documented(_413="As for an upload.", _415="As for an upload.", _422="Not a value of an option."),
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
@@ -214,6 +216,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
 @router.post(
     "/synthetic",
     summary="Make a synthetic data set",
+    **AT_ONCE,
     status_code=201,
     response_model=DatasetOut,
     responses={

@@ -33,6 +33,7 @@ from service.responses.conditional import (
 )
 from service.routes.params import (
     ACCEPTED,
+    ANSWER_SECONDS,
     NOT_FITTED,
     ON_POSTERIOR,
     AlignQuery,
@@ -112,7 +113,7 @@ async def draw_one(
     align: AlignQuery = "procrustes",
     dtype: DtypeQuery = "float64",
     points: Points = None,
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return one embedding, which a worker draws unless it is cached: immutable, with a strong ETag.
 

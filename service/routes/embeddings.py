@@ -14,6 +14,8 @@ from service.responses.analyses import ResultQuery, result_response
 from service.responses.conditional import RANGE_RESPONSES, body_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
+    ANSWER_SECONDS,
+    AT_ONCE,
     LATE,
     NOT_MODIFIED,
     ON_DATASET,
@@ -68,6 +70,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
 @router.post(
     "/estimate",
     summary="Estimate the cost of an embedding",
+    **AT_ONCE,
     responses=documented(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
 )
 def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) -> EstimateOut:
@@ -110,7 +113,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) 
     response_model=EmbeddingOut,
     responses={**NOT_MODIFIED, **ACCEPTED, **documented(**_MISSING)},
 )
-async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = 10.0) -> Response:
+async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
     """Return method, parameters, figures, notes and times; an evicted embedding is computed again.
 
     The record expires GLLE_JOB_TTL after the last request for it.
@@ -147,7 +150,7 @@ async def get_coordinates(
     stores: TenantStores,
     dtype: DtypeQuery = "float64",
     points: Points = None,
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return the coordinates of the points, (n, p): immutable, with a strong ETag.
 

@@ -1,9 +1,15 @@
-"""Parameters and documented responses that several routes share."""
+"""Parameters and documented responses that several routes share, and the check of the query of every request."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from fastapi import Depends, Path, Query, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query as QueryInfo
+from fastapi.routing import APIRoute
 
 from glle_engine.base.spec import Align, Source
 from service.encoding.arrays import Dtype
@@ -12,7 +18,13 @@ from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import documented
 from service.schemas.resources import MAX_COUNTER, JobOut
 from service.submission.idempotency import IN_USE, Key
+from worker.base.problems import ProblemError, refuse
+from worker.observability.logging import redacted
 from worker.stores import Stores
+
+STRICT = "/v1/"  # pages and probes ignore a query, because browsers, links and load balancers add parameters
+_ALIKE = 0.6  # similarity of a name to be suggested
+_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # of the routes that have been requested
 
 
 async def _stores(request: Request) -> Stores:
@@ -22,10 +34,82 @@ async def _stores(request: Request) -> Stores:
     return stores
 
 
+async def require_known_query(request: Request) -> None:
+    """Refuse a query parameter that the route does not have, and several values of one that takes a single value.
+
+    A result may be cached for a year, so a misspelt parameter must not be ignored. Every route depends on this check.
+    """
+    query = request.query_params
+    route = request.scope["route"]
+    if not query or not isinstance(route, APIRoute) or not request.url.path.startswith(STRICT):
+        return
+    is_list = _query_parameters(route)
+    if unknown := [redacted(name)[:50] for name in query if name not in is_list]:
+        raise _unknown_parameter(request.method, route, unknown, sorted(is_list))
+    counts = Counter(name for name, _ in query.multi_items())
+    if repeated := next((name for name, count in counts.items() if count > 1 and not is_list[name]), ""):
+        lists = ", ".join(sorted(name for name, several in is_list.items() if several))
+        raise refuse(
+            "repeated-parameter",
+            422,
+            f"The query has {repeated!r} several times; one value is allowed.",
+            f"Send it once. Only {lists} may be repeated." if lists else "Send it once.",
+            parameter=repeated,
+        )
+
+
+def _query_parameters(route: APIRoute) -> dict[str, bool]:
+    """Return the query parameters of a route, and whether each may be repeated."""
+    if (known := _PARAMETERS.get(route.endpoint)) is None:
+        fields = [field for field in get_flat_params(route.dependant) if isinstance(field.field_info, QueryInfo)]
+        kinds = [(field.alias, field.field_info.annotation) for field in fields]
+        known = {name: list in {get_origin(part) for part in (kind, *get_args(kind))} for name, kind in kinds}
+        _PARAMETERS[route.endpoint] = known
+    return known
+
+
+def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepted: list[str]) -> ProblemError:
+    """Return the refusal of query parameters, with the name that was perhaps meant."""
+    name = unknown[0]
+    body = None if route.body_field is None else route.body_field.field_info.annotation
+    near = _nearest(name, accepted)
+    member = _nearest(name, sorted(getattr(body, "model_fields", ())))
+    hint = f"Did you mean {near}? " if near else ""
+    if member and (not near or member == name):
+        hint = f"Did you mean {member} of the JSON body? "
+    takes = f"This route takes {', '.join(accepted)}." if accepted else "This route takes no query parameters."
+    return refuse(
+        "unknown-parameter",
+        422,
+        f"{method} {route.path} has no query parameter {name!r}.",
+        hint + takes,
+        parameter=name,
+        unknown=unknown,
+        suggestion=near or None,
+        accepted=accepted,
+    )
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    """Return the name that a misspelt one is closest to, or an empty string."""
+    return next(iter(get_close_matches(name.lower(), names, 1, _ALIKE)), "")
+
+
 TenantStores = Annotated[Stores, Depends(_stores)]
 Id = Annotated[str, Path(alias="id")]
 
-Wait = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the job to end.")]
+# Of every POST, and of every GET that may answer with a job. The default is 0, or ANSWER_SECONDS where the response
+# is a result that is computed on demand.
+Wait = Annotated[
+    float,
+    Query(
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds to wait for the job to end, at most GLLE_MAX_WAIT; then 202. A request without a job "
+        "answers at once.",
+    ),
+]
+ANSWER_SECONDS = 10.0
 # A query parameter like `wait`, because it concerns this request and not the identity of its result.
 Deadline = Annotated[
     float | None,
@@ -52,6 +136,13 @@ async def _command(wait: Wait = 0.0, deadline: Deadline = None, key: Key = None)
 
 
 Command = Annotated[CommandOptions, Depends(_command)]
+
+
+async def _at_once(wait: Wait = 0.0) -> None:
+    """Accept `wait` on a POST that makes no job, so that a client can send it with every POST."""
+
+
+AT_ONCE: Any = {"dependencies": [Depends(_at_once)]}
 
 IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw in the stream.")]
 FirstQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from service.responses.analyses import picture_response
 from service.routes.params import (
     ACCEPTED,
+    ANSWER_SECONDS,
     NOT_FITTED,
     NOT_MODIFIED,
     AlignQuery,
@@ -91,7 +92,7 @@ async def see_draw(
     scale: ScaleNumber = 1.0,
     source: SourceQuery = "posterior",
     align: AlignQuery = "procrustes",
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
     grid = DrawGrid(first=index, seed=seed, scales=(scale,), source=source, align=align)
@@ -116,7 +117,7 @@ async def see_draws(
         list[ScaleNumber] | None, Query(description="Several scales, one row each.", max_length=MOST_PANELS)
     ] = None,
     source: SourceQuery = "posterior",
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return a sheet of draws, one row for each of several `scales` (GLLE figure 4): immutable, with a strong ETag."""
     grid = DrawGrid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
@@ -139,7 +140,7 @@ async def see_summary(
     seed: SeedQuery = 0,
     scale: ScaleNumber = 1.0,
     source: SourceQuery = "posterior",
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return the consensus of many draws, colored by the chosen column, by spread, stability and local trust."""
     grid = DrawGrid(count=count, first=first, seed=seed, scales=(scale,), source=source)
@@ -154,7 +155,7 @@ async def see_summary(
     responses={**_PICTURE, **documented(_404="No such embedding (any more).")},
 )
 async def see_embedding(
-    id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = 10.0
+    id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
     record = await on_loop(stores.embeddings.fetch, id_)
@@ -171,7 +172,7 @@ async def see_embedding(
     responses={**_PICTURE, **documented(_404="No such job.", _409="It was cancelled, or has not ended yet.")},
 )
 async def see_comparison(
-    id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = 10.0
+    id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS
 ) -> Response:
     """Return the embeddings of a comparison side by side, with their scores: immutable, with a strong ETag."""
     job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)

@@ -12,6 +12,7 @@ from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, j
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
+    ANSWER_SECONDS,
     ON_DATASET,
     RENAME,
     Command,
@@ -103,7 +104,7 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: Command) -> Resp
     },
 )
 async def estimate_fit(
-    body: PosteriorIn, stores: TenantStores, deadline: Deadline = None, wait: Wait = 10.0
+    body: PosteriorIn, stores: TenantStores, deadline: Deadline = None, wait: Wait = ANSWER_SECONDS
 ) -> Response:
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
@@ -152,9 +153,15 @@ async def list_posteriors(
         **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: the reason."),
     },
 )
-async def get_posterior(id_: Id, stores: TenantStores) -> Response:
+async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
-    return await on_loop(_described, stores, id_)
+    result = await on_loop(_record_or_job, stores, id_)
+    if isinstance(result, Job):
+        job = await settle(stores, result, wait)
+        if job.is_open:
+            return accepted(job)
+        result = await on_loop(require_posterior, stores, id_)
+    return _posterior_response(result, 200)
 
 
 @router.get(
@@ -174,7 +181,7 @@ async def get_posterior(id_: Id, stores: TenantStores) -> Response:
         ),
     },
 )
-def get_arrays(
+async def get_arrays(
     id_: Id,
     request: Request,
     stores: TenantStores,
@@ -182,11 +189,24 @@ def get_arrays(
         ArrayName | None, Query(description="One array, as npy or JSON; without a name all, as npz.")
     ] = None,
     dtype: Annotated[Dtype, Query(description="Type of the floating-point arrays.")] = "float64",
+    wait: Wait = 0.0,
 ) -> Response:
     """Return all arrays as npz, or one by name as npy or JSON; evicted arrays are fitted again (202).
 
     The ETag is strong, and npy supports Range.
     """
+    respond = partial(_arrays_or_job, id_, request, stores, name, dtype)
+    result = await run_in_threadpool(respond)
+    if isinstance(result, Job) and wait:
+        job = await settle(stores, result, wait)
+        if not job.is_open:
+            require_success(job)
+            result = await run_in_threadpool(respond)
+    return accepted(result) if isinstance(result, Job) else result
+
+
+def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response | Job:
+    """Return the response of a posterior's arrays, or the job that fits them again."""
     record = require_posterior(stores, id_)
     media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
@@ -198,7 +218,7 @@ def get_arrays(
         return Response(status_code=304, headers=headers)
     entry = stores.posteriors.arrays(record)
     if entry is None:
-        return accepted(_refit(stores, record))
+        return _refit(stores, record)
     if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been replaced meanwhile
         headers = immutable_headers(sha256, media, dtype, name or "")
     if name is None:
@@ -228,14 +248,14 @@ async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     return Response(status_code=204)
 
 
-def _described(stores: Stores, id_: str) -> Response:
+def _record_or_job(stores: Stores, id_: str) -> PosteriorRecord | Job:
     """Return a posterior, or the job that fits it."""
     job = stores.jobs.claim_holder(id_)
     if job is not None and stores.posteriors.get(id_) is None:
         job = stores.recovery.refresh(job)
         if job.is_open:
-            return accepted(job)
-    return _posterior_response(require_posterior(stores, id_), 200)
+            return job
+    return require_posterior(stores, id_)
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:

@@ -111,12 +111,14 @@ def _document_problems(contract: dict[str, Any]) -> None:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     responses = documented(
-        _422="A parameter is out of range.",
+        _422="A parameter is out of range, unknown or repeated.",
         _400="The body is not valid text.",
         _414="The query is longer than 32 KiB.",
     )
-    for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
-        if "HTTPValidationError" in str(operation["responses"].get("422")):
+    operations = [(path, operation) for path, methods in contract["paths"].items() for operation in methods.values()]
+    for path, operation in operations:
+        is_strict = path.startswith("/v1/") and "422" not in operation["responses"]
+        if is_strict or "HTTPValidationError" in str(operation["responses"].get("422")):
             operation["responses"]["422"] = responses[422]
         if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
             operation["responses"]["414"] = responses[414]

@@ -77,6 +77,13 @@ def test_uncached_draw_is_fetched_after_its_job() -> None:
     assert service.requests[2].headers["accept"] == "application/x-npy"
 
 
+def test_a_sheet_of_draws_has_its_scale() -> None:
+    """The route of a sheet takes several scales; the client's `scale` is one of them."""
+    service = Service(httpx.Response(200, content=b"\x89PNG"))
+    posterior(service.client()).picture("draws", count=2, scale=0.1)
+    assert str(service.requests[0].url) == f"{URL}/v1/posteriors/post_1/draws.png?count=2&scales=0.1"
+
+
 def test_an_estimate_is_fetched_after_its_job() -> None:
     """202 with a job, the job's end, the same POST again, without an Idempotency-Key: its content names the result."""
     expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}

@@ -70,6 +70,12 @@ def outcome(method: str, path: str, scope: str | None, *, own: bool = True) -> O
     return "yes" if own or "{id}" not in path else "404"
 
 
+def at_once(method: str, path: str) -> dict[str, int]:
+    """Return the query of a request that waits for no job."""
+    names = {parameter["name"] for parameter in PATHS[path][method.lower()].get("parameters", ())}
+    return {"wait": 0} if "wait" in names else {}
+
+
 def page() -> str:
     """Return the page."""
     rows = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.routing import APIRoute
 
 from service.app import ROUTERS
-from tests.docs.authorisation import OPERATIONS, PAGE, outcome, page
+from tests.docs.authorisation import OPERATIONS, PAGE, at_once, outcome, page
 from tests.service.submission.test_tenants import BODIES
 from tests.service.tenants import bearer, resources_of
 from worker.tenancy.api_keys import SCOPES
@@ -40,7 +40,7 @@ def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> No
         more: dict[str, Any] = {"json": BODIES[path]} if method in {"POST", "PATCH"} and path in BODIES else {}
         named = alice.path(path) if "{id}" in path else path.replace("{name}", "pca")
         for scope, own, headers in callers:
-            answer = guarded.request(method, named, params={"wait": 0}, headers=headers, **more)
+            answer = guarded.request(method, named, params=at_once(method, path), headers=headers, **more)
             expected = outcome(method, path, scope, own=own)
             if seen(answer, expected) != expected:
                 wrong.append((method, path, scope, own, expected, answer.status_code))

@@ -1,65 +1,136 @@
-"""Queries: a parameter with one value is sent once."""
+"""Queries: each parameter is known to its route and sent once, and `wait` means the same everywhere."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from service.cli import main
-from service.middleware.observe import LISTS
 
 if TYPE_CHECKING:
     import httpx
 
 CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
+OPERATIONS = [
+    (method.upper(), path, operation)
+    for path, methods in CONTRACT["paths"].items()
+    for method, operation in methods.items()
+]
+COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "summary",
+            "estimate_fit", "get_embedding", "get_coordinates"}  # fmt: skip
 
 
-def lists() -> set[str]:
-    """Return the query parameters of the contract that are arrays."""
-
-    def is_array(schema: dict[str, object]) -> bool:
-        some = schema.get("anyOf", ())
-        assert isinstance(some, list | tuple)
-        return schema.get("type") == "array" or any(map(is_array, some))
-
-    operations = [operation for path in CONTRACT["paths"].values() for operation in path.values()]
-    parameters = [parameter for operation in operations for parameter in operation.get("parameters", ())]
-    return {item["name"] for item in parameters if item["in"] == "query" and is_array(item["schema"])}
+def parameters(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the query parameters of an operation by name."""
+    return {item["name"]: item for item in operation.get("parameters", ()) if item["in"] == "query"}
 
 
-def test_only_arrays_of_the_contract_may_be_repeated() -> None:
-    """The two sets are equal."""
-    assert set(LISTS) == lists()
+def is_array(schema: dict[str, Any]) -> bool:
+    """Return whether values of a schema may be arrays."""
+    return schema.get("type") == "array" or any(map(is_array, schema.get("anyOf", ())))
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/v1/datasets?name=a&name=b", "name"),
-        ("/v1/posteriors?name=a&limit=2&name=a", "name"),
-        ("/v1/jobs?status=failed&status=queued", "status"),
-        ("/v1/jobs?limit=1&%6cimit=2", "limit"),
-        ("/v1/posteriors/post_1/draws/0?seed=0&seed=1", "seed"),
-    ],
-)
-def test_repeated_parameters_are_refused(client: httpx.Client, path: str, name: str) -> None:
+def url(path: str) -> str:
+    """Return a path of the template with an id of nothing."""
+    values = {"id": "none", "index": "0", "format": "png", "name": "em"}
+    return path.format_map(values)
+
+
+@pytest.mark.parametrize("path", ["/v1/posteriors/post_1/draws/7?scales=0.1", "/v1/posteriors/post_1/draws/7?Scale=1"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_misspelt_parameter_is_named_beside_the_near_one(client: httpx.Client, method: str, path: str) -> None:
+    """A draw at another scale than intended would be cached for a year."""
+    answer = client.request(method, path)
+    assert answer.status_code == 422
+    if method == "GET":
+        problem = answer.json()
+        assert problem["type"] == "urn:glle:problem:unknown-parameter"
+        assert problem["details"]["parameter"] in path
+        assert problem["details"]["suggestion"] == "scale"
+        assert problem["details"]["accepted"] == sorted(problem["details"]["accepted"])
+        assert "Did you mean scale? This route takes align, dtype, points, scale," in problem["remedy"]
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
+def test_every_route_of_v1_refuses_what_it_does_not_document(
+    client: httpx.Client, method: str, path: str, operation: dict[str, Any]
+) -> None:
+    """The accepted names are those of the contract; pages and probes ignore a query."""
+    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
+    answer = client.request(method, url(path) + "?zzz=1&yyy=2", **body)  # type: ignore[arg-type] # of httpx
+    if not path.startswith("/v1/"):
+        assert answer.status_code != 422
+        return
+    assert answer.status_code == 422, answer.text
+    problem = answer.json()
+    assert problem["type"] == "urn:glle:problem:unknown-parameter"
+    assert problem["details"]["unknown"] == ["zzz", "yyy"]
+    assert problem["details"]["accepted"] == sorted(parameters(operation))
+    assert "422" in operation["responses"]
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
+def test_only_arrays_may_be_repeated(client: httpx.Client, method: str, path: str, operation: dict[str, Any]) -> None:
     """Otherwise the service would use one value and drop the others."""
-    answer = client.get(path)
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:repeated-parameter")
-    assert answer.json()["details"] == {"parameter": name}
+    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
+    for name, parameter in parameters(operation).items():
+        answer = client.request(method, f"{url(path)}?{name}=1&{name}=2", **body)  # type: ignore[arg-type] # of httpx
+        is_refused = answer.json().get("type") == "urn:glle:problem:repeated-parameter"
+        assert is_refused is not is_array(parameter["schema"]), name
+        if is_refused:
+            assert (answer.status_code, answer.json()["details"]) == (422, {"parameter": name})
 
 
-@pytest.mark.parametrize("query", ["name=%C3%A9&limit=1", "%ff=%fe&x=1", "name=%F3%BE%87%88", "a=%00&b=&c"])
-def test_any_bytes_are_a_query(client: httpx.Client, query: str) -> None:
-    """No name or value of a query is an internal error, for cached responses and lists."""
+def test_a_member_of_the_body_in_the_query_is_recognised(client: httpx.Client) -> None:
+    """Also misspelt; `wait` is a parameter and not a member."""
+    for name in ("n_neighbors", "n_neighbours"):
+        answer = client.post(f"/v1/posteriors?{name}=5", json={"dataset": "ds_none"})
+        assert answer.json()["remedy"].startswith("Did you mean n_neighbors of the JSON body?")
+    answer = client.post("/v1/posteriors?waits=5", json={"dataset": "ds_none"})
+    assert answer.json()["details"]["suggestion"] == "wait"
+
+
+def test_pages_and_probes_ignore_a_query(client: httpx.Client) -> None:
+    """Links with tracking parameters, and files with a version, are the same."""
+    for path in ("/", "/docs", "/openapi.json", "/livez", "/explorer/js/main.js"):
+        assert client.get(path + "?utm_source=x&v=3&v=4").status_code == 200, path
+
+
+@pytest.mark.parametrize("query", ["name=%C3%A9&limit=1", "name=%F3%BE%87%88"])
+def test_any_text_is_a_value(client: httpx.Client, query: str) -> None:
+    """No value of a query is an internal error."""
+    assert client.get(f"/v1/datasets?{query}").status_code == 200
+
+
+@pytest.mark.parametrize("query", ["%ff=%fe&x=1", "a=%00&b=&c", "%C3%A9=1&%C3%A9=2", "=", "%00"])
+def test_any_bytes_are_refused_as_names(client: httpx.Client, query: str) -> None:
+    """No name of a query is an internal error, for cached responses and lists."""
     for path in ("/v1/datasets", "/v1/posteriors/post_1/draws/0"):
-        assert client.get(f"{path}?{query}").status_code in {200, 404}
-    twice = client.get(f"/v1/datasets?{query}&%C3%A9=1&%C3%A9=2")
-    assert (twice.status_code, twice.json()["details"]) == (422, {"parameter": "é"})
+        answer = client.get(f"{path}?{query}")
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:unknown-parameter")
 
 
 def test_lists_are_repeated(client: httpx.Client) -> None:
     """Each value counts."""
     assert client.get("/v1/datasets?tag=a&tag=b").status_code == 200
+
+
+def test_wait_means_the_same_everywhere() -> None:
+    """Every POST, and every GET that may answer 202, takes `wait`, with one schema; the default follows one rule."""
+    schemas = []
+    for method, path, operation in OPERATIONS:
+        wait = parameters(operation).get("wait")
+        may_accept = "202" in operation["responses"] and method != "DELETE"
+        is_followed = (method, path) == ("GET", "/v1/jobs/{id}")
+        assert (wait is not None) == (method == "POST" or may_accept or is_followed), (method, path)
+        if wait is not None:
+            schema = dict(wait["schema"])
+            assert schema.pop("default") == (10.0 if operation["operationId"] in COMPUTED else 0.0), path
+            schemas.append((wait["description"], schema))
+    assert all(schema == schemas[0] for schema in schemas)
+    creating = [
+        operation for method, _, operation in OPERATIONS if method == "POST" and "202" in operation["responses"]
+    ]
+    assert all("deadline" in parameters(operation) for operation in creating)

@@ -10,6 +10,7 @@ import pytest
 
 from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
+from tests.docs.authorisation import at_once
 from tests.service.tenants import TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.records.cache_entry import Entry
@@ -53,7 +54,7 @@ def test_every_route_is_404_for_another_tenants_id(
     more: dict[str, Any] = {"json": BODIES[path]} if method in {"post", "patch", "put"} else {}
 
     def requests(by: TenantResources) -> httpx.Response:
-        return guarded.request(method, alice.path(path), params={"wait": 0}, headers=by.headers, **more)
+        return guarded.request(method, alice.path(path), params=at_once(method, path), headers=by.headers, **more)
 
     for answer in (requests(bob), requests(alice), requests(bob)):
         if answer.request.headers["authorization"] == alice.headers["Authorization"]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from service.submission import waiting
-from service.submission.waiting import Waits
+from service.submission.waiting import WAITS, Waits
+from tests.conftest import evict, until
 from tests.service.routes.test_resources import upload
 from tests.service.tenants import served
+from worker.execution import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,3 +153,21 @@ def test_a_timeout_returns_the_current_job(client: httpx.Client, stores: Stores)
     with served(stores, max_waits=0) as none:
         answer = none.get(job, params={"wait": 30})
         assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")
+
+
+def test_a_posterior_and_its_arrays_wait_for_their_fit(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `wait` they answer with the job; with it, once the fit has ended, also one of evicted arrays."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
+    path = job["links"]["posterior"]
+    assert client.get(path).json()["id"] == job["id"]
+    with ThreadPoolExecutor() as threads:
+        for what in ("", "/arrays"):
+            waiting_request = threads.submit(client.get, f"{path}{what}", params={"wait": 60})
+            until(lambda: WAITS._watches)
+            tasks.fit(stores.jobs.claim_holder(path.rpartition("/")[2]).id)  # type: ignore[union-attr] # it exists
+            assert waiting_request.result().status_code == 200
+            evict(stores, "posterior:")
+            assert client.get(f"{path}/arrays").status_code == 202
