@@ -186,7 +186,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         X : (m, d), optional
             Points to place in each draw instead of the training points.
         scale : float or "auto"
-            "auto" is `calibration_.scale`, found by half-sampling.
+            "auto" is `calibration_.scale`, found by half-sampling; a UserWarning if it is doubtful
+            (`calibration_.notes`).
         seed : int, optional
             None for `seed_`, which follows from `random_state`.
         first, source, align
@@ -205,6 +206,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
                     remedy="Use source='posterior', or give the scale as a number.",
                 )
             scale = self.calibration_.scale
+            for note in self.calibration_.notes:
+                warnings.warn(note.message, UserWarning, stacklevel=2)
         seed = self.seed_ if seed is None else seed
         draws = self.posterior_.draws(n_draws, first=first, seed=seed, scale=scale, source=source, align=align)
         if X is None:

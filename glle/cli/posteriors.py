@@ -122,7 +122,13 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
     if array is None:
         save_columns(args.out, draws_columns(draws, options.get("first", 0), options.get("scales")), draws)
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
-    return report(args, metadata, f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}")
+    lines = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"]
+    if "auto" in {options.get("scale"), *options.get("scales", ())}:
+        found = posterior.calibration(timeout=args.timeout)
+        notes = found.metadata.get("notes", [])
+        metadata |= {"scale": found.scale, "notes": notes}
+        lines += [f"The calibrated scale is {found.scale:.3g}.", *[note["message"] for note in notes]]
+    return report(args, metadata, "\n  ".join(lines))
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:

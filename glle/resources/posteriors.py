@@ -175,7 +175,7 @@ class BasePosterior(Generic[JobT]):
 
     @operation
     def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Steps[Result]:
-        """Return the `scale` at which draws spread as half-samples of the data do, and its evidence."""
+        """Return the `scale` at which draws spread as half-samples do, its evidence, and `notes` if it is doubtful."""
         return Result.of_json((yield from self._run("calibration", {**options}, timeout)).json())
 
     @operation

@@ -20,11 +20,12 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
@@ -37,7 +38,7 @@ from glle_engine.posterior.placement.out_of_sample import hang
 from glle_engine.posterior.summary import Summary, generalized_procrustes, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -50,6 +51,7 @@ STEPS = 6
 CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
 SATURATED = 0.2  # log-log slope of spread over scale; untroubled draws have about .5
 LARGEST, SMALLEST = 1e3, 1e-6
+CORRELATED = 0.5  # rank correlation: below it the two spreads share less than a quarter of the variance of their ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +77,8 @@ class Calibration:
     trace : tuple of (scale, ratio)
         All evaluations, in order.
 
+    `notes` has warnings in words.
+
     """
 
     scale: float
@@ -86,6 +90,34 @@ class Calibration:
     draw_spread: NDArray[np.float64]
     trace: tuple[tuple[float, float], ...]
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Warnings about the scale: saturated, not matched, or poorly correlated with half-samples."""
+        return tuple(self._warnings())
+
+    def _warnings(self) -> Iterator[Note]:
+        times = f"The median spread of draws is {self.ratio:.2g} times that of half-samples"
+        if self.saturated:
+            yield Note(
+                "scale-saturated",
+                f"No scale can be identified, because the spread of draws hardly depends on it (slope {self.slope:.2g} "
+                f"in logarithms). {times} at the scale {self.scale:.3g}, the closest of those tried. Raise n_neighbors "
+                "or lower n_components, and compare spreads within this posterior only.",
+            )
+        elif not _is_close(self.ratio):
+            yield Note(
+                "scale-not-matched",
+                f"{times} at the scale {self.scale:.3g}, the closest of {len(self.trace)} tried. Multiply or divide "
+                "spreads by this factor, or compare them within this posterior only.",
+            )
+        if not self.rank_correlation >= CORRELATED:  # NaN if a spread is constant
+            yield Note(
+                "scale-poorly-correlated",
+                f"Draws and half-samples disagree which points are uncertain (rank correlation "
+                f"{self.rank_correlation:.2f}). The scale {self.scale:.3g} matches the median spread only: do not rank "
+                "single points by their spread.",
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Return all but the two arrays as a JSON-able dictionary."""
         return {
@@ -95,6 +127,7 @@ class Calibration:
             "slope": self.slope,
             "saturated": self.saturated,
             "trace": [list(pair) for pair in self.trace],
+            "notes": [asdict(note) for note in self.notes],
         }
 
 
@@ -277,12 +310,14 @@ def calibrated_summary(
 ) -> tuple[Summary, Calibration]:
     """Summarize `count` draws at the calibrated scale, and return the calibration too.
 
-    `seed` is that of the draws. The calibration has the defaults of `calibrate`, so that a posterior has one scale.
+    The notes of the summary begin with those of the calibration. `seed` is that of the draws. The calibration has the
+    defaults of `calibrate`, so that a posterior has one scale.
     Errors as for `calibrate` and `Posterior.summary`.
     """
     calibration = calibrate(posterior, X, on_progress=on_progress)
     draws = posterior.draws(count, seed=seed, scale=calibration.scale)
-    return summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress), calibration
+    summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress)
+    return replace(summary, notes=(*calibration.notes, *summary.notes)), calibration
 
 
 def _is_close(ratio: float) -> bool:

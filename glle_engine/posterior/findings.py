@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 SMALL_GAP = 0.1
 NEAR = 1e-6
 FLAT = 1e-12
-UNEQUAL = 1e6
+UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
+MOST = 0.99  # share of the variance
 
 
 def diagnose(
@@ -52,6 +53,7 @@ def diagnose(
         "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
         "points_with_near_duplicates": _near_duplicates(distances),
         "feature_scale_ratio": _scale_ratio(X),
+        "features_of_most_variance": _features_of_most_variance(X),
         "flat_neighborhoods": _flat_neighborhoods(X, neighbors, min(p, d)),
         "closed_classes": [len(members) for members in classes],
         "bridges": [list(pair) for pair in bridges],
@@ -115,6 +117,12 @@ def _scale_ratio(X: NDArray[np.float64]) -> float:
     return float(deviation.max() / deviation.min()) if deviation.size and deviation.min() > 0 else 1.0
 
 
+def _features_of_most_variance(X: NDArray[np.float64]) -> int:
+    """Return the number of features that hold `MOST` of the variance."""
+    variance = np.sort((X - X[0]).var(axis=0))[::-1]
+    return int(np.searchsorted(np.cumsum(variance), MOST * variance.sum())) + 1
+
+
 def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], needed: int) -> int:
     """Count neighborhoods whose differences span numerically fewer than `needed` dimensions."""
     if needed > min(X.shape[1], neighbors.shape[1]):
@@ -165,8 +173,10 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if figures["feature_scale_ratio"] >= UNEQUAL:
         yield Note(
             "unequal-feature-scales",
-            f"The spread of features differs by a factor of {figures['feature_scale_ratio']:.2g}: the largest alone "
-            "determine the neighbors. Standardise the features unless they share a unit.",
+            f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
+            f"{figures['features_of_most_variance']:,} of {figures['n_features']:,} features hold 99 % of the variance "
+            "and determine the neighbors. If the features have different units, use standardize='zscore'; features in "
+            "one unit, such as pixels, can stay.",
         )
     if flat := figures["flat_neighborhoods"]:
         yield Note(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
@@ -21,12 +22,13 @@ from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.weights.lle import lle_weights, neighborhoods
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_RANGE = (5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
 PROBES = 2000
+SMALL_GAP = 0.1
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,16 @@ class Advice:
         Of the connected graphs with one closed class, the one of highest (trustworthiness + continuity) / 2 -
         instability / 10; None if no graph of the range is such.
     n_components : int or None
-        The p of largest relative gap at that n_neighbors.
+        The intrinsic dimension, rounded, at most the number of eigenvalues examined; None if n_neighbors is. (The
+        largest relative gap says where coordinates cannot swap, not how many the data need: for a long sheet it is
+        after the first.)
     intrinsic_dimension : float
         Maximum-likelihood estimate from neighbor distances (Levina and Bickel 2004), averaged as MacKay and
         Ghahramani suggest.
     neighbors_curve : tuple of NeighborsRow
     components_curve : tuple of ComponentsRow
+    notes : tuple of Note
+        The suggestion of n_components in words.
 
     """
 
@@ -99,6 +105,7 @@ class Advice:
     intrinsic_dimension: float
     neighbors_curve: tuple[NeighborsRow, ...]
     components_curve: tuple[ComponentsRow, ...]
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as a JSON-able dictionary."""
@@ -108,6 +115,7 @@ class Advice:
             "intrinsic_dimension": self.intrinsic_dimension,
             "neighbors_curve": [vars(row) for row in self.neighbors_curve],
             "components_curve": [vars(row) for row in self.components_curve],
+            "notes": [asdict(note) for note in self.notes],
         }
 
 
@@ -175,13 +183,47 @@ def advise(
     best = _best(rows)
     spectrum = _spectrum(data, nearest, best, max_components, reg) if best is not None else ()
     on_progress(len(ks) + 1, len(ks) + 1, "advice")
+    dimension = intrinsic_dimension(distances[:, : max(3, min(20, ks[-1]))])
+    suggested = min(max(round(dimension), 1), len(spectrum)) if spectrum else None
     return Advice(
         n_neighbors=best,
-        n_components=max(spectrum, key=lambda row: row.relative_gap).n_components if spectrum else None,
-        intrinsic_dimension=intrinsic_dimension(distances[:, : max(3, min(20, ks[-1]))]),
+        n_components=suggested,
+        intrinsic_dimension=dimension,
         neighbors_curve=tuple(rows),
         components_curve=spectrum,
+        notes=() if suggested is None else tuple(_notes(suggested, dimension, spectrum)),
     )
+
+
+def _notes(suggested: int, dimension: float, spectrum: tuple[ComponentsRow, ...]) -> Iterator[Note]:
+    """Yield the reason of the suggested n_components, and what fewer of them show."""
+    examined = len(spectrum)
+    if round(dimension) > examined:
+        yield Note(
+            "dimension",
+            f"The data have some {dimension:.1f} dimensions, more than the {examined} that were examined. Raise "
+            f"max_components to examine more, or take n_components={examined} as the best of these.",
+        )
+    else:
+        yield Note(
+            "dimension",
+            f"The data have some {dimension:.1f} dimensions, so that n_components={suggested} keeps their local "
+            "structure."
+            + (" A picture of two shows the two smoothest coordinates, and loses the rest." if suggested > 2 else ""),
+        )
+    gap = spectrum[suggested - 1].relative_gap
+    if gap < SMALL_GAP:
+        apart = max(spectrum[suggested - 1 :], key=lambda row: row.relative_gap)
+        yield Note(
+            "small-gap",
+            f"Eigenvalues {suggested} and {suggested + 1} differ by {gap:.2g} of the latter: these coordinates can "
+            "change places between draws."
+            + (
+                f" n_components={apart.n_components}, with a gap of {apart.relative_gap:.2g}, does not separate them."
+                if apart.n_components > suggested
+                else ""
+            ),
+        )
 
 
 def intrinsic_dimension(distances: NDArray[np.float64]) -> float:

@@ -107,8 +107,8 @@ async def summary(
     its neighbors; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
     points of the last three. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did
     not estimate the next eigenvalue), `agreement` of its span with that of the reference. `notes`: findings of the
-    fit, and a note if the draws have little in common with the reference. npz has the arrays and the spectrum, with
-    NaN for null; CSV and Arrow have one row for each point.
+    fit and of the calibration, and a note if the draws have little in common with the reference. npz has the arrays
+    and the spectrum, with NaN for null; CSV and Arrow have one row for each point.
 
     With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, for every seed. Its
     result is added as `calibration`, and `half_sample_spread` (n,) to the arrays. No spread shows LLE's bias where the
@@ -182,8 +182,9 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, comman
 
     The result has `scale`, `ratio` of the medians at it, `rank_correlation` of the two spreads over points, `slope` of
     spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread hardly depends on the
-    scale, so that the data do not determine it), the `trace` of (scale, ratio), and the arrays `half_sample_spread`
-    and `draw_spread` (n,). With the defaults it sets `scale=auto` of later draws and summaries of this posterior.
+    scale, so that the data do not determine it), the `trace` of (scale, ratio), `notes` (warnings about a scale that
+    is saturated, not matched or poorly correlated), and the arrays `half_sample_spread` and `draw_spread` (n,). With
+    the defaults it sets `scale=auto` of later draws and summaries of this posterior.
     """
     return await job_response(stores, partial(_calibration, stores, id_, body, command), command.wait)
 
@@ -198,8 +199,8 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
 
     The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
     instability at each k below n), `components_curve` (eigenvalue and relative gap at each p),
-    `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components`, null where the curve allows none.
-    Nothing is applied.
+    `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components` (the intrinsic dimension, rounded), null
+    where the curve allows none. `notes` has the reasons in words. Nothing is applied.
     """
     return await job_response(stores, partial(in_thread, _advice, stores, body, command), command.wait)
 

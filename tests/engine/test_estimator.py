@@ -39,6 +39,7 @@ def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
     assert model.sample(0).shape == (0, 400, 2)
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # doubts about so rough a calibration
 def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
     """scale="auto" is the number that half-sampling suggests, to the last bit; computed once, and again after a fit."""
     made: list[object] = []
@@ -59,6 +60,14 @@ def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch
         model.sample(1, scale="auto", source="prior")
     assert model.fit(sheet[:200]).calibration_ is model.calibration_
     assert len(made) == 2
+
+
+def test_a_doubtful_scale_warns(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notes of the calibration are warnings at scale="auto"."""
+    monkeypatch.setattr("glle_engine.posterior.calibration.CORRELATED", 1.5)
+    model = GLLE().fit(sheet[:200])
+    with pytest.warns(UserWarning, match="disagree which points are uncertain"):
+        model.sample(2, scale="auto")
 
 
 def test_float32_in_float32_out(sheet: NDArray[np.float64]) -> None:

@@ -64,12 +64,13 @@ class SummarySpec(SampleSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw."""
         posterior, data = context.posterior(), context.training()
-        request, extra_arrays, sample = self.to_dict(), {}, self
+        request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         if self.calibrated:
             calibration = context.calibration()
             sample = replace(self, scale=calibration.meta["scale"])
             request |= {"scale": sample.scale, "calibration": calibration_facts(calibration.meta)}
             extra_arrays["half_sample_spread"] = calibration.arrays["half_sample_spread"]
+            warnings = calibration.meta.get("notes", [])  # a cached calibration of an earlier version has none
         draws = context.draws(posterior, sample.keys(self.count))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
         trust = _local_trust(data, posterior, context.on_progress)
@@ -81,7 +82,7 @@ class SummarySpec(SampleSpec):
                     "levels": list(QUANTILES),
                     **{name: np.quantile(values, QUANTILES).tolist() for name, values in ranked.items()},
                 },
-                "notes": [*posterior.diagnostics.to_dict()["notes"], *map(asdict, summary.notes)],
+                "notes": [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)],
             },
             {
                 "consensus": summary.consensus,

@@ -13,7 +13,14 @@ from scipy.stats import spearmanr
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.posterior.calibration import calibrate, calibrated_summary, half_samples, rank_correlation, spread_of
+from glle_engine.posterior.calibration import (
+    Calibration,
+    calibrate,
+    calibrated_summary,
+    half_samples,
+    rank_correlation,
+    spread_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +71,39 @@ def test_the_calibrated_scale_matches_half_sampling() -> None:
     assert -1 <= result.rank_correlation <= 1
     assert set(reports) == {"half-samples", "calibration"}
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
-    assert set(result.to_dict()) == {"scale", "ratio", "rank_correlation", "slope", "saturated", "trace"}
+    assert set(result.to_dict()) == {
+        *("scale", "ratio", "rank_correlation", "slope", "saturated", "trace", "notes"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ratio", "correlation", "saturated", "codes"),
+    [
+        (1.05, 0.8, False, []),
+        (1.6, 0.8, True, ["scale-saturated"]),
+        (1.6, 0.8, False, ["scale-not-matched"]),
+        (0.95, 0.3, False, ["scale-poorly-correlated"]),
+        (0.5, -0.1, True, ["scale-saturated", "scale-poorly-correlated"]),
+    ],
+)
+def test_a_doubtful_scale_is_noted(ratio: float, correlation: float, saturated: bool, codes: list[str]) -> None:  # noqa: FBT001
+    """Each reason for doubt is a note with its number; a trustworthy scale has none."""
+    one = np.ones(3)
+    slope = 0.05 if saturated else 0.5
+    result = Calibration(2.5, ratio, correlation, slope, saturated, one, one, ((1.0, 2.0), (2.5, ratio)))
+    assert [note["code"] for note in result.to_dict()["notes"]] == codes
+    for note in result.notes:
+        assert "2.5" in note.message
+        assert f"{correlation:.2f}" in note.message or f"{ratio:.2g} times" in note.message
+
+
+def test_a_summary_at_a_doubtful_scale_begins_with_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notes of the calibration are those of the summary, too."""
+    X = manifolds.make("swiss_roll", 300, seed=1).X
+    monkeypatch.setattr("glle_engine.posterior.calibration.CORRELATED", 1.5)
+    summary, calibration = calibrated_summary(fit(X), X, 4)
+    assert calibration.notes[-1].code == "scale-poorly-correlated"
+    assert summary.notes[: len(calibration.notes)] == calibration.notes
 
 
 def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) -> None:

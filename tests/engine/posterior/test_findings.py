@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_wine
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
 from glle_engine.posterior.fit import fit_components
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
@@ -56,6 +59,26 @@ def test_feature_scales_that_differ_by_a_million(sheet: NDArray[np.float64]) -> 
     fitted = fit(sheet * [1, 1, 1e-7])
     assert fitted.diagnostics.figures["feature_scale_ratio"] > 1e6
     assert "unequal-feature-scales" in notes(fitted)
+
+
+@pytest.mark.parametrize(("load", "ratio"), [(load_wine, 2530), (load_breast_cancer, 215171)])
+def test_features_of_different_units(load: Callable[..., tuple[NDArray[np.float64], object]], ratio: float) -> None:
+    """Chemical and clinical measurements are noted with the remedy: one or two features hold nearly all variance."""
+    fitted = fit(load(return_X_y=True)[0], disconnected="bridge")
+    figures = fitted.diagnostics.figures
+    assert figures["feature_scale_ratio"] == pytest.approx(ratio, rel=1e-3)
+    assert figures["features_of_most_variance"] <= 2
+    (message,) = [note.message for note in fitted.diagnostics.notes if note.code == "unequal-feature-scales"]
+    assert f"a factor of {ratio:,.0f}; {figures['features_of_most_variance']} of" in message
+    assert "standardize='zscore'" in message
+
+
+@pytest.mark.parametrize(("ratio", "is_noted"), [(29.9, False), (30.1, True)])
+def test_scales_are_noted_from_a_ratio_of_thirty(ratio: float, is_noted: bool) -> None:  # noqa: FBT001 # a parameter
+    """Below it nothing is remarkable."""
+    X = np.random.default_rng(0).standard_normal((80, 2))
+    X /= X.std(axis=0)
+    assert ("unequal-feature-scales" in notes(fit(X * [1, ratio], disconnected="bridge"))) is is_noted
 
 
 def test_a_disconnected_graph_names_components_sizes_and_the_k_that_connects() -> None:

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError
@@ -30,6 +31,29 @@ def test_curves_are_returned_whole() -> None:
     assert [row.n_components for row in advice.components_curve] == [1, 2, 3, 4, 5]
     assert reports[-1] == (5, 5, "advice")
     assert json.loads(json.dumps(advice.to_dict(), allow_nan=False))["n_neighbors"] == advice.n_neighbors
+
+
+@pytest.mark.parametrize(("dimension", "picture"), [(1, False), (2, False), (4, True)])
+def test_the_suggested_components_are_the_dimensions_of_the_data(dimension: int, picture: bool) -> None:  # noqa: FBT001
+    """A long sheet has its largest gap after the first coordinate, but two dimensions; the note has the words."""
+    rng = np.random.default_rng(dimension)
+    X = (rng.random((1500, dimension)) * np.linspace(3, 1, dimension)) @ rng.standard_normal((dimension, 8))
+    advice = advise(X, n_neighbors=(12,), max_components=6)
+    assert advice.n_components == dimension == round(advice.intrinsic_dimension)
+    words = {note.code: note.message for note in advice.notes}
+    assert f"some {advice.intrinsic_dimension:.1f} dimensions" in words["dimension"]
+    assert f"n_components={dimension}" in words["dimension"]
+    assert ("picture" in words["dimension"]) is picture
+
+
+def test_the_digits_have_seven_dimensions() -> None:
+    """Not one: suggestion and intrinsic dimension agree, and fewer examined components are named as such."""
+    X = load_digits().data
+    advice = advise(X, n_neighbors=(7, 10))
+    assert (advice.n_components, round(advice.intrinsic_dimension)) == (7, 7)
+    few = advise(X, n_neighbors=(7, 10), max_components=3)
+    assert few.n_components == 3
+    assert "Raise max_components" in few.notes[0].message
 
 
 def test_disconnected_graphs_are_shown_not_hidden() -> None:
