@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 URL = "http://127.0.0.1:8000"
 TIMEOUT = 120.0  # seconds
+ESTIMATE_WAIT = 10.0  # seconds that the service waits for an estimate
 
 DatasetT = TypeVar("DatasetT")
 PosteriorT = TypeVar("PosteriorT")
@@ -144,7 +145,8 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
         Parameters as for `fit`.
         """
         body = Body.of_json({"dataset": (yield from dataset_id(self._session, data)), **options})
-        call = Call("POST", "/v1/posteriors/estimate", body=body, by_content=True)
+        query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
+        call = Call("POST", "/v1/posteriors/estimate", query, body=body, by_content=True)
         return (yield from self._session.fetch(call, timeout)).json()
 
     @operation

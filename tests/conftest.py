@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -15,30 +16,50 @@ from worker.jobs.rq_types import NAME, open_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.system.conftest import Up
+    from tests.system.conftest import Guarded, Up
     from worker.stores import Stores
 
-# The files whose tests use one running service run in one process, because each start takes ten seconds.
-SHARING = frozenset(
-    (
-        "tests/docs/test_examples.py",
-        "tests/docs/test_operations.py",
-        "tests/docs/test_tutorials.py",
-        "tests/system/clients/test_client.py",
-        "tests/system/clients/test_commands.py",
-        "tests/system/clients/test_errors.py",
-        "tests/system/jobs/test_analyses.py",
-        "tests/system/jobs/test_embeddings.py",
-        "tests/system/jobs/test_jobs.py",
-        "tests/system/jobs/test_main_job.py",
-        "tests/system/operations/test_doctor.py",
-        "tests/system/operations/test_life.py",
-        "tests/system/operations/test_storage.py",
-    )
-)
+# The files whose tests use one running service run one after the other in one process, because each start takes ten
+# seconds. The service ends after the last of them, because an idle one takes a tenth of a core.
+SHARING = {
+    "up": frozenset(
+        (
+            "tests/docs/test_examples.py",
+            "tests/docs/test_operations.py",
+            "tests/docs/test_tutorials.py",
+            "tests/system/clients/test_client.py",
+            "tests/system/clients/test_commands.py",
+            "tests/system/clients/test_errors.py",
+            "tests/system/jobs/test_analyses.py",
+            "tests/system/jobs/test_embeddings.py",
+            "tests/system/jobs/test_jobs.py",
+            "tests/system/jobs/test_main_job.py",
+            "tests/system/operations/test_doctor.py",
+            "tests/system/operations/test_life.py",
+            "tests/system/operations/test_storage.py",
+        )
+    ),
+    "limited": frozenset(
+        (
+            "tests/system/clients/test_uploads.py",
+            "tests/system/jobs/test_burst.py",
+            "tests/system/jobs/test_commands.py",
+        )
+    ),
+    "guarded": frozenset(
+        (
+            "tests/system/clients/test_fuzz.py",
+            "tests/system/operations/test_keys.py",
+            "tests/system/operations/test_traces.py",
+        )
+    ),
+}
+GROUPS = {file: name for name, files in SHARING.items() for file in files}
 WAIT_SECONDS = 60.0
+Service = TypeVar("Service")
 
 # No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
 hypothesis_settings.register_profile("untimed", deadline=None)
@@ -89,28 +110,76 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # untyped
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "shared" if file in SHARING else file
+            return GROUPS.get(file, file)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Check that the files that share a service are listed."""
+    """Check that the files that share a service are listed, and move each group behind its first file."""
     for item in items:
-        if isinstance(item, pytest.Function) and "up" in item.fixturenames:
-            (*_, fixture) = item._fixtureinfo.name2fixturedefs["up"]
-            file = item.nodeid.partition("::")[0]
-            if fixture.baseid == "tests" and file not in SHARING:  # not an override
-                raise pytest.UsageError(f"{file} uses the shared service. List it in SHARING of tests/conftest.py.")
+        for name in SHARING.keys() & set(getattr(item, "fixturenames", ())):
+            assert isinstance(item, pytest.Function)
+            (*_, fixture) = item._fixtureinfo.name2fixturedefs[name]
+            file = _file(item)
+            if fixture.baseid == "tests" and GROUPS.get(file) != name:  # not an override
+                raise pytest.UsageError(f"{file} uses the service {name!r}. List it in SHARING of tests/conftest.py.")
+    positions: dict[str, int] = {}
+    for item in items:
+        positions.setdefault(_group(item), len(positions))
+    items.sort(key=lambda item: positions[_group(item)])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End a shared service after the last test of its group."""
+    result = yield
+    if (group := _group(item)) in _RUNNING and (nextitem is None or _group(nextitem) != group):
+        _RUNNING.pop(group).close()
+    return result
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _group(item: pytest.Item) -> str:
+    return GROUPS.get(_file(item), _file(item))
+
+
+_RUNNING: dict[str, ExitStack] = {}
+
+
+def shared(name: str, service: AbstractContextManager[Service]) -> Service:
+    """Start the service of a group of files; it ends after the last test of the group."""
+    with ExitStack() as stack:
+        up = stack.enter_context(service)
+        _RUNNING[name] = stack.pop_all()
+    return up
 
 
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
     """Run one `glle up` for the session."""
     from tests.system.conftest import running  # noqa: PLC0415 # engine tests need no server
 
-    with running(tmp_path_factory.mktemp("up")) as started:
-        yield started
+    return shared("up", running(tmp_path_factory.mktemp("up")))
+
+
+@pytest.fixture(scope="session")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Up:
+    """Run a service with few open jobs, little memory for a reader, one API process and rare heartbeats."""
+    from tests.system.conftest import LIMITED, running  # noqa: PLC0415 # engine tests need no server
+
+    return shared("limited", running(tmp_path_factory.mktemp("limited"), **LIMITED))
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Guarded:
+    """Run a service that requires keys, limits all sizes, logs JSON and sends traces."""
+    from tests.system.conftest import guarded_service  # noqa: PLC0415 # engine tests need no server
+
+    return shared("guarded", guarded_service(tmp_path_factory.mktemp("guarded")))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
 instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
-are passed to pytest.
+are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ KERNELS = {
     "Nehalem": ("sse4_2",),
     "SkylakeX": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
 }
+WIDE_UNITS = "X86_V4 AVX512_ICL AVX512_SPR X86_V3"  # of numpy
 # Prints the OpenBLAS kernels and the vector units that numpy dispatches to.
 PROBE = """
 import numpy, scipy.linalg
@@ -56,6 +57,9 @@ def main(arguments: list[str]) -> int:
     flags = processor_flags(Path("/proc/cpuinfo"))
     own, units = probed({})
     failed = []
+    _say("Bits under every setting.")
+    if subprocess.run(bits_command(arguments), env=environment({}), check=False).returncode:
+        failed.append("comparison of bits")
     for setting in chosen(units):
         if missing := [flag for flag in setting.flags if flag not in flags]:
             _say(f"{setting.name}: SKIPPED, this processor has no {', '.join(missing)}.")
@@ -95,6 +99,12 @@ def command(arguments: list[str]) -> list[str]:
     return [sys.executable, "-m", "pytest", str(ENGINE), *without, "-n", "2", "-q", *arguments]
 
 
+def bits_command(arguments: list[str]) -> list[str]:
+    """Return the command that compares the results of all settings; the fast tests compare the oldest one alone."""
+    tests = [str(ENGINE / name) for name in PRETENDERS]
+    return [sys.executable, "-m", "pytest", *tests, "-m", "", "-n", "2", "-q", *arguments]
+
+
 def environment(changes: dict[str, str]) -> dict[str, str]:
     """Return this environment with one BLAS thread and with these changes, without other kernel settings."""
     inherited = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
@@ -110,8 +120,13 @@ def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
     return kernels.split(), units.split()
 
 
+def oldest_processor() -> dict[str, str]:
+    """Return the environment in which OpenBLAS and numpy both compute as on the oldest processor."""
+    return {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": WIDE_UNITS}
+
+
 def other_processors() -> list[dict[str, str]]:
-    """Return environments that select the kernels of other processors; empty except on x86-64.
+    """Return environments that select the kernels of other processors, the oldest first; empty except on x86-64.
 
     OpenBLAS does not check the processor for the instructions of a kernel, so the flags decide.
     """
@@ -120,8 +135,9 @@ def other_processors() -> list[dict[str, str]]:
     flags = processor_flags(Path("/proc/cpuinfo"))
     kernels = [name for name, needed in (*KERNELS.items(), ("Prescott", ())) if flags.issuperset(needed)]
     return [
+        oldest_processor(),
         *({"OPENBLAS_CORETYPE": name} for name in kernels),
-        {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR X86_V3"},
+        {"NPY_DISABLE_CPU_FEATURES": WIDE_UNITS},
     ]
 
 

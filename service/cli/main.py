@@ -218,7 +218,7 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 def _check_access(settings: Settings) -> None:
     """Log a warning if every request would be refused; raise `SettingsError` if the API would be open to others."""
     if AccessPolicy.of(settings).is_shut:
-        _log("Requests need an API key, and no key exists. `glle keys create` creates one.")
+        logging.announce("Requests need an API key, and no key exists. `glle keys create` creates one.", settings)
 
 
 def _print(text: str) -> None:

@@ -7,15 +7,19 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import redis
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from qa.inputs.fuzz.running import LIMITS, make_key
 from tests.conftest import until
 from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
@@ -26,6 +30,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE_EACH = {"GLLE_API_PROCESSES": "1", "GLLE_WORKERS": "1"}  # starts in half the time
+MAX_JOBS = 20
+READER_BYTES = 2**27  # memory limit of a reader
+# Heartbeats and maintenance are rare, so that few commands belong to no operation.
+LIMITED = {
+    "GLLE_API_PROCESSES": "1",
+    "GLLE_HEARTBEAT": "60",
+    "GLLE_MAX_JOBS": str(MAX_JOBS),
+    "GLLE_READER_BYTES": str(READER_BYTES),
+}
 
 
 @dataclass
@@ -137,6 +150,59 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
                 until(lambda: not any(command_line(pid) for pid in pids))
 
 
+@dataclass
+class Guarded(Up):
+    """A running `glle up` that requires keys, with its spans as (service, name, trace) and an admin key."""
+
+    spans: list[tuple[str, str, str]]
+    key: str
+
+
+@contextmanager
+def guarded_service(folder: Path) -> Iterator[Guarded]:
+    """Run a service with the limits of the fuzzing run, which logs JSON and sends traces."""
+    spans: list[tuple[str, str, str]] = []
+    with collecting(spans) as collector:
+        settings = {
+            "GLLE_LOG_FORMAT": "json",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+        }
+        with running(folder, **LIMITS, **ONE_EACH, **settings) as up:
+            yield Guarded(up.process, up.log, up.url, spans, make_key(folder))
+
+
+@contextmanager
+def collecting(spans: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Collect OTLP spans as (service, name, trace) on a free port; yield its URL."""
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # name of BaseHTTPRequestHandler
+            export = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
+            for resource in export.resource_spans:
+                attributes = {item.key: item.value.string_value for item in resource.resource.attributes}
+                spans.extend(
+                    (attributes["service.name"], span.name, span.trace_id.hex())
+                    for scope in resource.scope_spans
+                    for span in scope.spans
+                )
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # name of BaseHTTPRequestHandler
+            """Suppress access logs."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 @pytest.fixture(scope="session")
 def client(up: Up) -> Iterator[httpx.Client]:
     """Return an HTTP client of the service."""
@@ -156,7 +222,9 @@ def synthetic(client: httpx.Client, n: int, seed: int = 0, name: str = "s_curve"
 def fitted(client: httpx.Client, dataset: str, **spec: Any) -> str:
     """Fit a posterior and return its path."""
     answer = client.post("/v1/posteriors?wait=60", json={"dataset": dataset, **spec})
-    assert answer.status_code in {200, 201}, answer.text
+    assert answer.status_code in {200, 201, 202}, answer.text
+    if answer.status_code == 202:  # the service waits for less time
+        return f"/v1/posteriors/{ended(client, answer.json()['id'])['posterior']}"
     return f"/v1/posteriors/{answer.json()['id']}"
 
 

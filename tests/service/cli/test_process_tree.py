@@ -107,23 +107,26 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
 
     After SIGTERM the address still answers for GLLE_DRAIN seconds, and is not ready.
     """
-    with served(replace(settings, drain=3.0), tmp_path) as (head, url):
+    with (
+        served(replace(settings, drain=3.0), tmp_path) as (head, url),
+        httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=30) as client,  # any process answers
+    ):
         until(lambda: len(children(head.pid)) == 2)
         killed, kept = children(head.pid)
         os.kill(killed, signal.SIGKILL)
         until(lambda: not command_line(killed))
         while len(children(head.pid)) < 2 or killed in children(head.pid):
-            assert httpx.get(f"{url}/livez").status_code == 200
+            assert client.get("/livez").status_code == 200
         assert kept in children(head.pid)
         os.kill(kept, signal.SIGSTOP)
-        assert httpx.get(f"{url}/livez", timeout=30).status_code == 200, "the new process serves, and handles signals"
+        assert client.get("/livez").status_code == 200, "the new process serves, and handles signals"
         os.kill(kept, signal.SIGCONT)
         pids = children(head.pid)
         head.send_signal(signal.SIGTERM)
-        until(lambda: httpx.get(f"{url}/readyz").json().get("type") == "urn:glle:problem:draining")
+        until(lambda: client.get("/readyz").json().get("type") == "urn:glle:problem:draining")
         for _ in range(2):
-            assert httpx.get(f"{url}/readyz").status_code == 503
-            assert httpx.get(f"{url}/livez").status_code == 200
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/livez").status_code == 200
         assert head.wait(30) == 0
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 

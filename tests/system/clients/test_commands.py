@@ -49,10 +49,10 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
         assert main.main([*words, "--url", up.url]) == 0
         return capsys.readouterr().out
 
-    def pictures(*words: str) -> None:
-        for suffix, first in ((".png", b"\x89PNG"), (".svg", b"<svg")):
-            run(*words, "-o", str(tmp_path / f"picture{suffix}"))
-            assert first in (tmp_path / f"picture{suffix}").read_bytes()[:200]
+    def picture(suffix: str, *words: str) -> None:
+        run(*words, "-o", str(tmp_path / f"picture{suffix}"))
+        first = {".png": b"\x89PNG", ".svg": b"<svg"}[suffix]
+        assert first in (tmp_path / f"picture{suffix}").read_bytes()[:200]
 
     sheet = tmp_path / "sheet.csv"
     X = manifolds.make("s_curve", N, seed=22).X
@@ -82,7 +82,7 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
     np.testing.assert_array_equal(np.load(tmp_path / "T.NPY"), draws)
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
-    pictures(*drawing)
-    pictures("summary", id_, "--count", "6")
-    pictures("embed", str(sheet), "pca", "--label", "side", "--scores", "neighborhood_hit")
-    pictures("compare", str(sheet), "pca", "lle", "--label", "side")
+    picture(".png", *drawing)
+    picture(".svg", "summary", id_, "--count", "6")
+    picture(".png", "embed", str(sheet), "pca", "--label", "side", "--scores", "neighborhood_hit")
+    picture(".svg", "compare", str(sheet), "pca", "lle", "--label", "side")

@@ -15,7 +15,7 @@ from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, 
 from service.encoding.arrow import ARROW, PARQUET
 from tests.conftest import until
 from tests.system.clients.test_errors import check, npy, upload
-from tests.system.conftest import ONE_EACH, ended, running
+from tests.system.conftest import ended
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-MEMORY = 2**27  # memory limit of a reader, bytes
 MOST_GROWTH = 2**26  # growth of the API process, bytes
 MOST_ANSWER = 10_000  # bytes
 
@@ -31,17 +30,9 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc; me
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service whose readers have little memory."""
-    folder = tmp_path_factory.mktemp("uploads")
-    with running(folder, **ONE_EACH, GLLE_READER_BYTES=str(MEMORY)) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def small_client(small: Up) -> Iterator[httpx.Client]:
+def client(limited: Up) -> Iterator[httpx.Client]:
     """Return a client of the service with small readers."""
-    with httpx.Client(base_url=small.url, timeout=100) as http_client:
+    with httpx.Client(base_url=limited.url, timeout=100) as http_client:
         yield http_client
 
 
@@ -72,17 +63,17 @@ def always_alive(url: str) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_a_crash_of_a_reader_affects_only_its_upload(small: Up, small_client: httpx.Client) -> None:
+def test_a_crash_of_a_reader_affects_only_its_upload(limited: Up, client: httpx.Client) -> None:
     """Nine crashing Parquet bodies give nine problems, the same API processes and no files; a later upload succeeds."""
-    before = small.apis()
-    with always_alive(small.url) as answers:
+    before = limited.apis()
+    with always_alive(limited.url) as answers:
         for _ in range(9):
-            problem = check(upload(small_client, ABORTING_PARQUET, PARQUET), 422, "reader-crashed")
+            problem = check(upload(client, ABORTING_PARQUET, PARQUET), 422, "reader-crashed")
             assert problem["details"]["signal"] == "SIGABRT"
     assert set(answers) == {200}
-    assert small.apis() == before
-    assert upload(small_client, npy(np.arange(12.0).reshape(4, 3))).status_code == 201
-    incoming = small.log.parent / "data" / "incoming"
+    assert limited.apis() == before
+    assert upload(client, npy(np.arange(12.0).reshape(4, 3))).status_code == 201
+    incoming = limited.log.parent / "data" / "incoming"
     assert list(incoming.iterdir()) == []
 
 
@@ -96,25 +87,25 @@ def test_a_crash_of_a_reader_affects_only_its_upload(small: Up, small_client: ht
     ids=["schema", "footer", "labels"],
 )
 def test_a_bomb_exhausts_only_the_memory_of_its_reader(
-    small: Up, small_client: httpx.Client, kind: str, bomb: bytes
+    limited: Up, client: httpx.Client, kind: str, bomb: bytes
 ) -> None:
     """The response is short and names the remedy; the API stays small and alive."""
-    upload(small_client, npy(np.arange(6.0).reshape(2, 3)))
-    before = {process: peak_memory(process) for process in small.apis()}
-    with always_alive(small.url) as answers:
-        answer = upload(small_client, bomb, kind)
+    upload(client, npy(np.arange(6.0).reshape(2, 3)))
+    before = {process: peak_memory(process) for process in limited.apis()}
+    with always_alive(limited.url) as answers:
+        answer = upload(client, bomb, kind)
     problem = check(answer, 413, "reader-memory")
     assert "GLLE_READER_BYTES" in problem["remedy"]
     assert len(answer.content) < MOST_ANSWER
     assert set(answers) == {200}
-    assert small.apis() == list(before)
+    assert limited.apis() == list(before)
     assert max(peak_memory(process) - before[process] for process in before) < MOST_GROWTH
 
 
-def test_values_at_the_float64_limit_end_their_job_regularly(small: Up, small_client: httpx.Client) -> None:
+def test_values_at_the_float64_limit_end_their_job_regularly(limited: Up, client: httpx.Client) -> None:
     """Values whose differences overflow float64 give a result or a 422, not a lost worker."""
     values = np.random.default_rng(0).choice([-1.7e308, 1.7e308, 1.0], size=(40, 3))
-    dataset = upload(small_client, npy(values)).json()["id"]
-    job = small_client.post("/v1/posteriors", json={"dataset": dataset}).json()
-    final = ended(small_client, job["id"])
+    dataset = upload(client, npy(values)).json()["id"]
+    job = client.post("/v1/posteriors", json={"dataset": dataset}).json()
+    final = ended(client, job["id"])
     assert final["status"] == "succeeded" or final["error"]["status"] == 422, final["error"]

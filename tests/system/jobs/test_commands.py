@@ -1,4 +1,7 @@
-"""Redis commands of a single draw and of a job of many draws, counted by MONITOR on both servers."""
+"""Redis commands of a single draw and of a job of many draws, counted by MONITOR on both servers.
+
+One API process answers, because the client has one connection; two workers share the shards of a job.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.system.conftest import fitted, running, synthetic
+from tests.system.conftest import fitted, synthetic
 from tests.system.monitor import Commands, Cost, cost, monitored
 
 if TYPE_CHECKING:
@@ -20,13 +23,13 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-N = 5_000
+N = 2_000
 LANES = 4  # draws of a lane group
 SINGLE, SINGLE_INNER = 15, 15
 JOB_DRAWS, JOB = 64, 80
 GROUP = 4  # commands of each further lane group of a job: write and read it, and its share of those of its shard
 HASH = 3  # commands on the cache for a lane group: write it, read it; prepare the hashes of its shard
-SINGLES, JOBS, ATTEMPTS = 20, 3, 3
+SINGLES, JOBS, ATTEMPTS = 20, 2, 3
 CALM_SECONDS = 4.0  # counters are written every few seconds, and count for the operations before
 NPY = {"Accept": "application/x-npy"}
 
@@ -34,19 +37,9 @@ seeds = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service with rare heartbeats and rare maintenance, so that few commands belong to no operation.
-
-    One API process answers, because the client has one connection; two workers share the shards of a job.
-    """
-    with running(tmp_path_factory.mktemp("commands"), GLLE_HEARTBEAT="60", GLLE_API_PROCESSES="1") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def client(up: Up) -> Iterator[httpx.Client]:
+def client(limited: Up) -> Iterator[httpx.Client]:
     """Return a client with one open connection."""
-    with httpx.Client(base_url=up.url, timeout=60) as http:
+    with httpx.Client(base_url=limited.url, timeout=60) as http:
         yield http
 
 
@@ -54,18 +47,18 @@ def client(up: Up) -> Iterator[httpx.Client]:
 def posterior(client: httpx.Client) -> str:
     """Return the path of a fitted posterior that has been drawn from."""
     path = fitted(client, synthetic(client, N, seed=30))
-    for _ in range(8):  # all processes open their connections, and both workers load the posterior
+    for _ in range(4):  # all processes open their connections, and both workers load the posterior
         single(client, path)
-        job(client, path, JOB_DRAWS)
+        job(client, path, 4 * LANES)
     return path
 
 
 @pytest.fixture(scope="module")
-def idle(up: Up, posterior: str) -> Commands:
+def idle(limited: Up, posterior: str) -> Commands:
     """Return the commands of a service without requests."""
     del posterior
     time.sleep(CALM_SECONDS)
-    return window(up, lambda: None)
+    return window(limited, lambda: None)
 
 
 def window(up: Up, do: Callable[[], object]) -> Commands:
@@ -98,23 +91,23 @@ def counted(up: Up, idle: Commands, times: int, do: Callable[[], object]) -> Cos
     return cost(window(up, lambda: [do() for _ in range(times)]), idle, times)
 
 
-def test_single_draw_sends_few_commands(up: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
+def test_single_draw_sends_few_commands(limited: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
     """An uncached draw by GET, in all processes together, with its share of late writes."""
-    found = counted(up, idle, SINGLES, lambda: single(client, posterior))
+    found = counted(limited, idle, SINGLES, lambda: single(client, posterior))
     is_cheap = found.total <= SINGLE and found.total_inner <= SINGLE_INNER
     assert is_cheap, f"an uncached draw: {found}"
 
 
 @pytest.mark.timeout(300)  # up to six measurements
-def test_job_sends_few_commands(up: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
+def test_job_sends_few_commands(limited: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
     """A job from POST to its complete result; each further lane group costs as many as promised.
 
     A worker that is slow for a time looks at its tasks more often, so the least of some measurements counts.
     """
     groups = JOB_DRAWS / LANES
     for _ in range(ATTEMPTS):
-        found = counted(up, idle, JOBS, lambda: job(client, posterior, JOB_DRAWS))
-        twice = counted(up, idle, JOBS, lambda: job(client, posterior, 2 * JOB_DRAWS))
+        found = counted(limited, idle, JOBS, lambda: job(client, posterior, JOB_DRAWS))
+        twice = counted(limited, idle, JOBS, lambda: job(client, posterior, 2 * JOB_DRAWS))
         more = Counter(twice.sent)
         more.subtract(found.sent)
         group = Cost({what: count / groups for what, count in more.items()}, {})

@@ -36,9 +36,9 @@ pytestmark = [
 ]
 
 N, P = 400, 8  # without numba, draws in more dimensions take less time for a byte
-BATCH = 24
+BATCH = 12
 RECEIVED = 2**14  # receive buffer of a slow client, bytes
-REQUESTS = 200
+REQUESTS = 120
 ALIGN = ("none", "procrustes")
 NPY = {"Accept": "application/x-npy"}
 _NEEDS = {"Haswell": {"avx2", "fma"}, "Sandybridge": {"avx"}}  # processor flags that each kernel requires
