@@ -39,6 +39,7 @@ SHARING = {
             "tests/system/jobs/test_main_job.py",
             "tests/system/operations/test_doctor.py",
             "tests/system/operations/test_life.py",
+            "tests/system/operations/test_logs.py",
             "tests/system/operations/test_storage.py",
         )
     ),
@@ -109,7 +110,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # untyped
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
+            file: str = super()._split_scope(nodeid)
             return GROUPS.get(file, file)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

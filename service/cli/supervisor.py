@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import socket
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,51 @@ READY_SECONDS = 60.0
 READY_PROBE_SECONDS = 5.0
 
 
+class StartLine:
+    """Line about a start in progress, updated in place; only on a terminal, and not among JSON lines.
+
+    It ends with a carriage return, so that the next line of any process covers it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._is_shown = settings.log_format == "text" and sys.stderr.isatty()
+        self._started = time.monotonic()
+
+    def show(self) -> None:
+        """Write the line."""
+        self._write(f"glle starts: {time.monotonic() - self._started:.0f} s\r")
+
+    def clear(self) -> None:
+        """Erase the line."""
+        self._write("\x1b[K")
+
+    def _write(self, text: str) -> None:
+        if self._is_shown:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def ready_text(url: str, data: Path, settings: Settings) -> str:
+    """Return the status of a ready service: one line for JSON, else one screen; log lines follow it."""
+    redis_ = "external Redis" if settings.redis_url else "embedded Redis"
+    processes = f"{_counted(settings.api_processes, 'API process')}, {_counted(settings.workers, 'worker')}, {redis_}"
+    if settings.log_format == "json":
+        return f"glle is ready at {url} (documentation: /docs). {processes}. Data in {data}."
+    rows = {
+        "explorer": f"{url}/",
+        "documentation": f"{url}/docs",
+        "processes": processes,
+        "data": data,
+        "stop": "Ctrl-C",
+    }
+    return "\n".join([f"glle is ready at {url}", *(f"  {name:<13}  {value}" for name, value in rows.items())])
+
+
+def _counted(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 class Supervisor:
     """Head of the process tree of `glle up`.
 
@@ -46,6 +92,7 @@ class Supervisor:
         self._settings = settings
         self._sock = sock
         self._servers: list[Server] = []
+        self._start_line = StartLine(settings)
         self._tree = ProcessTree(self._log)
         self._reserve = DiskReserve.of(settings)
         self._is_stopping = False
@@ -114,15 +161,15 @@ class Supervisor:
         host, port = self._sock.getsockname()[:2]
         deadline = time.monotonic() + READY_SECONDS
         while not self._is_stopping and not answers(host, port, "/readyz", READY_PROBE_SECONDS):
+            self._start_line.show()
             self._restart_ended()
             if time.monotonic() > deadline:
                 raise StartError(f"The service is not ready after {READY_SECONDS:g} s. See the messages above.")
             time.sleep(TICK / 2)
+        self._start_line.clear()
         if not self._is_stopping:
             shown = f"[{host}]" if ":" in host else host
-            self._log(
-                f"glle is ready at http://{shown}:{port} (documentation: /docs). Data in {data}. Ctrl-C stops it."
-            )
+            self._log(ready_text(f"http://{shown}:{port}", data, self._settings))
 
     def _supervise(self, settings: Settings) -> None:
         lost: list[Process] = []
@@ -143,6 +190,9 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Stop the API and the workers (warm, cold, then by SIGKILL), then the servers, which keep the queue."""
+        self._start_line.clear()
+        if self._is_stopping:
+            self._log(f"glle stops. Work in progress has {self._settings.stop_grace:g} s to end.")
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
         self._tree.stop(self._tree.children[len(self._servers) :], self._settings.stop_grace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
 UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
+
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # requested every few seconds
 
 access_log = logging.getLogger("glle.access")
 
@@ -90,7 +93,11 @@ class ObservabilityMiddleware:
                     "ms": milliseconds,
                     "bytes": size,
                 }
-                access_log.info("%s %s", scope["method"], scope["path"], extra={"fields": fields})  # without the query
+                is_probe = route in PROBES and status < HTTPStatus.BAD_REQUEST
+                level = logging.DEBUG if is_probe else logging.INFO
+                access_log.log(
+                    level, "%s %s", scope["method"], scope["path"], extra={"fields": fields}
+                )  # without query
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -202,6 +202,6 @@ def work(name: str, numbers: str, settings: Settings) -> int:
     worker.glle = settings
     worker.log_result_lifespan = False
     prolong(settings)  # a file that cannot be written fails at once
-    worker.work(logging_level=settings.log_level.upper())
+    worker.work(logging_level=None)  # `worker.observability.logging` sets it
     is_requested = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ has no public name
     return 0 if is_requested else 1

@@ -141,7 +141,7 @@ def _clean_up(stores: Stores, job: Job) -> None:
 def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Callable[[Stores, Job], bool]) -> None:
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
-        job = telemetry.job = stores.jobs.start(job_id)
+        job = telemetry.begin(stores.jobs.start(job_id))
         require_own_numbers(f"Job {job_id}", job.numbers)
         telemetry.is_latest = not work(stores, job)
     except Cancelled:

@@ -52,6 +52,12 @@ class TaskTelemetry:
         self.job: Job | None = None
         self.is_latest = False
 
+    def begin(self, job: Job) -> Job:
+        """Log the start of the work on a job; at level debug if other tasks of the job have begun. Return the job."""
+        self.job = job
+        log.log(logging.DEBUG if job.done else logging.INFO, "Task of %s job: started", job.kind)
+        return job
+
     @contextmanager
     def stage(self, name: str, **attributes: Any) -> Iterator[dict[str, Any]]:
         """Time a stage and record its span; yield the span's attributes, which the caller may extend."""
@@ -83,7 +89,10 @@ class TaskTelemetry:
             self._stores.counts.observe("task_seconds", kind, stage, seconds=duration)
 
     def finish(self, seconds: float, span: Span | None) -> None:
-        """Count the task, and its job if that has ended; write a log line, and complete the span."""
+        """Count the task, and its job if that has ended; write a log line, and complete the span.
+
+        A task of a job that goes on has its line at level debug, because a large job has one a second.
+        """
         if self.job is None:
             return
         counts = self._stores.counts
@@ -97,7 +106,8 @@ class TaskTelemetry:
             lasted = (datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.created)).total_seconds()
             counts.observe("job_seconds", job.kind, job.status, seconds=max(0.0, lasted))
         fields = {} if job.error is None else {"problem": job.error.code}
-        log.info("Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
+        level = logging.DEBUG if job.is_open else logging.INFO
+        log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
         if span is not None:
             span.update_name(f"task {job.kind}")
             span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})

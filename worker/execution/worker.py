@@ -293,10 +293,12 @@ def main(name: str | None = None) -> int:
     numbers = adopt(numerics_kind())
     if kind_of(numbers):
         log.warning("%s", _OTHER_KIND.format(numbers))
-    else:
-        log.info("Numerics kind: pinned (%s)", numbers)
     _wait_for_server(connect_queue(settings))
-    return Worker(name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-"), numbers, settings).run()
+    name = name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-")
+    log.info("Worker %s started. Numerics kind: %s", name, numbers)
+    code = Worker(name, numbers, settings).run()
+    log.info("Worker %s stopped", name)
+    return code
 
 
 def _wait_for_server(connection: redis.Redis) -> None:

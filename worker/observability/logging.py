@@ -50,12 +50,18 @@ class JsonLines(logging.Formatter):
 
 
 def configure(settings: Settings) -> None:
-    """Write all log lines and warnings of this process to standard error, in the format of the settings."""
+    """Write all log lines and warnings of this process to standard error, in the format of the settings.
+
+    RQ's lines of level info, one a heartbeat and some a task, appear at level debug; the worker logs the events.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
+    for name in ("rq", "rq.worker"):  # RQ sets a level of the second one by itself
+        level = root.level if root.level < logging.INFO else max(root.level, logging.WARNING)
+        logging.getLogger(name).setLevel(level)
     logging.captureWarnings(capture=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 from dataclasses import replace
@@ -139,3 +140,26 @@ def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.Cap
     (line,) = [line for line in output.split("\n") if " glle.access: GET /" in line]
     assert all(character.isprintable() for character in line)
     assert not [other for other in output.split("\n") if other.startswith("2026-01-01")]
+
+
+def test_probes_are_logged_at_level_debug(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
+    """Load balancers and Prometheus send them all the time; a request beside them has its line, a failed probe too."""
+    for level, expected in (("info", ["/v1/info"]), ("debug", ["/livez", "/metrics", "/v1/info"])):
+        settings = replace(stores.settings, log_format="json", log_level=level)
+        logs.configure(settings)
+        with serving(create_app(replace_settings(stores, settings))) as client:
+            for path in ("/livez", "/metrics", "/v1/info"):
+                assert client.get(path).status_code == 200
+        routes = [line["route"] for line in lines(capsys) if line["logger"] == "glle.access"]
+        assert routes == expected
+    logs.configure(stores.settings)
+
+
+def test_lines_of_rq_need_level_debug(settings: Settings) -> None:
+    """RQ logs each heartbeat at level info; its warnings appear at every level up to theirs."""
+    importlib.import_module("rq.worker")  # sets a level
+    rq = logging.getLogger("rq.worker")
+    for level, at_info, at_warning in (("debug", True, True), ("info", False, True), ("error", False, False)):
+        logs.configure(replace(settings, log_level=level))
+        assert (rq.isEnabledFor(logging.INFO), rq.isEnabledFor(logging.WARNING)) == (at_info, at_warning)
+    logs.configure(settings)

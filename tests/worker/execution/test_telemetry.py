@@ -92,12 +92,14 @@ def test_failed_job_is_counted_as_such(stores: Stores) -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    """One log line states the kind of the job and its status."""
+    """Two log lines state the kind of the job, its start and its status."""
     job = fit_job(stores)
     with caplog.at_level(logging.INFO, "worker.execution.telemetry"):
         tasks.fit(job.id)
-    (message,) = [record.getMessage() for record in caplog.records if record.name == "worker.execution.telemetry"]
-    assert message.startswith("Task of fit job: succeeded after ")
+    lines = [record.getMessage() for record in caplog.records if record.name == "worker.execution.telemetry"]
+    assert lines[0] == "Task of fit job: started"
+    assert lines[1].startswith("Task of fit job: succeeded after ")
+    assert len(lines) == 2
 
 
 def test_outside_of_a_task_nothing_is_observed() -> None:
