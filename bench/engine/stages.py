@@ -50,7 +50,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
 
     posterior = posterior_of(name, n)
     started = time.perf_counter()
-    LaneSolver.prepare(posterior.eigenproblem.pattern.structure, posterior.pins, posterior.spec.n_components)
+    LaneSolver.prepare(posterior.eigenproblem.pattern.structure, posterior.pins, posterior.embedding)
     symbolic = time.perf_counter() - started
     solver = posterior.lane_solver
     assert solver is not None
@@ -70,7 +70,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         marks.append(time.perf_counter())
         lanczos(
-            room.tag, structure, room.lower, room.upper, pins, True, solver._start, len(room.vectors), TOLERANCE,  # noqa: FBT003, SLF001
+            room.tag, structure, room.lower, room.upper, pins, True, solver.start, len(room.vectors), TOLERANCE,  # noqa: FBT003
             room.basis, room.images, room.points, room.work, room.values, room.vectors, room.steps, room.strength,
         )  # fmt: skip
         marks.append(time.perf_counter())

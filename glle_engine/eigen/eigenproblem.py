@@ -195,8 +195,8 @@ class Eigenproblem:
             details={"tried": tried},
         )
 
-    def lane_solver(self, wanted: int) -> LaneSolver | None:
-        """Return the solver of several problems at once, or None.
+    def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
+        """Return the solver of several problems at once, with solutions near an embedding (n, p), or None.
 
         None without numba (the extra ``fast``), for few points, and for several closed classes, whose null vectors the
         lanes do not compute.
@@ -205,7 +205,7 @@ class Eigenproblem:
             return None
         from glle_engine.eigen.batched.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
 
-        return LaneSolver.prepare(self.pattern.structure, self.pins, wanted)
+        return LaneSolver.prepare(self.pattern.structure, self.pins, embedding)
 
 
 def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
@@ -257,7 +257,7 @@ def warm() -> None:
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )
     for pins in (rows[:1], rows[:0]):
-        LaneSolver.prepare(pattern.structure, pins, 1).warm(law.mean, law.factor)
+        LaneSolver.prepare(pattern.structure, pins, np.ones((n, 1))).warm(law.mean, law.factor)
     weights = law.weights(standard_normal(0, 0, (n, k)), 1.0, "posterior")
     embedding = few_points(neighbors, weights, 1, 1).vectors
     for factored in (factor_mean(pattern, weights, rows[:1])[1], factor(pattern, weights, rows[:1])):

@@ -117,16 +117,20 @@ class Posterior:
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
         """Solver of several draws at once (`glle_engine.eigen.batched`), or None (`Eigenproblem.lane_solver`)."""
-        return self.eigenproblem.lane_solver(self.spec.n_components)
+        return self.eigenproblem.lane_solver(self._reference)
 
     @cached_property
     def sampler(self) -> Sampler | LandmarkSampler:
         """Sampler of the draws."""
         if self.placement is None:
-            return Sampler(self.law, self.eigenproblem, self.lane_solver, self.embedding)
-        rows = self.placement.landmarks
-        sampler = Sampler(self.law.at(rows), self.eigenproblem, self.lane_solver, self.embedding[rows])
-        return LandmarkSampler(sampler, self.placement)
+            return Sampler(self.law, self.eigenproblem, self.lane_solver, self._reference)
+        law = self.law.at(self.placement.landmarks)
+        return LandmarkSampler(Sampler(law, self.eigenproblem, self.lane_solver, self._reference), self.placement)
+
+    @cached_property
+    def _reference(self) -> NDArray[np.float64]:
+        """The embedding of the points of the eigenproblem."""
+        return self.embedding if self.landmarks is None else self.embedding[self.landmarks]
 
     def weights(
         self, index: int, *, seed: int = 0, scale: float = 1.0, source: Source = "posterior"

@@ -7,6 +7,7 @@ import math
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from glle_engine.base.errors import InvalidParameterError
@@ -90,11 +91,16 @@ class Sampler:
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
-        results = self.solver.solve(streams, *self.law.gaussian(source))
+        results = self.solver.solve(streams, *(self._prior if source == "prior" else self.law.gaussian(source)))
         return [
             self._draw(key, source, align, self._alone(key, source, rejected) if pairs is None else pairs)
             for key, (pairs, rejected) in zip(keys, results, strict=True)
         ]
+
+    @cached_property
+    def _prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and factor of the prior, as large as the posterior's, made once for all lane groups."""
+        return self.law.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
         """Solve for one key without lanes."""

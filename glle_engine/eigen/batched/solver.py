@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ TOLERANCE = 1e-9
 # Without pivoting one draw in a hundred has ill-conditioned factors and eigenvectors off by 1e-8 to 1e-6, with as
 # large a deviation. Some three in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
+_RANDOM = 0.1  # size of the random numbers in a start, in [-1/2, 1/2), beside columns of variance 1
 _LINE = 8  # doubles of a cache line: a vector across two lines costs twice
 _PAGE = 2**21 // 8  # doubles of a large page, which numpy requests for large arrays
 Stream = tuple[int, int, float]
@@ -97,22 +97,28 @@ class LaneSolver:
         Position of the pin, -1 for the published variant.
     wanted : int
         Eigenpairs of a draw, the published first one not counted.
+    start : (n,) float64
+        From which Lanczos starts, in the order of elimination.
 
     """
 
     structure: Structure
     pin: int
     wanted: int
+    start: NDArray[np.float64]
     _idle: list[Workspace] = field(default_factory=list)
 
     @classmethod
-    def prepare(cls, structure: Structure, pins: NDArray[np.int32], wanted: int) -> LaneSolver:
-        """Return the solver of an analysed pattern with at most one closed class."""
-        return cls(structure, int(structure.position[pins[0]]) if len(pins) else -1, wanted)
+    def prepare(cls, structure: Structure, pins: NDArray[np.int32], embedding: NDArray[np.float64]) -> LaneSolver:
+        """Return the solver of an analysed pattern with at most one closed class.
 
-    @cached_property
-    def _start(self) -> NDArray[np.float64]:
-        return start_vector(len(self.structure.order))[self.structure.order]
+        Draws resemble the reference `embedding` (n, p), (1/n) Y^T Y = I, so that Lanczos starts from the sum of its
+        columns. Random numbers of a thirtieth of its size add all other directions, without which a draw at scale 0
+        has no direction left after p steps.
+        """
+        start = embedding.sum(axis=1) + _RANDOM * start_vector(len(embedding))
+        pin = int(structure.position[pins[0]]) if len(pins) else -1
+        return cls(structure, pin, embedding.shape[1], start[structure.order])
 
     def solve(
         self,
@@ -192,7 +198,7 @@ class LaneSolver:
             room.upper,
             pins,
             self.pin >= 0,
-            self._start,
+            self.start,
             len(room.vectors),
             TOLERANCE,
             room.basis,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -205,6 +206,17 @@ def test_a_draw_is_the_same_bits_in_any_company(posterior: Posterior) -> None:
         assert drawn.diagnostics == alone.diagnostics
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-4])
+def test_small_draws_are_near_the_reference(posterior: Posterior, scale: float) -> None:
+    """Lanczos starts near the reference, and yet finds the gap beyond it if the draw is the reference itself."""
+    drawn = posterior.draw(3, scale=scale)
+    assert drawn.diagnostics["solver"].startswith("lanes")
+    assert drawn.diagnostics["steps"] < 20
+    assert angle(drawn.embedding, posterior.embedding) < 1e-8 + 10 * math.sqrt(scale)
+    np.testing.assert_allclose(drawn.eigenvalues, posterior.eigenvalues[:-1], rtol=1e-6 + 10 * math.sqrt(scale))
+    assert drawn.diagnostics["next_eigenvalue"] == pytest.approx(posterior.eigenvalues[-1], rel=0.1)
+
+
 def test_a_lane_that_fails_disturbs_no_other(posterior: Posterior) -> None:
     """A scale beyond all bounds spoils its own draw, not its neighbours'."""
     solver = solver_of(posterior)
@@ -251,7 +263,7 @@ def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:
     solver = solver_of(posterior)
     point = int(posterior.order[0])
     weights = with_weak_point(posterior.neighbors, posterior.mean, point)
-    bad = LaneSolver(solver.structure, int(solver.structure.position[point]), solver.wanted)
+    bad = replace(solver, pin=int(solver.structure.position[point]), _idle=[])
     ((pairs, _),) = bad.solve([(0, 0, 0.0)], weights, posterior.law.factor)
     assert pairs is not None
     assert pairs.diagnostics["solver"] == "lanes-repinned"
@@ -318,6 +330,10 @@ def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options
     drawn = posterior.draw(1, scale=2.0, source="prior", align="none")
     vectors = bottom(posterior.neighbors, expected, 2, constrained=posterior.law.constrained)[1]
     assert angle(drawn.embedding, vectors) < 1e-6
+    several = list(posterior.draws(LANES + 1, first=1, scale=2.0, source="prior", align="none"))
+    assert several[0].embedding.tobytes() == drawn.embedding.tobytes()
+    alone = posterior.draw(LANES + 1, scale=2.0, source="prior", align="none")
+    assert several[-1].embedding.tobytes() == alone.embedding.tobytes(), "a further lane group has the same prior"
 
 
 @pytest.mark.scale

@@ -16,6 +16,7 @@ vector, to which all others are made orthogonal: :math:`t - u_0 (g^T t) / \|L^{-
 :math:`h (h^T s) / n`, :math:`h = U^{-T} 1`, with :math:`h^T s = 1^T U^{-1} s`.
 
 An eigenvector of M is :math:`x = P U^{-1} s`, s the Ritz vector, and :math:`\|x\|^2 = \theta \langle t, t \rangle`.
+Its t is :math:`U^{-T} x` to a factor, so that Lanczos starts from :math:`U^{-T} x_0` with an approximation :math:`x_0`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.eigen.batched.krylov.ritz import ritz, verdict
-from glle_engine.eigen.batched.numeric.solves import lower_gram, solve_units, solve_upper_transposed, upper_gram
+from glle_engine.eigen.batched.numeric.solves import (
+    lower_gram,
+    solve_both_upper_transposed,
+    solve_units,
+    solve_upper_transposed,
+    upper_gram,
+)
 from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, fma, fnma, load, shifted, store
@@ -76,7 +83,7 @@ def lanczos(
     constrained : bool
         Whether the constant and y are null vectors; otherwise B' = B is nonsingular.
     start : (n,) float64
-        In the order of elimination.
+        An approximation :math:`x_0` of all wanted eigenvectors, in the order of elimination.
     wanted : int
     tolerance : float
     basis, images, points : (m, n * lanes)
@@ -104,10 +111,12 @@ def lanczos(
     overlap = np.zeros((most + 2, lanes))
     factor = np.zeros((most + 2, lanes))
     square = np.empty(lanes)
+    for i in range(n):
+        store(address(basis[1]), i, fill(tag, start[i]))
     if constrained:
         for i in range(n):
             store(h, i, ones)
-        solve_upper_transposed(tag, tree, up, h)
+        solve_both_upper_transposed(tag, tree, up, h, address(basis[1]))
         solve_units(tag, tree, up, pins, basis[0])
         store(address(square), 0, lower_gram(tag, tree, low, address(basis[0]), z, address(images[0])))
         for lane in range(lanes):
@@ -116,8 +125,7 @@ def lanczos(
         store(address(sums), 0, _dot(tag, h, address(images[0]), n) * load(tag, address(weight), 0))
     else:
         strength[:] = 1.0
-    for i in range(n):
-        store(address(basis[1]), i, fill(tag, start[i]))
+        solve_upper_transposed(tag, tree, up, address(basis[1]))
     if constrained:
         store(address(overlap), 0, _dot(tag, address(images[0]), address(basis[1]), n) * load(tag, address(weight), 0))
         store(address(factor), 0, load(tag, address(overlap), 0) * load(tag, address(weight), 0))

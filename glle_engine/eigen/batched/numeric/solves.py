@@ -112,6 +112,14 @@ def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address
 
 
 @compiled
+def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address, y: Address) -> None:
+    """Solve x = U^-T x and y = U^-T y in one pass."""
+    for node in range(tree.nodes):
+        _leave_upper(tag, tree, node, upper, x)
+        _leave_upper(tag, tree, node, upper, y)
+
+
+@compiled
 def solve_units(
     tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
 ) -> None:
