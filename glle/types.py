@@ -78,7 +78,7 @@ class ComparedIn(TypedDict):
 
     method: str
     """
-    Name of an embedding method: GET /v1/methods.
+    Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same.
     """
     parameters: NotRequired[dict[str, Any]]
     """
@@ -258,7 +258,7 @@ class EmbeddingIn(TypedDict):
 
     method: str
     """
-    Name of an embedding method: GET /v1/methods.
+    Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same.
     """
     parameters: NotRequired[dict[str, Any]]
     """
@@ -291,7 +291,7 @@ class EstimateIn(TypedDict):
 
     method: str
     """
-    Name of an embedding method: GET /v1/methods.
+    Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same.
     """
     parameters: NotRequired[dict[str, Any]]
     """

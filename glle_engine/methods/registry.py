@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
@@ -69,8 +71,52 @@ METHODS: dict[str, Method[Any]] = {
 """By name, in display order."""
 
 
+ABBREVIATIONS = {
+    "kpca": "kernel-pca",
+    "fa": "factor-analysis",
+    "cmds": "mds",
+    "classical-mds": "mds",
+    "mlle": "modified-lle",
+    "hlle": "hessian-lle",
+    "spectral-embedding": "laplacian-eigenmaps",
+    "le": "laplacian-eigenmaps",
+    "ssne": "symmetric-sne",
+    "slle": "supervised-lle",
+}
+"""Usual names of methods beside those of the registry, their titles, and other hyphens and capitals."""
+
+_LONGEST = 100  # characters of a name that is compared with the known ones
+
+
+def plain(name: str) -> str:
+    """Return the letters and digits of a name in lower case: "tsne" of "t-SNE" and of "t_sne"."""
+    return re.sub(r"[^a-z0-9]", "", name[: _LONGEST + 1].lower())
+
+
+_SPELLINGS = {
+    **{plain(abbreviation): name for abbreviation, name in ABBREVIATIONS.items()},
+    **{plain(item.title): name for name, item in METHODS.items()},
+    **{plain(name): name for name in METHODS},
+}
+
+
+def canonical(name: str) -> str:
+    """Return the registry's name of a method in another usual spelling, or an unknown name unchanged."""
+    return _SPELLINGS.get(plain(name), name)
+
+
+def suggestion(name: str) -> str:
+    """Return "Did you mean isomap? " for a name close to a known one, or an empty string."""
+    close = get_close_matches(plain(name), _SPELLINGS, 1) if len(name) <= _LONGEST else []
+    return "".join(f"Did you mean {_SPELLINGS[match]}? " for match in close)
+
+
 def method(name: str) -> Method[Any]:
-    """Return a method by its name, or raise `InvalidParameterError` with the known names."""
-    if name not in METHODS:
-        raise InvalidParameterError(f"method={name!r} is not known.", remedy=f"Choose one of {', '.join(METHODS)}.")
-    return METHODS[name]
+    """Return a method by its name in any usual spelling, or raise `InvalidParameterError` with the known names."""
+    known = METHODS.get(canonical(name))
+    if known is None:
+        raise InvalidParameterError(
+            f"method={name[:_LONGEST]!r} is not known.",
+            remedy=f"{suggestion(name)}Choose one of {', '.join(METHODS)}.",
+        )
+    return known

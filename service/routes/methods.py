@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
+from glle_engine.methods.registry import canonical, suggestion
 from glle_engine.metrics.registry import SCORES
 from service.schemas.embeddings import ScoreList, ScoreOut
 from service.schemas.problems import documented
@@ -75,9 +76,9 @@ def list_methods(
 
 @router.get("/v1/methods/{name}", summary="Describe a method", responses=documented(_404="No such method."))
 def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodOut:
-    """Return one method, as in the list."""
-    if (entry := METHODS.get(name)) is None:
-        remedy = f"Use one of {', '.join(METHODS)}."
+    """Return one method, as in the list; other usual spellings of its name, such as tsne, are accepted."""
+    if (entry := METHODS.get(canonical(name))) is None:
+        remedy = f"{suggestion(name)}Use one of {', '.join(METHODS)}."
         raise refuse("method-not-found", 404, f"There is no method {name[:50]!r}.", remedy, methods=list(METHODS))
     return MethodOut.of(entry)
 

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from glle_engine.methods.registry import canonical
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, CommandIn, DatasetCommandIn
 from worker.records.cache_entry import Entry
@@ -25,7 +26,10 @@ Parameters = Annotated[
 class MethodIn(CommandIn):
     """Method with its parameters."""
 
-    method: str = Field(description="Name of an embedding method: GET /v1/methods.", examples=["pca"])
+    method: Annotated[str, AfterValidator(canonical)] = Field(
+        description="Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same.",
+        examples=["pca"],
+    )
     parameters: Parameters
 
 

@@ -16,6 +16,7 @@ from glle_engine.eigen import leading
 from glle_engine.methods import METHODS, Embedding, Method, method
 from glle_engine.methods.lle_variants.rewired import smallest_of_rows
 from glle_engine.methods.parameters import Parameter
+from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
 from glle_engine.metrics.concentration import participation_ratio
 from glle_engine.metrics.ranks import continuity, trustworthiness
 
@@ -185,9 +186,53 @@ def test_parameters_are_reported_and_checked(one: Method[Any]) -> None:
 
 
 def test_an_unknown_method_is_refused() -> None:
-    """The names there are, are the remedy."""
-    with pytest.raises(InvalidParameterError, match="Choose one of pca"):
-        method("nope")
+    """The names there are, are the remedy; a close one comes first."""
+    with pytest.raises(InvalidParameterError, match=r"known\. Choose one of pca"):
+        method("zzz")
+    with pytest.raises(InvalidParameterError, match=r"'izomap' is not known\. Did you mean isomap"):
+        method("izomap")
+    with pytest.raises(InvalidParameterError) as caught:
+        method("isomap" * 10_000)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *(
+            ("tsne", "t-sne"),
+            ("t_SNE", "t-sne"),
+            ("TSNE", "t-sne"),
+            ("kpca", "kernel-pca"),
+            ("KernelPCA", "kernel-pca"),
+        ),
+        *(
+            ("PCA", "pca"),
+            ("Isomap", "isomap"),
+            ("classical MDS", "mds"),
+            ("MLLE", "modified-lle"),
+            ("sLLE", "supervised-lle"),
+        ),
+        ("spectral_embedding", "laplacian-eigenmaps"),
+    ],
+)
+def test_other_spellings_are_the_same_method(spelling: str, name: str) -> None:
+    """Capitals, hyphens, titles and usual abbreviations do not matter."""
+    assert canonical(spelling) == name
+    assert method(spelling) is METHODS[name]
+
+
+def test_no_spelling_is_ambiguous() -> None:
+    """Names, titles and abbreviations of different methods differ."""
+    spellings = [(plain(text), one.name) for one in METHODS.values() for text in {one.name, one.title}]
+    spellings += [(plain(text), name) for text, name in ABBREVIATIONS.items()]
+    owners: dict[str, set[str]] = {}
+    for spelling, name in spellings:
+        owners.setdefault(spelling, set()).add(name)
+    assert {spelling: names for spelling, names in owners.items() if len(names) > 1} == {}
+    assert {name for _, name in spellings} == set(METHODS)
+    assert all(canonical(name) == name for name in METHODS)
+    assert canonical("nope") == "nope"
 
 
 @pytest.mark.parametrize(

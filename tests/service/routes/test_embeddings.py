@@ -113,6 +113,21 @@ def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Sto
     assert other.json()["links"]["embedding"] != first.json()["links"]["embedding"]
 
 
+def test_spellings_of_a_method_share_its_results(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """An abbreviation is replaced before any id is computed: one job, one embedding, one label."""
+    first = embed(client, sheet, "kernel-pca", scores=[])
+    again = embed(client, sheet, "KPCA", scores=[])
+    assert again.json()["id"] == first.json()["id"]
+    assert again.json()["request"]["method"] == "kernel-pca"
+    result_of(stores, first)
+    result = result_of(stores, compare(client, sheet, {"method": "kpca"}, {"method": "PCA"}, scores=[]))
+    rows_ = client.get(result).json()["rows"]
+    assert [(row["label"], row["method"]) for row in rows_] == [("kernel-pca", "kernel-pca"), ("pca", "pca")]
+    assert f"/v1/embeddings/{rows_[0]['embedding']}" == first.json()["links"]["embedding"]
+    estimate = client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": "tsne"}).json()
+    assert estimate["method"] == "t-sne"
+
+
 def test_scores_do_not_embed_twice(
     client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
@@ -183,7 +198,8 @@ def test_get_waits_for_the_queued_job(client: httpx.Client, stores: Stores, shee
 @pytest.mark.parametrize(
     ("body", "code", "detail"),
     [
-        ({"method": "umap"}, "invalid-parameter", "umap"),
+        ({"method": "nope"}, "invalid-parameter", "nope"),
+        ({"method": "izomap"}, "invalid-parameter", "Did you mean isomap?"),
         ({"parameters": {"n_components": 0}}, "invalid-parameter", "n_components=0"),
         ({"parameters": {"n_components": "2"}}, "invalid-parameter", "n_components"),
         ({"parameters": {"n_components": 10**400}}, "invalid-parameter", "n_components"),

@@ -33,8 +33,10 @@ def test_list_and_each(client: httpx.Client) -> None:
     for item in posteriors:
         assert [variant["name"] for variant in item["variants"]] == ["constrained", "published"]
         assert any("arXiv:2104.01525" in citation for citation in item["citations"])
-    answer = client.get("/v1/methods/umap")
+    assert client.get("/v1/methods/TSNE").json() == client.get("/v1/methods/t-sne").json()
+    answer = client.get("/v1/methods/izomap")
     assert (answer.status_code, answer.json()["details"]) == (404, {"methods": list(METHODS)})
+    assert answer.json()["remedy"].startswith("Did you mean isomap?")
 
 
 def test_names_of_methods_are_unique() -> None:
