@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glle.client import AsyncClient, Client
     from glle.resources.datasets import AsyncDataset, Dataset
+    from glle.resources.embeddings import AsyncEmbedding, Embedding
     from glle.resources.jobs import AsyncJob, Job
     from glle.resources.posteriors import AsyncPosterior, Posterior
     from glle.resources.results import Result
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "AsyncDataset",
+    "AsyncEmbedding",
     "AsyncJob",
     "AsyncPosterior",
     "AuthError",
     "Client",
     "ConflictError",
     "Dataset",
+    "Embedding",
     "GlleServiceError",
     "InvalidRequestError",
     "Job",

@@ -9,8 +9,9 @@ import httpx
 
 from glle.progress import Bars
 from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, upload
+from glle.resources.embeddings import AsyncEmbedding, Embedding
 from glle.resources.jobs import AsyncJob, Job
-from glle.resources.methods import MethodOperations
+from glle.resources.methods import EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
 from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps, path_of
@@ -45,7 +46,7 @@ PosteriorT = TypeVar("PosteriorT")
 JobT = TypeVar("JobT")
 
 
-class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
+class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, JobT, EmbeddingT]):
     """Operations of both clients."""
 
     _session_class: ClassVar[Callable[..., Session]]
@@ -200,7 +201,7 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
         return [self._session.build(kind, item) for item in page["items"]], page["next"]
 
 
-class Client(BaseClient[Dataset, Posterior, Job], Blocking):
+class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     """Client of one service; a context manager.
 
     Parameters
@@ -221,7 +222,7 @@ class Client(BaseClient[Dataset, Posterior, Job], Blocking):
     """
 
     _session_class = BlockingSession
-    _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job}
+    _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job, "embedding": Embedding}
 
     def close(self) -> None:
         """Close the connections; they also close with the last object that uses them."""
@@ -234,11 +235,16 @@ class Client(BaseClient[Dataset, Posterior, Job], Blocking):
         self.close()
 
 
-class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob], Async):
+class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob, AsyncEmbedding], Async):
     """Client of one service with coroutines: the methods and parameters of `Client`, under `async with`."""
 
     _session_class = AsyncSession
-    _classes: ClassVar = {"dataset": AsyncDataset, "posterior": AsyncPosterior, "job": AsyncJob}
+    _classes: ClassVar = {
+        "dataset": AsyncDataset,
+        "posterior": AsyncPosterior,
+        "job": AsyncJob,
+        "embedding": AsyncEmbedding,
+    }
 
     async def close(self) -> None:
         """Close the connections."""

@@ -369,6 +369,19 @@ class NumericsOut(TypedDict):
     """
 
 
+class PointsIn(TypedDict):
+    """New points to embed, as a data set or inline."""
+
+    dataset: NotRequired[str | None]
+    """
+    Id of a data set: the new points.
+    """
+    data: NotRequired[list[list[float]] | None]
+    """
+    A few new points, a row each, stored with the job only. The body may have 64 KiB.
+    """
+
+
 class PosteriorIn(TypedDict):
     """A posterior to fit: a data set and the parameters of the engine's `FitSpec`."""
 
@@ -1012,6 +1025,7 @@ class JobsOptions(TypedDict):
             "advice",
             "estimate",
             "embedding",
+            "placement",
             "comparison",
             "picture",
         ]
@@ -1186,6 +1200,10 @@ class EmbeddingOut(TypedDict):
     """
     Duration of each stage.
     """
+    map: NotRequired[dict[str, list[int]] | None]
+    """
+    Shapes of the arrays of its map to new points, by name; null without a map.
+    """
     links: dict[str, str]
     """
     URLs of related resources.
@@ -1272,6 +1290,7 @@ class JobOut(TypedDict):
         "advice",
         "estimate",
         "embedding",
+        "placement",
         "comparison",
         "picture",
     ]
@@ -1352,6 +1371,10 @@ class MethodOut(TypedDict):
     random: bool
     """
     Whether it has a seed that changes the embedding.
+    """
+    has_map: bool
+    """
+    Whether its results place new points: POST .../transform.
     """
     reproducible: bool
     """

@@ -70,7 +70,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_options(summary, SummaryOptions, _DRAW_TEXTS)
     summary.set_defaults(run=with_client(_summary))
 
-    transform = commands.add_parser("transform", parents=[of_posterior], help="embed new points")
+    of_result = connection_options(timeout=True)
+    of_result.add_argument(
+        "posterior", metavar="POSTERIOR_OR_EMBEDDING", help="id, as printed by `glle fit` or `glle embed`"
+    )
+    transform = commands.add_parser("transform", parents=[of_result], help="embed new points")
     transform.add_argument("data", metavar="FILE_OR_ID", help="new points, with the features of the fit")
     add_upload_options(transform)
     add_out(transform, *ARRAY, *TABLES, required=True)
@@ -158,10 +162,16 @@ def _point_columns(summary: Result) -> dict[str, object]:
 
 
 def _transform(args: argparse.Namespace, client: Client) -> int:
-    posterior = client.posterior(args.posterior)
-    data = dataset_of(client, args.data, args)
-    placed = posterior.transform(data, timeout=args.timeout, **selected(args, TransformOptions))
-    columns = {**embedding_columns(placed.embedding), "distance": placed.distances}
-    save_columns(args.out, columns, placed.embedding)
+    options = selected(args, TransformOptions)
+    if args.posterior.startswith("emb_"):
+        if options:
+            raise ValueError(f"{', '.join(options)} has a meaning with the draws of a posterior only: leave it out.")
+        embedding = client.embedding(args.posterior, timeout=args.timeout)
+        placed = embedding.transform(dataset_of(client, args.data, args), timeout=args.timeout)
+    else:
+        posterior = client.posterior(args.posterior)
+        placed = posterior.transform(dataset_of(client, args.data, args), timeout=args.timeout, **options)
+    distances = {"distance": placed.distances} if "distances" in placed.arrays else {}
+    save_columns(args.out, {**embedding_columns(placed.embedding), **distances}, placed.embedding)
     metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
     return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from glle.resources.datasets import dataset_id
 from glle.resources.results import Result
-from glle.transport.calls import Body, Call, Steps
+from glle.transport.calls import Body, Call, Steps, path_of
 from glle.transport.operation import operation
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from glle.types import CompareOptions, EstimateOut, MethodOut, MethodsOptions, ScoreOut
 
 
-class MethodOperations:
+EmbeddingT = TypeVar("EmbeddingT")
+
+
+class MethodOperations(Generic[EmbeddingT]):
     """Methods, embeddings and comparisons of a client."""
 
     _session: Session
@@ -48,7 +51,7 @@ class MethodOperations:
         score_neighbors: int | None = None,
         timeout: float | None = None,
         **parameters: Any,
-    ) -> Steps[Result]:
+    ) -> Steps[EmbeddingT]:
         """Return the embedding of a data set by a method.
 
         Parameters
@@ -72,8 +75,9 @@ class MethodOperations:
 
         Returns
         -------
-        Result
-            `embedding` (n, p), `id`, `figures`, `notes`, `seconds`, `eigenvalues`, and `scores` if any.
+        Embedding
+            A `Result`: `embedding` (n, p), `id`, `figures`, `notes`, `seconds`, `eigenvalues`, and `scores` if any. Its
+            `transform` places new points, if the method has a map.
 
         """
         body = {
@@ -85,7 +89,15 @@ class MethodOperations:
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
         }
-        return (yield from self._run("/v1/embeddings", body, timeout))
+        return self._embedding((yield from self._run("/v1/embeddings", body, timeout)))
+
+    @operation
+    def embedding(self, id: str, *, timeout: float | None = None) -> Steps[EmbeddingT]:  # noqa: A002 # name in the API
+        """Return the embedding of an id, without scores; an evicted one is computed again."""
+        path = path_of("embeddings", id)
+        metadata = (yield from self._session.fetch(Call("GET", path), timeout)).json()
+        places = (yield from self._session.fetch(Call.npy(f"{path}/coordinates", {}), timeout)).body
+        return self._embedding(Result({"embedding": places}, metadata))
 
     @operation
     def compare(
@@ -141,6 +153,10 @@ class MethodOperations:
         body = Body.of_json({"dataset": dataset, "method": method, "parameters": parameters})
         call = Call("POST", "/v1/embeddings/estimate", body=body, by_content=True)
         return (yield from self._session.send(call)).json()
+
+    def _embedding(self, result: Result) -> EmbeddingT:
+        made: EmbeddingT = self._session.classes["embedding"](result.arrays, result.metadata, _session=self._session)
+        return made
 
     def _run(self, path: str, body: dict[str, Any], timeout: float | None) -> Steps[Result]:
         job, reply = yield from self._session.run_job(path, body, timeout)

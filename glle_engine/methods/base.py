@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.diagnostics import Note
+    from glle_engine.base.maps import Map
     from glle_engine.methods.costs import Cost
 
 Family = Literal[
@@ -33,6 +34,9 @@ Family = Literal[
 ]
 
 S = TypeVar("S", bound=MethodSpec)
+
+MAPPED = ("pca", "ppca", "kernel-pca", "npe")
+"""The methods whose embeddings place new points (`Method.restore`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,8 @@ class Embedding:
         Warnings and findings.
     seconds : dict
         Time by stage, filled by `Method.embed`.
+    map : Map, optional
+        The function from new points to places in the embedding, of the methods in `MAPPED`.
 
     """
 
@@ -59,6 +65,22 @@ class Embedding:
     figures: dict[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    map: Map | None = None
+
+    def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
+        """Return the places (m, p) of new points (m, d) in this embedding; those of training points are their rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the method has no map to new points.
+        GlleError
+            Of `Map.transform`.
+
+        """
+        if self.map is None:
+            raise no_map("This embedding")
+        return self.map.transform(points, on_progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +118,8 @@ class Method(Generic[S]):
         The extra that installs them.
     any_unit : bool
         Whether `run` handles, or refuses, data whose squared distances leave the range of floating-point numbers.
+    restore : callable, optional
+        (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one.
 
     """
 
@@ -114,6 +138,9 @@ class Method(Generic[S]):
     libraries: tuple[str, ...] = ()
     extra: str = ""
     any_unit: bool = False
+    restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
+        None
+    )
 
     @property
     def random(self) -> bool:
@@ -175,7 +202,7 @@ class Method(Generic[S]):
         clock = StageClock(on_progress or silent)
         embedding = self.run(data, spec, clock, *classes)
         notes = (*embedding.notes, *concentration_notes(embedding.Y))
-        return Embedding(embedding.Y, embedding.eigenvalues, embedding.figures, notes, clock.stop())
+        return replace(embedding, notes=notes, seconds=clock.stop())
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
@@ -188,6 +215,15 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
             remedy=f"Give {n} integers, the class of each point.",
         )
     return raw.astype(np.int64)
+
+
+def no_map(subject: str) -> InvalidParameterError:
+    """Return the refusal of new points by an embedding without a map."""
+    return InvalidParameterError(
+        f"{subject} has no map to new points.",
+        remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",
+        details={"methods": list(MAPPED)},
+    )
 
 
 def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:

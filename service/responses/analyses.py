@@ -27,6 +27,7 @@ from service.encoding.selection import Selection, reject_slice
 from service.encoding.tables import Table, matrix_columns, table_response
 from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 from service.schemas.embeddings import embedding_links
+from worker.analyses.embedding import MAP
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -61,7 +62,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     """
     media = negotiate(query.request, offered(spec, entry))
     spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}
-    arrays = {name: array for name, array in entry.arrays.items() if name not in spectrum}
+    arrays = {name: array for name, array in entry.arrays.items() if name not in spectrum and not name.startswith(MAP)}
     part = _slice(spec, arrays, query)
     headers = immutable_headers(entry.meta["sha256"], media, query.dtype, part.tag)
     if spec.kind == "summary":

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
 from service.encoding.arrays import CSV, JSON, NPZ, negotiate
@@ -40,6 +39,7 @@ from service.schemas.problems import documented
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.validation import (
+    new_points,
     require_calibratable,
     require_dataset,
     require_drawable,
@@ -48,8 +48,6 @@ from service.submission.validation import (
     require_sample,
     require_within,
 )
-from service.uploads.formats.json_table import table_of
-from service.uploads.registry import Limits
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.posterior_analyses import (
     MOST_SUMMARISED,
@@ -231,13 +229,7 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     record = require_posterior(stores, id_)
     if body.draws:
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
-    dataset, shape, points = _points(stores, body)
-    if shape[1] != record.d:
-        raise InvalidShapeError(
-            f"The new points have shape {shape}; the training data have {record.d} features.",
-            remedy=f"Send a matrix of {record.d} columns.",
-            details={"shape": list(shape), "features": record.d},
-        )
+    dataset, shape, points = new_points(stores, body, record.d)
     n, p = shape[0], record.spec["n_components"]
     stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
     stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
@@ -253,15 +245,6 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     request = (f"POST /v1/posteriors/{id_}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
     short = shape[0] <= record.n and _is_quick(stores, record, spec.total)
     return _submitted(stores, command, request, spec, id_, points, short=short)
-
-
-def _points(stores: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
-    """Return id and shape of the new points, and the points themselves if they are inline and not a data set."""
-    if body.dataset is not None:
-        dataset = require_dataset(stores, body.dataset)
-        return dataset.id, (dataset.n, dataset.d), None
-    table = table_of({"data": body.data}, Limits.of(stores.settings))
-    return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
 
 
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:

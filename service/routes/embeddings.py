@@ -1,21 +1,38 @@
 """`/v1/embeddings`: an embedding of a data set by any method, and an estimate of its cost."""
 
+from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError
-from service.encoding.arrays import CSV, JSON, NPY, NPZ
+from glle_engine.methods import method as method_of
+from glle_engine.methods.base import no_map
+from service.encoding.arrays import (
+    CSV,
+    JSON,
+    NPY,
+    NPZ,
+    Dtype,
+    NpyResponse,
+    Stack,
+    check_float32,
+    json_response,
+    negotiate,
+    npz_response,
+)
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, result_response
-from service.responses.conditional import RANGE_RESPONSES, body_headers, is_not_modified
+from service.responses.conditional import RANGE_RESPONSES, body_headers, immutable_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
     AT_ONCE,
+    CANCELLED,
+    COMMAND,
     LATE,
     NOT_MODIFIED,
     ON_DATASET,
@@ -29,19 +46,20 @@ from service.routes.params import (
     content,
     creates_job,
 )
+from service.schemas.analyses import PointsIn
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.planning import Allowance, Plan
 from service.submission.scoring import judgement
-from service.submission.validation import require_dataset, require_not_all_equal
-from worker.analyses.embedding import EmbeddingSpec
+from service.submission.validation import new_points, require_dataset, require_not_all_equal
+from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
-from worker.base.problems import Problem, ProblemError
+from worker.base.problems import Problem, ProblemError, refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
-from worker.records.cache_entry import Entry
+from worker.records.cache_entry import Entry, entry_bytes
 from worker.records.priority import Terms
 from worker.stores import Stores
 
@@ -163,6 +181,61 @@ async def get_coordinates(
     return await run_in_threadpool(result_response, record.spec, result, ResultQuery(request, dtype, points))
 
 
+@router.get(
+    "/{id}/arrays",
+    summary="Read an embedding's arrays",
+    response_class=Response,
+    responses={
+        **content("The arrays.", (NPZ, NPY, JSON)),
+        **RANGE_RESPONSES,
+        **ACCEPTED,
+        **documented(
+            **_MISSING,
+            _406="No offered type is accepted.",
+            _416="A Range beyond the last byte.",
+            _422="No such array; or the reason why it could not be computed again.",
+        ),
+    },
+)
+async def get_embedding_arrays(
+    id_: Id,
+    request: Request,
+    stores: TenantStores,
+    name: Annotated[
+        str | None, Query(max_length=60, description="One array, as npy or JSON; without a name all, as npz.")
+    ] = None,
+    dtype: DtypeQuery = "float64",
+    wait: Wait = 10.0,
+) -> Response:
+    """Return the coordinates and the map to new points, all arrays as npz, or one by name as npy or JSON.
+
+    `embedding` (n, p). Of PCA, PPCA and NPE also `mean` (d,) and `components` (p, d): the place of a point x is
+    `components @ (x - mean)`. Of kernel PCA `kernel_means` (n,), the means of the columns of the kernel matrix.
+    """
+    _, result = await _fetched(stores, id_, wait)
+    if isinstance(result, Job):
+        return accepted(result)
+    return await run_in_threadpool(_arrays_response, request, result, name, dtype)
+
+
+@router.post(
+    "/{id}/transform",
+    summary="Place new points in an embedding",
+    **creates_job(
+        _404="No such embedding, or data set.",
+        **CANCELLED,
+        **COMMAND,
+        _422="The method has no map; other features than the training data; or a bad cell.",
+    ),
+)
+async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, command: Command) -> Response:
+    """Place new points by the embedding's map, each independently; training points get their coordinates.
+
+    PCA, PPCA, kernel PCA and NPE have a map (`has_map` in GET /v1/methods). The result has `embedding` (m, p).
+    """
+    return await job_response(stores, partial(in_thread, _place, stores, id_, body, command), command.wait)
+
+
 async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry | Job]:
     """Return a record with its embedding, or with the job that computes it if `wait` seconds do not suffice."""
     record = await on_loop(stores.embeddings.fetch, id_)
@@ -182,6 +255,44 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
     job = analysis_job(stores, record.spec, posterior=None)
     stores.embeddings.note(record.recipe, job.id)
     return job
+
+
+def _arrays_response(request: Request, entry: Entry, name: str | None, dtype: Dtype) -> Response:
+    """Return all arrays of an embedding, or one by name, or 304."""
+    media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
+    arrays = {"embedding": entry.arrays["embedding"], **map_arrays(entry)}
+    if name is not None and name not in arrays:
+        remedy = f"Use one of {', '.join(arrays)}."
+        raise refuse("no-such-array", 422, f"This embedding has no array {name!r}.", remedy)
+    headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "arrays")
+    if is_not_modified(request, headers):
+        return Response(status_code=304, headers=headers)
+    if dtype == "float32":
+        for array in arrays.values() if name is None else (arrays[name],):
+            check_float32(array)
+    if name is None:
+        return npz_response({key: Stack.of(array, dtype) for key, array in arrays.items()}, headers)
+    stack = Stack.of(arrays[name], dtype)
+    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
+
+
+def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) -> Job:
+    """Return the job that places new points."""
+    recipe = stores.embeddings.fetch(id_).recipe
+    embedder = method_of(recipe.method)
+    if embedder.restore is None:
+        raise no_map(embedder.title)
+    training = require_dataset(stores, recipe.dataset)
+    dataset, (m, _), points = new_points(stores, body, training.d)
+    parameters = embedder.spec.from_dict(recipe.parameters)
+    stores.cache.check_size(entry_bytes((m, parameters.n_components)), f"The places of {m:,} points")
+    spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
+    seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)
+    is_quick = seconds <= stores.settings.shard_seconds
+    terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
+    request = (f"POST /v1/embeddings/{recipe.id}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
+    submit = partial(analysis_job, stores, spec, posterior=None, terms=terms, points=points)
+    return once(stores, command.key, request, submit)
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:

@@ -34,6 +34,7 @@ class MethodOut(BaseModel):
     growth: str = Field(description="Growth of its time with n.", examples=["n log n"])
     needs_labels: bool = Field(description="Whether it needs the class of each point.")
     random: bool = Field(description="Whether it has a seed that changes the embedding.")
+    has_map: bool = Field(description="Whether its results place new points: POST .../transform.")
     reproducible: bool = Field(
         description="Whether the same request has the same bits on every processor; else the last digits depend on "
         "BLAS kernels and the mathematical library."

@@ -21,21 +21,30 @@ class SampleIn(CommandIn):
     source: Source = Field(default="posterior", description="Law of the weights to draw from.")
 
 
-class TransformIn(SampleIn):
-    """New points to embed, as a data set or inline, and the draws to embed them in."""
+class PointsIn(CommandIn):
+    """New points to embed, as a data set or inline."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the new points.")
     data: Rows | None = Field(
         default=None, description="A few new points, a row each, stored with the job only. The body may have 64 KiB."
     )
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if (self.dataset is None) == (self.data is None):
+            raise ValueError("give either dataset or data")
+        return self
+
+
+class TransformIn(PointsIn, SampleIn):
+    """New points to embed, as a data set or inline, and the draws to embed them in."""
+
     draws: int = Field(
         default=0, ge=0, description="Draws for the mean and covariance of each new point: none, or at least two."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.dataset is None) == (self.data is None):
-            raise ValueError("give either dataset or data")
         if self.draws == 1:
             raise ValueError("one draw has no covariance: give draws=0, or at least 2")
         unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]

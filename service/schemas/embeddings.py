@@ -158,13 +158,19 @@ class EmbeddingOut(BaseModel):
     figures: dict[str, Any] = Field(description="Figures of the method, such as log_likelihood and iterations.")
     notes: list[NoteOut] = Field(description="Warnings and findings, with the remedy.")
     seconds: dict[str, float] = Field(description="Duration of each stage.")
+    map: dict[str, list[int]] | None = Field(
+        default=None, description="Shapes of the arrays of its map to new points, by name; null without a map."
+    )
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
         """Return the JSON of a cache entry."""
         members = {name: value for name, value in entry.meta.items() if name != "sha256"}
-        return cls(**members, links=embedding_links(members["id"], members["dataset"]))
+        links = embedding_links(members["id"], members["dataset"])
+        if members.get("map"):
+            links["transform"] = f"{links['self']}/transform"
+        return cls(**members, links=links)
 
 
 class ScoreOut(BaseModel):
@@ -189,4 +195,9 @@ class ScoreList(BaseModel):
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
     """Return the links of an embedding."""
     url = f"/v1/embeddings/{id_}"
-    return {"self": url, "coordinates": f"{url}/coordinates", "dataset": f"/v1/datasets/{dataset}"}
+    return {
+        "self": url,
+        "coordinates": f"{url}/coordinates",
+        "arrays": f"{url}/arrays",
+        "dataset": f"/v1/datasets/{dataset}",
+    }

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "calibration": {"half_samples": 20, "draws": 40},
     "advice": {"dataset": _DATASET, "n_neighbors": [6, 8, 10]},
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
+    "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
     "estimate": {"method": "lle", "n": 10000, "d": 3},
     "compare": {"dataset": _DATASET, "methods": [{"method": "pca"}, {"method": "lle"}]},
     "rename_dataset": _NAMING,
@@ -51,7 +52,11 @@ _OF_POSTERIOR: Links = {
     "generate_data": ("reconstructions", {}),
     "calibrate": ("calibration", {}),
 }
-_OF_EMBEDDING: Links = {"read_coordinates": ("get_coordinates", {})}
+_OF_EMBEDDING: Links = {
+    "read_coordinates": ("get_coordinates", {}),
+    "read_embedding_arrays": ("get_embedding_arrays", {}),
+    "place_points": ("transform_embedding", {}),
+}
 _OF_JOB: Links = {
     "follow": ("get_job", {}),
     "fetch_result": ("get_result", {}),

@@ -285,9 +285,11 @@ class JobOut(BaseModel):
             links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.kind == "embedding":
             links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
+        if job.kind == "placement":
+            links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
         if job.status == "succeeded":
             links["result"] = f"{url}/result"
-        internal = {"n", "p", "grid", "shard_seconds", "engine"}
+        internal = {"n", "p", "grid", "shard_seconds", "engine", "recipe"}
         same = ("id", "kind", "status", "created", "started", "finished", "priority", "posterior", "dataset")
         return cls(
             **{name: getattr(job, name) for name in same},

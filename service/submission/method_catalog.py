@@ -43,6 +43,8 @@ class MethodEntry:
         Whether it needs the class of each point.
     random
         Whether it has a seed.
+    has_map
+        Whether its embeddings place new points.
     reproducible
         Whether the same request has the same bits on every processor.
     libraries, extra
@@ -61,6 +63,7 @@ class MethodEntry:
     citations: tuple[str, ...]
     needs_labels: bool = False
     random: bool = False
+    has_map: bool = False
     reproducible: bool = False
     libraries: tuple[str, ...] = ()
     extra: str = ""
@@ -80,6 +83,7 @@ class MethodEntry:
             citations=(method.source,),
             needs_labels=method.labels,
             random=method.random,
+            has_map=method.restore is not None,
             reproducible=method.reproducible,
             libraries=method.libraries,
             extra=method.extra,
@@ -127,6 +131,7 @@ def _posterior(name: str, title: str, description: str, *unused: str) -> MethodE
         family="generative",
         makes="posterior",
         growth="n log n",
+        has_map=True,
         reproducible=True,
         citations=(_GLLE, _LLE),
         variants=_VARIANTS,

@@ -77,7 +77,9 @@ class Plan:
         """Raise a problem if the method cannot embed the data set, or the cache cannot hold the embedding."""
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.method.labels)
-        stores.cache.check_size(entry_bytes((n, p)), f"The embedding of {n:,} points")
+        has_map = self.method.restore is not None
+        shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_map else [])]
+        stores.cache.check_size(entry_bytes(*shapes), f"The embedding of {n:,} points")
 
     def require_affordable(self, n: int, d: int, allowed: Allowance) -> None:
         """Raise ``too-long`` or ``too-much-memory`` if the expected cost exceeds the limits.

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from service.schemas.resources import MAX_COUNTER
+from service.uploads.formats.json_table import table_of
+from service.uploads.registry import Limits
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.records.priority import is_quick_draws
 from worker.storage.datasets import all_points_equal, not_found
 
 if TYPE_CHECKING:
+    from service.schemas.analyses import PointsIn
     from worker.jobs.store import Job
+    from worker.records.dataset import Array
     from worker.records.draws import DrawsSpec
     from worker.storage.datasets import Dataset
     from worker.storage.posteriors import PosteriorRecord
@@ -45,6 +49,27 @@ def require_dataset(stores: Stores, id_: str) -> Dataset:
     if (dataset := stores.datasets.get(id_)) is None:
         raise not_found(id_)
     return dataset
+
+
+def new_points(stores: Stores, body: PointsIn, d: int) -> tuple[str, tuple[int, int], Array | None]:
+    """Return id and shape of the new points, and the points themselves if they are inline and not a data set.
+
+    Raise a problem unless they have d features.
+    """
+    points: Array | None = None
+    if body.dataset is not None:
+        dataset = require_dataset(stores, body.dataset)
+        id_, shape = dataset.id, (dataset.n, dataset.d)
+    else:
+        table = table_of({"data": body.data}, Limits.of(stores.settings))
+        id_, shape, points = stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
+    if shape[1] != d:
+        raise InvalidShapeError(
+            f"The new points have shape {shape}; the training data have {d} features.",
+            remedy=f"Send a matrix of {d} columns.",
+            details={"shape": list(shape), "features": d},
+        )
+    return id_, shape, points
 
 
 def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:

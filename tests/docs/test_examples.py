@@ -139,6 +139,10 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     for name, path in (("embed", "embeddings"), ("compare", "comparisons")):
         answer = client.post(f"/v1/{path}?wait=30", json=openapi.EXAMPLES[name] | dataset)
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
+        if name == "embed":
+            place = f"{answer.json()['links']['embedding']}/transform?wait=30"
+            placed = client.post(place, json=openapi.EXAMPLES["transform_embedding"])
+            assert (placed.status_code, placed.json()["status"]) == (200, "succeeded")
     assert client.post("/v1/embeddings/estimate", json=openapi.EXAMPLES["estimate"]).json()["problem"] is None
     for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
         assert client.patch(path, json=openapi.EXAMPLES[name]).json()["name"] == openapi.EXAMPLES[name]["name"]
@@ -148,6 +152,7 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         "fit",
         "advice",
         "embed",
+        "transform_embedding",
         "estimate",
         "compare",
         "rename_dataset",

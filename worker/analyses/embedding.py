@@ -1,7 +1,8 @@
-"""Embeddings by any method of the registry, with scores.
+"""Embeddings by any method of the registry, with scores; new points placed in them.
 
 The cache key of an embedding covers its inputs, so an embedding and a comparison share it. Scores belong to the
-request: another truth or neighborhood size gives other scores of the same coordinates.
+request: another truth or neighborhood size gives other scores of the same coordinates. The entry of an embedding also
+has the arrays of the method's map to new points, if it has one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
+
+MAP = "map_"  # of the names of a map's arrays in the entry of an embedding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ class Recipe:
         return f"{results_prefix(self.dataset)}coordinates:{self.id}"
 
     def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
-        """Return the embedding (n, p), with the method's diagnostics."""
+        """Return the embedding (n, p) and the arrays of its map, with the method's diagnostics."""
         from glle_engine.methods import method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -59,13 +62,43 @@ class Recipe:
             "figures": result.figures,
             "notes": [asdict(note) for note in result.notes],
             "seconds": {stage: round(seconds, 6) for stage, seconds in result.seconds.items()},
+            "map": None if result.map is None else {name: list(a.shape) for name, a in result.map.arrays.items()},
         }
-        return Entry(metadata, {"embedding": result.Y})
+        arrays = {} if result.map is None else {MAP + name: a for name, a in result.map.arrays.items()}
+        return Entry(metadata, {"embedding": result.Y, **arrays})
+
+    def place(self, context: AnalysisContext, points: Array, on_progress: OnProgress) -> Array:
+        """Return the places (m, p) of new points (m, d) by the embedding's map."""
+        from glle_engine.methods import Embedding, method  # noqa: PLC0415 # tasks load the methods, the stores do not
+
+        embedder = method(self.method)
+        assert embedder.restore is not None
+        entry = self.load_or_compute(context, on_progress)
+        if not map_arrays(entry):  # of a version without maps
+            entry = context.cache(self.cache_key, self.compute(context, on_progress))
+        values = entry.meta["eigenvalues"]
+        embedding = Embedding(
+            np.asarray(entry.arrays["embedding"]),
+            None if values is None else np.array(values),
+            entry.meta["figures"],
+        )
+        found = embedder.restore(
+            lambda: np.asarray(context.values(self.dataset), np.float64),
+            embedder.spec.from_dict(self.parameters),
+            embedding,
+            map_arrays(entry),
+        )
+        return found.transform(points, on_progress)
 
     def load_or_compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
         """Return the embedding from the cache; compute and cache it if it is missing."""
         entry = context.cached(self.cache_key) or context.cache(self.cache_key, self.compute(context, on_progress))
         return Entry({name: value for name, value in entry.meta.items() if name != "sha256"}, entry.arrays)
+
+
+def map_arrays(entry: Entry) -> dict[str, Array]:
+    """Return the arrays of an embedding's map by name, empty without a map."""
+    return {name.removeprefix(MAP): np.asarray(a) for name, a in entry.arrays.items() if name.startswith(MAP)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +179,29 @@ class EmbeddingSpec(AnalysisSpec):
         Y = entry.arrays["embedding"]
         scores, notes = self.score_spec.evaluate(context, self.dataset, Y, context.on_progress)
         scored = {"scores": scores, "truth": self.truth, "n_neighbors": self.n_neighbors}
-        return Entry({**entry.meta, **scored, "notes": [*entry.meta["notes"], *notes]}, entry.arrays)
+        return Entry({**entry.meta, **scored, "notes": [*entry.meta["notes"], *notes]}, {"embedding": Y})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementSpec(AnalysisSpec):
+    """The points of a data set, placed in an embedding by its map."""
+
+    kind = "placement"
+    main = "embedding"
+
+    dataset: str  # the new points
+    embedding: str  # the id of the embedding
+    recipe: dict[str, Any]  # its inputs
+
+    def cache_key(self, subject: str) -> str:  # noqa: ARG002 # the new points
+        """Return the cache key of the result, which is removed with the embedding's data set."""
+        return super().cache_key(self.recipe["dataset"])
+
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the places (m, p) of the points."""
+        points = np.asarray(context.values(self.dataset), np.float64)
+        places = Recipe(**self.recipe).place(context, points, context.on_progress)
+        return Entry({"dataset": self.dataset, "embedding": self.embedding}, {"embedding": places})
 
 
 def classes_of(context: AnalysisContext, dataset: str) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.analyses.comparison import ComparisonSpec
-from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.embedding import EmbeddingSpec, PlacementSpec
 from worker.analyses.plots.picture import PictureSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
     SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EstimateSpec, EmbeddingSpec,
-    ComparisonSpec, PictureSpec,
+    PlacementSpec, ComparisonSpec, PictureSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 

@@ -33,6 +33,7 @@ Kind = Literal[
     "advice",
     "estimate",
     "embedding",
+    "placement",
     "comparison",
     "picture",
 ]

@@ -2,18 +2,20 @@ r"""Kernel PCA: principal components of the points' images under a kernel's feat
 
 With :math:`K_{ij} = k(x_i, x_j)` and :math:`J = I - 1 1^T / n`, the eigenvectors of :math:`J K J = U \Lambda U^T` give
 :math:`Y = U_p \Lambda_p^{1/2}`; the eigenvalues are those of the covariance of the images, :math:`\Lambda / n`
-(Schoelkopf, Smola and Mueller 1998). The linear kernel gives PCA.
+(Schoelkopf, Smola and Mueller 1998). The linear kernel gives PCA. A new point x, with
+:math:`c_j = k(x, x_j)` centered by the means of K as its rows are, is at :math:`y = c^T U_p \Lambda_p^{-1/2}`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
+from glle_engine.base.maps import Map
 from glle_engine.base.progress import blocks
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
@@ -69,48 +71,131 @@ class KernelPcaSpec(MethodSpec):
 def kernel_matrix(
     X: NDArray[np.float64], spec: KernelPcaSpec, gamma: float, on_progress: OnProgress
 ) -> NDArray[np.float64]:
-    """Return k(x_i, x_j) of all pairs, (n, n) float64.
+    """Return k(x_i, x_j) of all pairs of prepared points, (n, n) float64.
 
     Raises
     ------
     OutOfRangeError
         If a power leaves the range of floating-point numbers.
+
+    """
+    n = len(X)
+    kernel = kernel_to(X, spec, gamma)
+    K = np.empty((n, n))
+    with np.errstate(over="ignore"):
+        for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "kernel", on_progress):
+            K[rows] = kernel(X[rows])
+    if not np.isfinite(K.sum()):
+        raise OutOfRangeError("The kernel leaves the range of floating-point numbers.", remedy="Lower degree or gamma.")
+    return K
+
+
+def prepared(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return points relative to the mean of the data for the linear kernel, at length one for cosine.
+
+    The centered linear kernel is the same, without the rounding of a large mean.
+
+    Raises
+    ------
     DegenerateDataError
         For a point at 0, which has no cosine.
 
     """
-    n = len(X)
-    if spec.kernel == "cosine":
-        length = np.linalg.norm(X, axis=1)
-        if not length.all():
-            raise DegenerateDataError(
-                f"Point {int(np.argmin(length))} is 0 and has no direction.",
-                remedy="Leave it away, or choose another kernel.",
-                details={"row": int(np.argmin(length))},
-            )
-        X = X / length[:, None]
+    if spec.kernel == "linear":
+        return X - mean
+    if spec.kernel != "cosine":
+        return X
+    length = np.linalg.norm(X, axis=1)
+    if not length.all():
+        raise DegenerateDataError(
+            f"Point {int(np.argmin(length))} is 0 and has no direction.",
+            remedy="Leave it away, or choose another kernel.",
+            details={"row": int(np.argmin(length))},
+        )
+    return np.asarray(X / length[:, None])
+
+
+def kernel_to(
+    X: NDArray[np.float64], spec: KernelPcaSpec, gamma: float
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return the function from prepared rows to their k(row, x_j), (rows, n); X is prepared, too."""
     kernels: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),
         "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),
         "cosine": lambda rows: rows @ X.T,
         "linear": lambda rows: rows @ X.T,
     }
-    K = np.empty((n, n))
-    with np.errstate(over="ignore"):
-        for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "kernel", on_progress):
-            K[rows] = kernels[spec.kernel](X[rows])
-    if not np.isfinite(K.sum()):
-        raise OutOfRangeError("The kernel leaves the range of floating-point numbers.", remedy="Lower degree or gamma.")
-    return K
+    return kernels[spec.kernel]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMap(Map):
+    """Projection of the images of new points on the components.
+
+    Attributes
+    ----------
+    X : (n, d) float64
+        The training points, prepared.
+    mean : (d,) float64
+        Of the training points.
+    spec
+    gamma : float
+    means : (n,) float64
+        Of the columns of K.
+    coefficients : (n, p) float64
+        U_p Lambda_p^(-1/2).
+
+    """
+
+    X: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    spec: KernelPcaSpec
+    gamma: float
+    means: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+
+    @classmethod
+    def restore(
+        cls,
+        data: Callable[[], NDArray[np.float64]],
+        spec: KernelPcaSpec,
+        embedding: Embedding,
+        arrays: dict[str, NDArray[np.float64]],
+    ) -> Self:
+        """Return the map of an embedding of data (`glle_engine.methods.base.Method.restore`)."""
+        assert embedding.eigenvalues is not None
+        X, gamma = data(), embedding.figures.get("gamma", 0.0)
+        mean = X.mean(axis=0)
+        coefficients = embedding.Y / (len(X) * embedding.eigenvalues)
+        return cls(prepared(X, spec, mean), mean, spec, gamma, arrays["kernel_means"], coefficients)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a point, d."""
+        return int(self.X.shape[1])
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The means of the kernel matrix."""
+        return {"kernel_means": self.means}
+
+    def _row_entries(self) -> int:
+        return int(max(self.X.shape))
+
+    def _placed(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        images = kernel_to(self.X, self.spec, self.gamma)(prepared(points, self.spec, self.mean)) - self.means
+        images -= images.mean(axis=1)[:, None]
+        return np.asarray(images @ self.coefficients)
 
 
 def run(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading components of the images."""
     n, p = len(X), spec.n_components
-    if spec.kernel == "linear":
-        X = X - X.mean(axis=0)  # the centered kernel is the same, without the rounding of a large mean
+    mean = X.mean(axis=0)
     gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)
+    X = prepared(X, spec, mean)
     K = kernel_matrix(X, spec, gamma, on_progress)
+    means = K.mean(axis=0)
     double_center(K)
     total = float(np.trace(K))
     values, vectors = leading_eigenpairs(K, p, on_progress)
@@ -126,7 +211,8 @@ def run(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) ->
     figures = {"explained_variance": min(float(values.sum()) / total, 1.0)}
     if spec.kernel in {"rbf", "polynomial"}:
         figures["gamma"] = gamma
-    return Embedding(sign_convention(vectors * np.sqrt(values)), values / n, figures)
+    Y = sign_convention(vectors * np.sqrt(values))
+    return Embedding(Y, values / n, figures, map=KernelMap(X, mean, spec, gamma, means, Y / values))
 
 
 def refuse(n: int, d: int, spec: KernelPcaSpec) -> None:
@@ -146,4 +232,5 @@ METHOD = Method(
     refuse=refuse,
     cost=estimator("kernel-pca"),
     growth="n^2; n^3 where the kernel's spectrum is flat",
+    restore=KernelMap.restore,
 )

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
+from glle_engine.base.maps import AffineMap
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import components
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MOST_VARIANCE = 0.99  # kept if there are as many features as points; He et al. keep 0.98
+REPRODUCED = 1e-8  # of the embedding's largest coordinate: to it the map reproduces the embedding without a note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +51,12 @@ class NpeSpec(LleSpec):
     )
 
 
-def whitened(X: NDArray[np.float64], share: float, least: int) -> NDArray[np.float64]:
-    """Return orthonormal scores (n, r) on the fewest principal axes, at least `least`, with this share of the variance.
+def whitened(
+    X: NDArray[np.float64], share: float, least: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return orthonormal scores on the fewest principal axes, at least `least`, with this share of the variance.
+
+    The scores (n, r), the mean of the data (d,), and the whitening (d, r), which maps centered data to the scores.
 
     Raises
     ------
@@ -58,7 +64,8 @@ def whitened(X: NDArray[np.float64], share: float, least: int) -> NDArray[np.flo
         If the data span fewer than `least` dimensions.
 
     """
-    U, spread, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    mean = X.mean(axis=0)
+    U, spread, Vt = np.linalg.svd(X - mean, full_matrices=False)
     rank = int((spread > max(X.shape) * np.finfo(float).eps * spread[0]).sum())
     if rank < least:
         raise DegenerateDataError(
@@ -68,7 +75,8 @@ def whitened(X: NDArray[np.float64], share: float, least: int) -> NDArray[np.flo
         )
     variance = np.cumsum(spread[:rank] ** 2)
     count = rank if share == 1 else int(np.searchsorted(variance, share * variance[-1])) + 1
-    return np.asarray(U[:, : min(max(count, least), rank)])
+    kept = min(max(count, least), rank)
+    return np.asarray(U[:, :kept]), mean, Vt[:kept].T / spread[:kept]
 
 
 def run(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embedding:
@@ -80,20 +88,36 @@ def run(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     weights = lle_weights(X, neighbors, spec.reg, on_progress)
     on_progress(0, 1, "axes")
     share = (1.0 if d < n else MOST_VARIANCE) if spec.variance == "auto" else float(spec.variance)
-    Q = whitened(X, share, p)
+    Q, mean, whitening = whitened(X, share, p)
     on_progress(0, 1, "embedding")
     W = csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
     _, S, Vt = np.linalg.svd(np.linalg.qr(Q - W @ Q, mode="r"))
     on_progress(1, 1, "embedding")
     figures = {"axes": Q.shape[1], "components": int(components(nearest).max()) + 1}
-    notes: tuple[Note, ...] = ()
+    vectors = Q @ Vt[: -p - 1 : -1].T
+    Y = scaled(vectors)
+    signs = np.where(np.einsum("ij,ij->j", Y, vectors) < 0, -1.0, 1.0)
+    linear = AffineMap(mean, (signs * np.sqrt(n) * (whitening @ Vt[: -p - 1 : -1].T)).T)
+    notes = _rounding_notes(linear, X, Y)
     if figures["components"] > 1:
         message = (
             f"With n_neighbors={k} the graph falls into {figures['components']} components. One linear map embeds "
             "them all, but no weight relates their positions. Raise n_neighbors."
         )
-        notes = (Note("disconnected-graph", message),)
-    return Embedding(scaled(Q @ Vt[: -p - 1 : -1].T), S[: -p - 1 : -1] ** 2, figures, notes)
+        notes = (*notes, Note("disconnected-graph", message))
+    return Embedding(Y, S[: -p - 1 : -1] ** 2, figures, notes, map=linear)
+
+
+def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[Note, ...]:
+    """Return a note on axes along which the data vary so little that the map magnifies rounding."""
+    error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
+    if error <= REPRODUCED:
+        return ()
+    message = (
+        f"The embedding uses axes along which the data hardly vary: the map to it reproduces the points to {error:.1g} "
+        "of its extent only, and new points no better."
+    )
+    return (Note("ill-conditioned-map", f"{message} Lower variance, such as variance=0.999."),)
 
 
 def refuse(n: int, d: int, spec: NpeSpec) -> None:
@@ -113,4 +137,5 @@ METHOD = Method(
     refuse=refuse,
     cost=estimator("npe"),
     growth="n d^2, and n^2 d to find neighbours among many features",
+    restore=AffineMap.restore,
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
+from glle_engine.base.maps import AffineMap
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.methods.base import Embedding, Method, require_rank
@@ -41,6 +42,8 @@ class PrincipalAxes:
     directions : (d, p) float64, orthonormal
     values : (p,) float64
         Eigenvalues of the covariance S^2 / n, descending.
+    mean : (d,) float64
+        Of the data.
     total : float
         The trace of the covariance.
 
@@ -49,6 +52,7 @@ class PrincipalAxes:
     scores: NDArray[np.float64]
     directions: NDArray[np.float64]
     values: NDArray[np.float64]
+    mean: NDArray[np.float64]
     total: float
 
     @property
@@ -70,7 +74,8 @@ class PrincipalAxes:
 def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> PrincipalAxes:
     """Return the p leading principal axes of X (n, d); p at most min(n, d)."""
     n, d = X.shape
-    centered = X - X.mean(axis=0)
+    mean = X.mean(axis=0)
+    centered = X - mean
     values, vectors = leading_eigenpairs(centered @ centered.T if d > n else centered.T @ centered, p, on_progress)
     total = float(np.einsum("ij,ij->", centered, centered))
     if values[-1] < ACCURATE * values[0]:
@@ -83,13 +88,14 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
         scores, directions = centered @ vectors, vectors
     signed = sign_convention(scores)
     signs = np.where(np.einsum("ij,ij->j", signed, scores) < 0, -1.0, 1.0)
-    return PrincipalAxes(signed, directions * signs, values / n, total / n)
+    return PrincipalAxes(signed, directions * signs, values / n, mean, total / n)
 
 
 def run(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading principal components."""
     axes = principal_axes(X, spec.n_components, on_progress)
-    return Embedding(axes.scores, axes.values, {"explained_variance": axes.explained_variance}, axes.notes())
+    figures = {"explained_variance": axes.explained_variance}
+    return Embedding(axes.scores, axes.values, figures, axes.notes(), map=AffineMap(axes.mean, axes.directions.T))
 
 
 def refuse(n: int, d: int, spec: MethodSpec) -> None:
@@ -108,4 +114,5 @@ METHOD = Method(
     refuse=refuse,
     cost=estimator("pca"),
     growth="n d^2; n^2 d for more features than points",
+    restore=AffineMap.restore,
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
+from glle_engine.base.maps import AffineMap
 from glle_engine.methods.base import Embedding, Method, require_noise_dimension
 from glle_engine.methods.costs import estimator
 from glle_engine.methods.linear.pca import PrincipalAxes, principal_axes
@@ -91,7 +92,9 @@ def run(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Em
     if buried := int((signal <= EQUAL).sum()):
         message = f"{buried} of {spec.n_components} components vary no more than the noise: their coordinates are 0."
         notes.append(Note("components-of-noise", f"{message} Lower n_components."))
-    return Embedding(axes.scores * np.sqrt(signal / axes.values), axes.values, figures, tuple(notes))
+    shrinkage = np.sqrt(signal / axes.values)
+    linear = AffineMap(axes.mean, (axes.directions * shrinkage).T)
+    return Embedding(axes.scores * shrinkage, axes.values, figures, tuple(notes), map=linear)
 
 
 def refuse(n: int, d: int, spec: MethodSpec) -> None:
@@ -110,4 +113,5 @@ METHOD = Method(
     refuse=refuse,
     cost=estimator("ppca"),
     growth="n d^2; n^2 d for more features than points",
+    restore=AffineMap.restore,
 )

@@ -77,7 +77,10 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
     scored = run(
         "embed", str(sheet), "pca", "--label", "side", "--scores", "neighborhood_hit", "-o", str(tmp_path / "t.csv")
     )
-    assert ("neighborhood_hit" in scored, len(pd.read_csv(tmp_path / "t.csv"))) == (True, N)
+    places = pd.read_csv(tmp_path / "t.csv")
+    assert ("neighborhood_hit" in scored, len(places)) == (True, N)
+    run("transform", scored.split("  ")[0], str(tmp_path / "new.npy"), "-o", str(tmp_path / "n.csv"))
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "n.csv"), places[:4], atol=1e-8)
     run(*drawing, "-o", str(tmp_path / "T.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "T.NPY"), draws)
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))

@@ -1,0 +1,56 @@
+"""Embeddings of the service: coordinates, figures, and new points placed by the map of the method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from glle.resources.datasets import dataset_id
+from glle.resources.results import Result
+from glle.transport.calls import Call, Steps, path_of
+from glle.transport.operation import Async, Blocking, operation
+
+if TYPE_CHECKING:
+    from glle.transport.session import Session
+    from glle.transport.sinks import Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BaseEmbedding(Result):
+    """Embedding (n, p) with its metadata: `embedding`, `id`, `figures`, `notes`, and `scores` if any."""
+
+    _session: Session = field(kw_only=True)
+
+    @property
+    def id(self) -> str:
+        """Id; the same data, method, parameters and engine have the same id."""
+        return str(self.metadata["id"])
+
+    @operation
+    def transform(self, data: Any, *, timeout: float | None = None) -> Steps[Result]:
+        """Place new points: `embedding` (m, p). Training points get their coordinates.
+
+        PCA, PPCA, kernel PCA and NPE have a map to new points; other methods raise `InvalidRequestError`.
+        """
+        body = {"dataset": (yield from dataset_id(self._session, data))}
+        path = path_of("embeddings", self.id, "transform")
+        _, reply = yield from self._session.run_job(path, body, timeout, Call.npz)
+        return Result(reply.body)
+
+    @operation
+    def map_arrays(self, *, timeout: float | None = None) -> Steps[dict[str, Array]]:
+        """Return the arrays of the map by name, none without a map.
+
+        `mean` (d,) and `components` (p, d) of PCA, PPCA and NPE: a point x is at `components @ (x - mean)`. Kernel PCA
+        has the `kernel_means` (n,) of its columns.
+        """
+        reply = yield from self._session.fetch(Call.npz(path_of("embeddings", self.id, "arrays")), timeout)
+        return {name: array for name, array in reply.body.items() if name != "embedding"}
+
+
+class Embedding(BaseEmbedding, Blocking):
+    """Embedding of a `Client`."""
+
+
+class AsyncEmbedding(BaseEmbedding, Async):
+    """Embedding of an `AsyncClient`."""

@@ -1,0 +1,108 @@
+"""Maps of methods: functions from new points to places in an embedding.
+
+An affine map is y = C (x - m), with a mean m (d,) and components C (p, d). Kernel PCA has a map of its own
+(`glle_engine.methods.linear.kernel_pca`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from glle_engine.base.errors import InvalidShapeError, OutOfRangeError
+from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.validation import finite_matrix
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+_BLOCK_ENTRIES = 1 << 20
+
+
+class Map(ABC):
+    """Function from points (m, d) to their places (m, p) in an embedding, each independent of the others."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """The number of features of a point, d."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The arrays by name that, with the data and the embedding, determine the map (`Method.restore`)."""
+
+    @abstractmethod
+    def _placed(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the places (m, p) of a block of points (m, d)."""
+
+    def _row_entries(self) -> int:
+        """Return the entries of the working memory of a point."""
+        return self.n_features
+
+    def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
+        """Return the places (m, p) of points (m, d), in the unit of the training data.
+
+        Raises
+        ------
+        InvalidShapeError
+            For another number of features.
+        NotFiniteError
+        OutOfRangeError
+            If a place leaves the range of floating-point numbers.
+
+        """
+        data = finite_matrix(points)
+        if data.shape[1] != self.n_features:
+            raise InvalidShapeError(
+                f"The new points have shape {data.shape}; the training data have {self.n_features} features.",
+                remedy=f"Give a matrix of {self.n_features} columns.",
+                details={"shape": list(data.shape), "features": self.n_features},
+            )
+        rows = max(1, _BLOCK_ENTRIES // self._row_entries())
+        with np.errstate(over="ignore", invalid="ignore"):
+            places = [self._placed(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
+        Y = np.concatenate(places)
+        if not np.isfinite(Y).all():
+            raise OutOfRangeError(
+                "The places of the new points leave the range of floating-point numbers.",
+                remedy="Give them in the unit of the training data.",
+            )
+        return Y
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMap(Map):
+    """y = C (x - m).
+
+    Attributes
+    ----------
+    mean : (d,) float64
+    components : (p, d) float64
+        A row for each coordinate of the embedding.
+
+    """
+
+    mean: NDArray[np.float64]
+    components: NDArray[np.float64]
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a point, d."""
+        return len(self.mean)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Mean and components."""
+        return {"mean": self.mean, "components": self.components}
+
+    @classmethod
+    def restore(cls, _data: object, _spec: object, _embedding: object, arrays: dict[str, NDArray[np.float64]]) -> Self:
+        """Return the map of its arrays (`glle_engine.methods.base.Method.restore`)."""
+        return cls(**arrays)
+
+    def _placed(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray((points - self.mean) @ self.components.T)
