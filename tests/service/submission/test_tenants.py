@@ -27,6 +27,7 @@ WITH_ID = [(method, path) for path, methods in CONTRACT["paths"].items() for met
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/draws": {"count": 1},
     "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
+    "/v1/embeddings/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
     "/v1/posteriors/{id}/reconstructions": {"count": 1},
     "/v1/posteriors/{id}/calibration": {},
     "/v1/datasets/{id}": {"name": "mine"},
@@ -86,11 +87,12 @@ def test_a_body_does_not_reach_another_tenants_data_set(
         ("/v1/embeddings/estimate", {"dataset": alice.dataset, "method": "pca"}),
         ("/v1/comparisons", {"dataset": alice.dataset, "methods": [{"method": "pca"}, {"method": "lle"}]}),
         (f"/v1/posteriors/{bob.posterior}/transform", {"dataset": alice.dataset}),
+        (f"/v1/embeddings/{bob.embedding}/transform", {"dataset": alice.dataset}),
     ):
         answer = guarded.post(path, json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
-        path_of_alice = path.replace(bob.posterior, alice.posterior) + "?wait=0"  # no worker runs
-        assert guarded.post(path_of_alice, json=body, headers=alice.headers).is_success
+        own = path.replace(bob.posterior, alice.posterior).replace(bob.embedding, alice.embedding)
+        assert guarded.post(own + "?wait=0", json=body, headers=alice.headers).is_success  # no worker runs
 
 
 def test_labels_and_truth_of_another_tenant_are_404(
