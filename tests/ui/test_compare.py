@@ -29,6 +29,11 @@ def test_a_comparison_shows_pictures_and_scores(explorer: Explorer) -> None:
     best = scores.locator("tbody tr").filter(has=explorer.page.locator("td.best"))
     expect(best).to_have_count(scores.locator("tbody tr").count())
     explorer.save_picture("comparison")
+    assert "comparison=job_" in explorer.page.url
+    explorer.page.reload()
+    expect(thumbs).to_have_count(3, timeout=60_000)
+    expect(scores.locator("thead th")).to_have_count(4)
+    expect(explorer.at("compare-t-sne")).to_have_attribute("aria-pressed", "false")
     thumbs.nth(2).locator("canvas").click()
     expect(explorer.at("stage")).to_be_visible()
     explorer.save_picture("single")
@@ -44,3 +49,5 @@ def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     expect(explorer.at("transport")).to_have_count(0)
     expect(explorer.at("export-npy")).to_be_enabled()
     explorer.save_picture("pca")
+    explorer.page.reload()
+    expect(explorer.at("frame-name")).to_have_text("Principal component analysis", timeout=30_000)

@@ -142,3 +142,29 @@ def test_an_unsupported_file_is_refused_without_an_upload(explorer: Explorer) ->
     expect(explorer.at("problem-title")).to_have_text("This file cannot be read")
     expect(explorer.at("remedy")).to_contain_text("CSV")
     assert "POST" not in sent
+
+
+# Records the bytes of the file of each request with a form.
+SENT = """globalThis.sent = [];
+const send = globalThis.fetch;
+globalThis.fetch = (path, options) => {
+    if (options?.body instanceof FormData) sent.push([path, options.body.get('file').size]);
+    return send(path, options);
+};"""
+
+
+def test_only_the_head_of_a_large_text_is_sent_for_its_preview(explorer: Explorer) -> None:
+    """The preview says so; the upload has all rows, with the columns as the preview has shown them."""
+    n = 100_000
+    rows = csv(np.round(sheet(n), 12), id=range(n))
+    explorer.page.add_init_script(SENT)
+    explorer.open()
+    explorer.choose_file("large.csv", rows)
+    expect(explorer.at("pending")).to_contain_text("the first ", timeout=30_000)
+    expect(explorer.at("upload-notices")).to_contain_text("'id' numbers or names the rows")
+    ((path, size),) = explorer.page.evaluate("sent")
+    assert (path, len(rows) > 4 * 2**20, size <= 2**20) == ("/v1/datasets/preview", True, True)
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("100,000 rows, 3 columns", timeout=60_000)
+    assert explorer.page.evaluate("sent").pop() == ["/v1/datasets", len(rows)]
+    assert explorer.state("dataset")["columns"] == {"id": ["id"]}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import TYPE_CHECKING
 
+import httpx
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import until
+from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
@@ -78,11 +82,11 @@ def test_points_move_and_do_not_flip(tab_with_draws: Explorer) -> None:
         assert 0 < distance < mirrored_distance / 2
 
 
-def test_reference_and_consensus_are_one_click_away(tab_with_draws: Explorer) -> None:
-    """One click shows the mean of all draws, another the reference embedding."""
+def test_reference_and_average_are_one_click_away(tab_with_draws: Explorer) -> None:
+    """One click shows the average of all draws, another the reference embedding."""
     tab_with_draws.at("scrub").fill("4")
     tab_with_draws.at("show-consensus").click()
-    expect(tab_with_draws.at("frame-name")).to_contain_text("Consensus")
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
     tab_with_draws.save_picture("consensus")
     tab_with_draws.at("show-reference").click()
     expect(tab_with_draws.at("frame-name")).to_contain_text("Reference")
@@ -137,6 +141,160 @@ def test_the_spread_is_shown_as_a_shape(tab_with_draws: Explorer, shape: str) ->
     tab_with_draws.save_picture(f"shape-{shape}")
 
 
+def test_the_headline_is_the_median_of_the_stability(tab_with_draws: Explorer) -> None:
+    """It rounds the median of the service's stability, and its tooltip defines the figure."""
+    id_ = tab_with_draws.state("posterior")["id"]
+    path = f"{tab_with_draws.url}/v1/posteriors/{id_}/summary?count=6"
+    stability = np.load(io.BytesIO(httpx.get(path, headers={"Accept": "application/zip"}).content))["stability"]
+    headline = tab_with_draws.at("headline")
+    expect(headline).to_contain_text(f"The median point keeps {100 * np.median(stability):.0f}% of its neighbours")
+    tooltip = tab_with_draws.page.get_by_role("tooltip", include_hidden=True).first
+    expect(tooltip).to_be_hidden()
+    headline.focus()
+    expect(tooltip).to_be_visible()
+    expect(tooltip).to_contain_text("its 8 nearest points in the consensus")
+    tab_with_draws.save_picture("headline")
+
+
+# Mean, covariance and half axes of a row in pixels, as the overlay draws them, and the dots of all draws.
+CONTOUR = """async (row) => {
+    const { state } = await import('/explorer/js/store.js');
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    const { directionsOf, placeOf } = await import('/explorer/js/lib/frames.js');
+    const { contourOf, momentsOf } = await import('/explorer/js/plot/spread.js');
+    const { draws, axes, turn } = state;
+    const directions = directionsOf(draws.p, axes, turn);
+    const places = Array.from({ length: draws.count }, (_, i) =>
+        placeOf(draws.data.subarray(i * draws.n * draws.p), row, draws.p, directions, onStage.box));
+    return { ...contourOf(momentsOf(row, draws, directions, onStage.box)), places };
+}"""
+
+
+def test_contours_share_the_frame_of_the_dots(tab_with_draws: Explorer) -> None:
+    """A contour is at the mean of a row's dots, and holds half of the normal law with their covariance."""
+    row = 31
+    dots = []
+    for draw in range(1, 7):
+        tab_with_draws.at("scrub").fill(str(draw))
+        dots.append(tab_with_draws.places()[row])
+    pixels = np.array(dots)
+    contour = tab_with_draws.page.evaluate(CONTOUR, row)
+    places = np.array(contour["places"])
+    unit = np.ptp(pixels[:, 0]) / np.ptp(places[:, 0])
+    np.testing.assert_allclose(
+        (pixels - pixels.mean(axis=0)) * [1, -1], unit * (places - places.mean(axis=0)), atol=0.01
+    )
+    np.testing.assert_allclose([contour["x"], contour["y"]], places.mean(axis=0), atol=1e-6)
+    axes = np.sqrt(2 * np.log(2) * np.linalg.eigvalsh(np.cov(places.T)))
+    np.testing.assert_allclose([contour["short"], contour["long"]], axes, rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["hover", "selection"])
+def test_a_point_shows_its_contour_on_hover_and_selection(tab_with_draws: Explorer, how: str) -> None:
+    """Without any shape of the spread, the overlay gets ink at the ends of the longer axis of the row's contour."""
+    row, places = 31, tab_with_draws.places()
+    contour = tab_with_draws.page.evaluate(CONTOUR, row)
+    if how == "selection":
+        tab_with_draws.at("find-row").fill(str(row))
+        tab_with_draws.at("find-row").press("Enter")
+    else:
+        tab_with_draws.page.mouse.move(places[row][0] + 30, places[row][1] + 30)
+        tab_with_draws.page.mouse.move(*places[row], steps=4)
+    until(lambda: tab_with_draws.page.evaluate(INK, contour))
+    tab_with_draws.save_picture(f"contour-{how}")
+
+
+# Whether the overlay has ink at both ends of the longer axis of a contour.
+INK = """async ({ x, y, long, angle }) => {
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    const screen = onStage.plot.screen();
+    const context = onStage.overlay.getContext('2d');
+    return [1, -1].every((sign) => {
+        const px = screen.x + screen.sx * (x + sign * long * Math.cos(angle));
+        const py = screen.y + screen.sy * (y + sign * long * Math.sin(angle));
+        const pixels = context.getImageData(px - 2, py - 2, 5, 5).data;
+        return pixels.some((value, i) => i % 4 === 3 && value > 60);
+    });
+}"""
+
+
+def test_the_density_of_each_label_holds_half_of_its_places(explorer: Explorer) -> None:
+    """Each label has a contour in its color; half of its places in all draws are within it."""
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(sheet(200), kind=["a", "b"] * 100))
+    explorer.at("use-file").click()
+    explorer.fit(count=8)
+    before = explorer.wait_still()
+    explorer.at("shape-density").click()
+    assert explorer.wait_still() != before
+    shares = explorer.page.evaluate(WITHIN)
+    assert len(shares) == 2
+    assert all(0.5 <= share < 0.55 for share in shares), shares
+    explorer.save_picture("density")
+
+
+# For each label, the share of the places over all draws whose cell is denser than the level of the contour.
+WITHIN = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    const { directionsOf, placeOf } = await import('/explorer/js/lib/frames.js');
+    const { densitiesHere } = await import('/explorer/js/plot/overlay.js');
+    const { draws, axes } = state;
+    const { look, box } = onStage;
+    const directions = directionsOf(2, axes, null);
+    return densitiesHere({ look, directions, box }).map(({ index, values, level, lines }) => {
+        if (!lines.length) return 0;
+        const side = Math.sqrt(values.length);
+        let [inside, all] = [0, 0];
+        for (let draw = 0; draw < draws.count; draw++) {
+            for (let row = 0; row < draws.n; row++) {
+                if (look.index[row] !== index) continue;
+                const place = placeOf(draws.data.subarray(draw * draws.n * 2), row, 2, directions, box);
+                const [column, line] = place.map((value) => Math.floor(((value + 1.25) / 2.5) * side));
+                inside += values[line * side + column] >= level;
+                all++;
+            }
+        }
+        return inside / all;
+    });
+}"""
+
+
+def test_three_dimensions_turn_by_dragging_and_by_keys(explorer: Explorer) -> None:
+    """The points move as a rigid body, a click still selects, and the button restores the axes."""
+    explorer.open()
+    explorer.make_sheet("swiss_roll", 150)
+    explorer.at("form-em-n_components").fill("3")
+    explorer.fit(count=3)
+    front = np.array(explorer.places())
+    stage = explorer.at("stage").bounding_box()
+    assert stage
+    middle = (stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2)
+    mouse = explorer.page.mouse
+    mouse.move(*middle)
+    mouse.down()
+    mouse.move(middle[0] + 120, middle[1] + 50, steps=6)
+    mouse.up()
+    u, v = np.array(explorer.state("turn"))
+    np.testing.assert_allclose([u @ u, v @ v, u @ v], [1, 1, 0], atol=1e-9)
+    side = np.array(explorer.places())
+    assert np.abs(side - front).max() > 20
+    reference = np.array(explorer.state("reference")).reshape(-1, 3)
+    flat = reference @ np.stack([u, -v], axis=1)
+    flat, shown = flat - flat.mean(axis=0), side - side.mean(axis=0)
+    np.testing.assert_allclose(shown, flat * (np.linalg.norm(shown) / np.linalg.norm(flat)), atol=0.5)
+    explorer.save_picture("turned")
+    row = int(np.argmin(side[:, 0]))
+    mouse.click(*side[row])
+    expect(explorer.at("point").locator("h2")).to_have_text(f"Row {row}")
+    explorer.at("straighten").click()
+    explorer.page.evaluate("scrollTo(0, 0)")
+    np.testing.assert_allclose(explorer.places(), front, atol=0.5)
+    explorer.at("stage").focus()
+    explorer.page.keyboard.press("Alt+ArrowRight")
+    assert explorer.state("turn") is not None
+
+
 def test_the_spread_is_shown_as_color_and_as_trails(tab_with_draws: Explorer) -> None:
     """The legend has the smallest and largest spread; trails are drawn over the points."""
     before = tab_with_draws.wait_still()
@@ -154,6 +312,7 @@ def test_another_seed_gives_other_draws_of_the_same_fit(tab_with_draws: Explorer
     posterior = tab_with_draws.state("posterior")["id"]
     tab_with_draws.at("scrub").fill("1")
     first = tab_with_draws.places()
+    tab_with_draws.open_set_up()
     tab_with_draws.at("draws-seed").fill("7")
     tab_with_draws.at("draw-again").click()
     until(lambda: (tab_with_draws.state("draws") or {}).get("seed") == 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from csv import reader
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -12,15 +13,19 @@ from xml.etree import ElementTree as ET
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 from tests.system.conftest import ROOT
+from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from tests.ui.driver.explorer import Explorer
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -54,7 +59,50 @@ def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> No
     np.testing.assert_array_equal(np.load(io.BytesIO(content)), expected)
     name, content = download(tab_at_third_draw, "csv")
     assert name == "draw-2.csv"
-    np.testing.assert_allclose(np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)[:, -2:], expected, rtol=1e-12)
+    assert content.startswith(b"row,y1,y2,spread,stability\n")
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(table[:, 0], np.arange(150))
+    np.testing.assert_allclose(table[:, 1:3], expected, rtol=1e-12)
+    summary = f"{tab_at_third_draw.url}/v1/posteriors/{tab_at_third_draw.state('posterior')['id']}/summary?count=6"
+    arrays = np.load(io.BytesIO(httpx.get(summary, headers={"Accept": "application/zip"}).content))
+    np.testing.assert_allclose(table[:, 3], arrays["spread"], rtol=1e-6)
+    np.testing.assert_allclose(table[:, 4], arrays["stability"], rtol=1e-6)
+
+
+def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> None:
+    """Both npy and CSV have the mean of the six draws."""
+    expected = np.mean([embedding(tab_at_third_draw, index) for index in range(6)], axis=0)
+    tab_at_third_draw.at("show-consensus").click()
+    name, content = download(tab_at_third_draw, "npy")
+    assert name == "average.npy"
+    np.testing.assert_allclose(np.load(io.BytesIO(content)), expected, atol=1e-5)
+    _, content = download(tab_at_third_draw, "csv")
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
+    np.testing.assert_allclose(table[:, 1:3], expected, atol=1e-5)
+
+
+def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None:
+    """The CSV has the label of each row, quoted if necessary; both pictures have the legend's entries."""
+    kinds = ['the "inner", first', "outer"] * 45
+    quoted = ['"the ""inner"", first"', "outer"] * 45
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(sheet(90), kind=quoted))
+    explorer.at("use-file").click()
+    explorer.fit(count=2)
+    _, content = download(explorer, "csv")
+    rows = list(reader(io.StringIO(content.decode())))
+    assert rows[0] == ["row", "y1", "y2", "label", "spread", "stability"]
+    assert [row[3] for row in rows[1:]] == kinds
+    _, svg = download(explorer, "svg")
+    legend = next(group for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("id") == "legend")  # noqa: S314
+    texts = [text.text for text in legend.iter(f"{SVG}text")]
+    assert texts == ["Labels", 'the "inner", first  (45)', "outer  (45)"]
+    _, png = download(explorer, "png")
+    picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    corner = picture[-picture.shape[0] // 8 :, : picture.shape[1] // 20].reshape(-1, 3)
+    colors = explorer.page.evaluate("[...document.querySelectorAll('.swatch')].map((s) => s.style.background)")
+    for color in colors:
+        assert (corner == [int(part) for part in color[4:-1].split(",")]).all(axis=1).any(), color
 
 
 def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
@@ -63,7 +111,7 @@ def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
     assert png.startswith(b"\x89PNG")
     assert len(png) > 5000
     _, svg = download(tab_at_third_draw, "svg")
-    circles = ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}circle")  # noqa: S314 -- written by the page
+    circles = ET.fromstring(svg).iter(f"{SVG}circle")  # noqa: S314 -- written by the page
     assert len(list(circles)) == 150
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+import httpx
 from playwright.sync_api import expect
 
 from tests.ui.driver.tables import csv, two_sheets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from tests.ui.driver.explorer import Explorer
+
+    Tab = Callable[..., AbstractContextManager[Explorer]]
 
 # Records every state of the progress bar: label, value or null, and stage.
 WATCH = """() => {
@@ -96,3 +103,51 @@ def test_disconnected_data_are_fitted_with_bridges(explorer: Explorer) -> None:
     explorer.wait_drawn()
     expect(explorer.at("note-bridged")).to_contain_text("joined by bridges")
     explorer.save_picture("bridged")
+
+
+def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explorer, tab: Tab) -> None:
+    """The address has its job; a refresh follows it to the draws, and another tab lists it and opens it."""
+    explorer.open()
+    explorer.make_sheet("swiss_roll", 60_000)
+    explorer.at("draws-count").fill("2")
+    explorer.at("fit").click()
+    expect(explorer.page).to_have_url(re.compile("job=job_"))
+    with tab(explorer.url) as other:
+        other.open()
+        running = other.at("recent-job").filter(has_text="Fit").first
+        expect(running).to_contain_text("Swiss roll")
+        other.save_picture("recent")
+        explorer.page.reload()
+        expect(explorer.at("progress-label")).to_contain_text("Fitting")
+        expect(explorer.at("chosen")).to_contain_text("60,000 rows")
+        running.click()
+        for one in (explorer, other):
+            expect(one.at("stage")).to_be_visible(timeout=60_000)
+            one.wait_drawn()
+        assert explorer.state("posterior")["id"] == other.state("posterior")["id"]
+    assert explorer.state("draws")["count"] == 2
+    expect(explorer.page).to_have_url(re.compile("#posterior=(?!.*job=)"))
+
+
+def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer, link: str) -> None:
+    """A click on an entry shows its draws; the address then has the posterior."""
+    id_ = link.partition("posterior=")[2].partition("&")[0]
+    headers = {"Content-Type": "application/merge-patch+json"}
+    path = f"{explorer.url}/v1/posteriors/{id_}"
+    assert httpx.patch(path, content=b'{"name": "my sheet"}', headers=headers).is_success
+    explorer.open()
+    explorer.at("recent-posterior").filter(has_text="my sheet").click()
+    explorer.wait_drawn()
+    expect(explorer.page).to_have_url(re.compile(f"posterior={id_}"))
+
+
+def test_a_job_whose_record_is_gone_leaves_its_data(explorer: Explorer) -> None:
+    """The problem says that there is no such job, and the data set of the link is chosen."""
+    explorer.expected.append("404")
+    explorer.open()
+    explorer.make_sheet("s_curve", 90)
+    dataset = explorer.state("dataset")["id"]
+    explorer.page.goto("about:blank")
+    explorer.open(f"/#dataset={dataset}&job=job_00000000000000000000")
+    expect(explorer.at("problem")).to_contain_text("Job not found")
+    expect(explorer.at("chosen")).to_contain_text("90 rows")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.conftest import until
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
@@ -104,6 +106,8 @@ def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> 
     explorer.open(link)
     explorer.wait_drawn()
     keys = explorer.page.keyboard
+    explorer.open_set_up()
+    explorer.page.evaluate("document.querySelector('.skip').focus()")
     reached: list[str] = []
     for _ in range(60):
         keys.press("Tab")
@@ -171,7 +175,7 @@ NAMELESS = """() => [...document.querySelectorAll('button, input, select, a, sum
 def test_the_empty_page_offers_an_example_and_a_file(explorer: Explorer) -> None:
     """Unavailable actions are disabled or hidden."""
     explorer.open()
-    expect(explorer.at("try-example")).to_be_visible()
+    expect(explorer.at("example-digits")).to_be_visible()
     expect(explorer.at("drop")).to_contain_text("Choose a file")
     expect(explorer.at("fit")).to_be_disabled()
     expect(explorer.at("tab-grid")).to_be_disabled()
@@ -191,10 +195,59 @@ def test_the_first_load_is_small(explorer: Explorer) -> None:
     assert sum(sizes) < FIRST_LOAD_BYTES
 
 
-def test_an_example_is_one_click_away(explorer: Explorer) -> None:
-    """One click creates a data set, shows its first rows and enables the fit."""
+EXAMPLES = {"swiss-roll": (1000, None), "digits": (1797, "10"), "wine": (178, "3")}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_one_click_on_an_example_plays_its_draws(explorer: Explorer, name: str) -> None:
+    """Its data are loaded and fitted, and its points move; real data are colored by their labels."""
+    n, classes = EXAMPLES[name]
     explorer.open()
-    explorer.at("try-example").click()
+    explorer.at(f"example-{name}").click()
+    expect(explorer.at("play")).to_have_attribute("aria-pressed", "true", timeout=60_000)
+    before = explorer.screenshot()
+    until(lambda: explorer.state("frame") > 1)
+    assert explorer.screenshot() != before
+    assert explorer.state("dataset")["n"] == n
+    if classes:
+        expect(explorer.at("legend").locator("button")).to_have_count(int(classes))
+    explorer.wait_drawn()
+    explorer.save_picture(f"example-{name}")
+
+
+def test_an_example_does_not_play_where_motion_is_reduced(tab: Tab, up: Up) -> None:
+    """The draws are shown and wait for the play button."""
+    with tab(up.url, reduced_motion="reduce") as explorer:
+        explorer.open()
+        explorer.at("example-swiss-roll").click()
+        explorer.wait_drawn()
+        assert not explorer.state("playing")
+
+
+def test_the_set_up_folds_away_after_the_fit(explorer: Explorer) -> None:
+    """The picture takes its place; the button, and the key, bring it back with the settings of the fit."""
+    explorer.open()
+    explorer.make_sheet("s_curve", 120)
+    expect(explorer.at("set-up")).to_have_attribute("aria-expanded", "true")
+    explorer.fit(count=3)
+    expect(explorer.at("setup")).to_be_hidden()
+    wide = explorer.at("stage").bounding_box()
+    explorer.at("set-up").click()
+    expect(explorer.at("chosen")).to_contain_text("120 rows")
+    narrow = explorer.at("stage").bounding_box()
+    assert wide
+    assert narrow
+    assert wide["width"] > narrow["width"] + 250
+    expect(explorer.at("draws-count")).to_have_value("3")
+    explorer.at("stage").focus()
+    explorer.page.keyboard.press("s")
+    expect(explorer.at("setup")).to_be_hidden()
+
+
+def test_a_synthetic_data_set_is_shown_before_its_fit(explorer: Explorer) -> None:
+    """Its first rows, its name and the cost of the fit are shown, and the fit is enabled."""
+    explorer.open()
+    explorer.make_sheet("swiss_roll", 1000)
     expect(explorer.at("chosen")).to_contain_text("1,000 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
     expect(explorer.at("estimate")).to_contain_text("24 draws of 1,000 points")

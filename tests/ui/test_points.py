@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from tests.conftest import until
 from tests.system.conftest import fitted, synthetic
 from tests.ui.driver.explorer import OUT
+from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,13 +76,13 @@ def test_hover_shows_row_neighbors_and_stability(tab_with_draws: Explorer) -> No
     row = most_isolated(places)
     tab_with_draws.page.mouse.move(places[row][0] + 40, places[row][1] + 40)
     tab_with_draws.page.mouse.move(*places[row], steps=4)
-    expect(tab_with_draws.at("tip")).to_contain_text(f"Row {row + 1}")
+    expect(tab_with_draws.at("tip")).to_contain_text(f"Row {row}")
     point = tab_with_draws.at("point")
-    expect(point).to_contain_text(f"Row {row + 1}")
+    expect(point.locator("h2")).to_have_text(f"Row {row}")
     expect(tab_with_draws.at("point-neighbors").locator("button")).to_have_count(8)
     expect(tab_with_draws.at("point-stability")).to_have_text(re.compile(r"\d+\s?% of its neighbours stay"))
     tab_with_draws.save_picture("hover")
-    tab_with_draws.at("method").hover()
+    tab_with_draws.at("theme").hover()
     expect(tab_with_draws.at("tip")).to_have_count(0)
 
 
@@ -135,6 +136,85 @@ def test_a_row_is_found_by_its_number(tab_with_draws: Explorer) -> None:
     number = other.text_content()
     other.click()
     expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {number}")
+
+
+def test_a_selected_point_is_linked_with_its_neighbors(tab_with_draws: Explorer) -> None:
+    """A click draws a line to each of its neighbors, also when the pointer has left."""
+    places = tab_with_draws.places()
+    row = most_isolated(places)
+    tab_with_draws.page.mouse.move(places[row][0] + 40, places[row][1] + 40)
+    tab_with_draws.page.mouse.move(*places[row], steps=4)
+    expect(tab_with_draws.at("tip")).to_contain_text(f"Row {row}")
+    tab_with_draws.page.mouse.click(*places[row])
+    expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {row}")
+    tab_with_draws.at("theme").hover()
+    expect(tab_with_draws.at("tip")).to_have_count(0)
+    linked = tab_with_draws.wait_still()
+    rows = [int(text) for text in tab_with_draws.at("point-neighbors").locator("button").all_text_contents()]
+    assert len(rows) == 8
+    assert all(tab_with_draws.page.evaluate(LINE, [row, other]) for other in rows)
+    tab_with_draws.save_picture("linked")
+    tab_with_draws.page.keyboard.press("Escape")
+    until(lambda: tab_with_draws.screenshot() != linked)
+    assert not any(tab_with_draws.page.evaluate(LINE, [row, other]) for other in rows)
+
+
+# Whether the overlay has ink in the middle between two rows.
+LINE = """async ([a, b]) => {
+    const { onStage: { plot, overlay, xy } } = await import('/explorer/js/views/stage.js');
+    const { x, y, sx, sy } = plot.screen();
+    const px = x + (sx * (xy[2 * a] + xy[2 * b])) / 2;
+    const py = y + (sy * (xy[2 * a + 1] + xy[2 * b + 1])) / 2;
+    const pixels = overlay.getContext('2d').getImageData(px - 1, py - 1, 3, 3).data;
+    return pixels.some((value, i) => i % 4 === 3 && value > 60);
+}"""
+
+
+def test_rows_are_found_by_label(explorer: Explorer) -> None:
+    """Equal labels come first, then those that contain the text; a text without a row is reported."""
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(sheet(60), kind=["red", "dark red", "blue"] * 20))
+    explorer.at("use-file").click()
+    explorer.fit(count=2)
+    for text, rows in {"Red": range(0, 60, 3), "dark": range(1, 60, 3)}.items():
+        explorer.at("find-label").fill(text)
+        explorer.at("find-label").press("Enter")
+        expect(explorer.at("selected")).to_contain_text("20 points selected")
+        assert explorer.page.evaluate(SELECTED) == list(rows)
+    explorer.at("find-label").fill("green")
+    explorer.at("find-label").press("Enter")
+    expect(explorer.at("not-found")).to_have_text("No row has “green”.")
+    expect(explorer.at("selected")).to_have_count(0)
+
+
+def test_further_columns_color_the_points_and_are_searched(explorer: Explorer) -> None:
+    """Columns that are left out at the upload, and those of another file, can be chosen; a refresh keeps them."""
+    X = sheet(40)
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(X, kind=["a", "b"] * 20, place=["north", "south", "east", "west"] * 10))
+    explorer.at("choose-ignore").click()
+    explorer.at("label-column").select_option("kind")
+    explorer.at("use-file").click()
+    explorer.fit(count=2)
+    explorer.at("color").select_option("place")
+    expect(explorer.at("legend").locator("button")).to_have_text(["east10", "north10", "south10", "west10"])
+    rows = [f'"a {i % 5}, quoted";{i * 0.5}' for i in range(40)]
+    explorer.at("add-columns").set_input_files(
+        {"name": "more.csv", "mimeType": "", "buffer": "\n".join(["team;score", *rows]).encode()}
+    )
+    expect(explorer.at("color")).to_have_value("further:team")
+    expect(explorer.at("legend").locator("button")).to_have_count(5)
+    explorer.at("color").select_option("score")
+    expect(explorer.at("legend")).to_contain_text("19.5")
+    explorer.at("find-label").fill("north")
+    explorer.at("find-label").press("Enter")
+    assert explorer.page.evaluate(SELECTED) == list(range(0, 40, 4))
+    explorer.save_picture("columns")
+    explorer.page.reload()
+    explorer.wait_drawn()
+    expect(explorer.at("color")).to_have_value("further:score")
+    explorer.at("add-columns").set_input_files({"name": "short.csv", "mimeType": "", "buffer": b"team\nx\n"})
+    expect(explorer.at("problem")).to_contain_text("short.csv has 1 rows below its header; the data set has 40.")
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,7 @@ def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> N
         explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
         with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
             explorer.open()
-            explorer.at("try-example").click()
-            expect(explorer.at("chosen")).to_be_visible()
+            explorer.make_sheet("s_curve", 200)
             expect(explorer.at("fit")).to_be_enabled()
         explorer.at("fit").click(force=True)  # disabled if the estimate of the fit has met the outage first
         expect(explorer.at("service-down")).to_contain_text("The service does not answer")
@@ -65,7 +64,7 @@ def test_a_service_with_keys_shows_a_key_form(tab: Tab, guarded: tuple[str, str]
         explorer.at("key").fill(key)
         explorer.at("use-key").click()
         expect(explorer.at("key-form")).to_have_count(0)
-        explorer.at("try-example").click()
+        explorer.make_sheet("s_curve", 200)
         explorer.fit(count=2)
         assert addresses
         assert not [address for address in addresses if key in address]

@@ -6,12 +6,14 @@ import { Inspector } from './panels/inspector.js';
 import { FitPanel, MethodPanel } from './panels/method_panel.js';
 import { Banner, Problem } from './panels/problem.js';
 import { Progress } from './panels/progress.js';
+import { RecentWork } from './panels/recent.js';
 import { KEYS } from './keyboard.js';
 import { html, useEffect, useRef, useState } from './lib/html.js';
 import { onTheme, switchTheme, theme } from './lib/theme.js';
 import { set, useStore } from './store.js';
 import { Compare } from './views/compare.js';
 import { Empty } from './views/empty.js';
+import { Headline } from './views/headline.js';
 import { Grid, Scales } from './views/grid.js';
 import { Stage } from './views/stage.js';
 import { Transport } from './views/transport.js';
@@ -26,12 +28,17 @@ const VIEWS = [
 
 /** The page. */
 export function App() {
+  const { isSetUp } = useStore('isSetUp');
+  const skip = (event) => {
+    event.preventDefault(); // the fragment of the address is the link
+    document.getElementById('view').focus();
+  };
   return html`
-    <a class="skip" href="#view">To the picture</a>
+    <a class="skip" href="#view" onClick=${skip}>To the picture</a>
     <${Top} /><${Banner} />
-    <div class="layout">
-      <div class="setup" data-testid="setup"><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
-      <main id="view" tabindex="-1"><div class="viewbar"><${Tabs} /><${Progress} /></div><${Problem} /><${View} /><${ExportBar} /></main>
+    <div class=${isSetUp ? 'layout' : 'layout folded'}>
+      <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /><${RecentWork} /></div>
+      <main id="view" tabindex="-1"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></main>
       <${Inspector} />
     </div>
     <${Drag} /><${Keys} /><${Announcer} />
@@ -51,6 +58,13 @@ function Top() {
       title="Dark or light (d)" onClick=${switchTheme}>${now === 'dark' ? '☀' : '☾'}</button>
     <a class="docs" href="/docs">API</a>
   </header>`;
+}
+
+/** The button that shows and hides the steps. */
+function SetUp() {
+  const { isSetUp } = useStore('isSetUp');
+  return html`<button type="button" class="fold" data-testid="set-up" aria-expanded=${isSetUp} aria-controls="setup"
+    title="Data, method and draws (s)" onClick=${() => set({ isSetUp: !isSetUp })}><span aria-hidden="true">☰</span> Set-up</button>`;
 }
 
 /** The tabs of the views. */

@@ -4,7 +4,11 @@ import { choosePoints } from './actions/selection.js';
 import { switchTheme } from './lib/theme.js';
 import { onStage } from './views/stage.js';
 import { goTo, togglePlay } from './views/transport.js';
+import { dimension } from './lib/frames.js';
+import { turnBy } from './plot/turning.js';
 import { set, state } from './store.js';
+
+const STEP = 0.15; // radians of a turn by a key
 
 /** Each key with its label and its action. */
 export const KEYS = [
@@ -16,7 +20,9 @@ export const KEYS = [
   ['2', 'Draws side by side', () => state.posterior && set({ view: 'grid' })],
   ['3', 'Grid of scales', () => state.posterior && set({ view: 'scales' })],
   ['4', 'Methods side by side', () => state.dataset && set({ view: 'compare' })],
-  ['e', 'Points, halos, ellipses', () => set({ shape: { none: 'halo', halo: 'ellipse', ellipse: 'none' }[state.shape] })],
+  ['s', 'Set-up', () => set({ isSetUp: !state.isSetUp })],
+  ['e', 'Points, halos, ellipses, density', () => set({ shape: { none: 'halo', halo: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] })],
+  ['r', 'Turn three dimensions by dragging, or not', () => set({ isTurning: !state.isTurning })],
   ['t', 'Trails', () => set({ trails: !state.trails })],
   ['l', 'Select by drawing around points', () => set({ lassoing: !state.lassoing })],
   ['+', 'Zoom in', () => onStage.plot?.zoom(1.3)],
@@ -36,6 +42,11 @@ function escape() {
 export function listenToKeys() {
   addEventListener('keydown', (event) => {
     const { target } = event;
+    const turn = { ArrowRight: [-STEP, 0], ArrowLeft: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] }[event.key];
+    if (event.altKey && turn && dimension() === 3 && onStage.xy) {
+      event.preventDefault(); // of the browser's history
+      turnBy(...turn);
+    }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const name = event.key === ' ' ? 'Space' : event.key;
     const inField = target.matches?.('input, select, textarea');

@@ -11,7 +11,10 @@ export const state = {
   info: null,
   contract: null,
   methods: [],
-  recent: [],
+  recent: [], // data sets
+  posteriors: [],
+  jobs: [],
+  isSetUp: true, // whether the steps are shown; they fold away once there is a picture
   pending: null, // a chosen file, before its upload
   dataset: null,
   columns: null, // values, names, labels, color, coordinates of the data set
@@ -22,6 +25,7 @@ export const state = {
   problem: null,
   theme: null, // the shown theme, light or dark
   announcement: '', // read aloud by screen readers
+  job: null, // id of the fit that runs, or of the shown embedding
   posterior: null,
   reference: null, // Float32Array (n, p)
   neighbors: null, // {k, data}
@@ -31,6 +35,7 @@ export const state = {
   single: null, // an embedding by a method without draws
   compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
+  comparisonJob: null,
   scoreList: null,
   estimate: null, // cost of the chosen method, from the service
   view: 'draws',
@@ -38,8 +43,11 @@ export const state = {
   playing: false,
   speed: 1,
   axes: [0, 1],
+  turn: null, // of three dimensions: [rightward, upward] unit vectors; null shows the axes
+  isTurning: true, // whether a drag turns three dimensions
+  metadata: null, // further columns of the data set: {name: values}
   color: 'auto',
-  shape: 'none', // of the spread: none, halo, ellipse
+  shape: 'none', // of the spread: none, halo, ellipse, density
   trails: false,
   selection: null, // {list, mask}
   hover: -1,

@@ -153,6 +153,7 @@ def test_the_readme_names_existing_test_ids() -> None:
         "form-",
         "draws-",
         "synthetic-",
+        "example-",
         "remedy-",
         "note-",
         "tab-",
@@ -161,6 +162,7 @@ def test_the_readme_names_existing_test_ids() -> None:
         "export-",
         "show-",
         "choose-",
+        "recent-",
     )
     for name in re.findall(r"`([a-z][a-z0-9_-]+)`", table):
         assert (

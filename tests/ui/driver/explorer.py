@@ -81,7 +81,7 @@ class Explorer:
     def open(self, link: str = "/") -> None:
         """Open the page and wait until it has loaded the methods."""
         self.page.goto(self.url + link)
-        expect(self.at("method-panel")).to_be_visible()
+        expect(self.at("method-panel")).to_have_count(1)  # hidden once a link has its picture
 
     def at(self, name: str) -> Locator:
         """Return the element with this test id."""
@@ -111,8 +111,15 @@ class Explorer:
         self.at("make-synthetic").click()
         expect(self.at("chosen")).to_be_visible()
 
+    def open_set_up(self) -> None:
+        """Show the steps, if they are folded away."""
+        if self.at("set-up").get_attribute("aria-expanded") == "false":
+            self.at("set-up").click()
+        expect(self.at("setup")).to_be_visible()
+
     def fit(self, *, count: int = 6) -> None:
         """Fit, draw, and wait for the spread."""
+        self.open_set_up()
         self.at("draws-count").fill(str(count))
         self.at("fit").click()
         self.wait_drawn()

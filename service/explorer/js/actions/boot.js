@@ -2,9 +2,8 @@
 
 import { askJson, Refused } from '../api.js';
 import { readLink } from './link.js';
-import { set, state } from '../store.js';
-import { listDatasets } from './data.js';
-import { openLinked } from './fit.js';
+import { set, state, subscribe } from '../store.js';
+import { listRecent, openLinked, refreshRecent } from './open.js';
 
 const RETRY = 3000; // milliseconds between retries while the service is down
 
@@ -17,7 +16,7 @@ export async function boot() {
       askJson('/openapi.json'),
     ]);
     set({ info, methods: methods.items, contract, service: 'ready', problem: null });
-    await listDatasets();
+    await listRecent();
     const link = readLink();
     if (link) await openLinked(link);
   } catch (error) {
@@ -27,8 +26,17 @@ export async function boot() {
   }
 }
 
-/** Poll a service that went down during the work until it is back. */
+/**
+ * Poll a service that went down during the work until it is back; list the jobs again after work and on a return to the
+ * tab; open a link that is pasted into this tab.
+ */
 export function watch() {
+  subscribe((changes) => 'work' in changes && !changes.work && state.info && refreshRecent());
+  document.addEventListener('visibilitychange', () => !document.hidden && state.info && refreshRecent());
+  addEventListener('hashchange', () => {
+    const link = readLink();
+    if (link && state.info && !state.work) openLinked(link);
+  });
   setInterval(async () => {
     if (state.service !== 'down' || !state.info) return;
     try {

@@ -5,6 +5,7 @@ import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
+import { writeLink } from './link.js';
 import { clearResults, runWork } from './state.js';
 
 const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
@@ -39,14 +40,25 @@ export async function embed(method) {
     const body = { dataset: state.dataset.id, method: method.name, parameters: parametersOf(method.name), ...beside() };
     clearResults();
     set({ view: 'draws' });
-    const job = await follow(await askJson('/v1/embeddings', { method: 'POST', body }), method.title);
-    const path = `${job.links.embedding}/coordinates`;
-    const [embedding, result] = await Promise.all([
-      askArray(`${path}?dtype=float32`, method.title),
-      askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', method.title).then((answer) => answer.json()),
-    ]);
-    set({ single: { title: method.title, path, body, data: embedding.data, p: embedding.shape[1], result }, announcement: `${method.title} is done.` });
+    await showEmbedding(await askJson('/v1/embeddings', { method: 'POST', body }));
   });
+}
+
+/** Follow the job of an embedding, and show its result; meanwhile the address has the job. */
+export async function showEmbedding(started) {
+  const { method: name, parameters } = started.request;
+  const method = state.methods.find((one) => one.name === name);
+  set({ job: started.id });
+  writeLink();
+  const job = await follow(started, method.title);
+  const body = { dataset: job.dataset, method: name, parameters, ...beside() };
+  const path = `${job.links.embedding}/coordinates`;
+  const [embedding, result] = await Promise.all([
+    askArray(`${path}?dtype=float32`, method.title),
+    askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', method.title).then((answer) => answer.json()),
+  ]);
+  const single = { title: method.title, path, body, data: embedding.data, p: embedding.shape[1], result };
+  set({ single, isSetUp: false, announcement: `${method.title} is done.` });
 }
 
 /** Embed by each method of the comparison, and judge all by the same scores. */
@@ -55,14 +67,20 @@ export async function compare() {
     const methods = compared().map((name) => ({ method: name, parameters: parametersOf(name) }));
     const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? defaultDimension(method)));
     const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
-    set({ comparison: null });
-    const job = await follow(await askJson('/v1/comparisons', { method: 'POST', body }), `Comparing ${methods.length} methods`);
-    const path = `/v1/jobs/${job.id}/result`;
-    const comparison = await (await askMade(`${path}?points=0:1`, 'application/json', 'Comparing')).json();
-    const places = await placesOf(comparison, path);
-    if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
-    set({ comparison: { rows: comparison.rows, places }, announcement: 'The comparison is ready.' });
+    await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
   });
+}
+
+/** Follow the job of a comparison, and show its result; meanwhile the address has the job. */
+export async function showComparison(started) {
+  set({ comparison: null, comparisonJob: started.id });
+  writeLink();
+  const job = await follow(started, `Comparing ${started.request.methods.length} methods`);
+  const path = `/v1/jobs/${job.id}/result`;
+  const comparison = await (await askMade(`${path}?points=0:1`, 'application/json', 'Comparing')).json();
+  const places = await placesOf(comparison, path);
+  if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
+  set({ comparison: { rows: comparison.rows, places }, isSetUp: false, announcement: 'The comparison is ready.' });
 }
 
 /** Embeddings of the rows by label: aligned ones in one response, others one by one. */

@@ -4,11 +4,16 @@ import { ask, askArrays, askJson, Refused } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { estimateSoon } from './compare.js';
+import { writeLink } from './link.js';
+import { keepLeftOut, keptColumns } from './metadata.js';
 import { clearResults } from './state.js';
 
 const ENDINGS = /\.(csv|tsv|txt|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
 const MOST_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
 const PREVIEW_ROWS = 4;
+const HEAD = 2 ** 20; // bytes of a large text that are sent for its preview
+const LARGE = 4 * HEAD;
+const MOST_COLUMNS = 100; // that a preview lists
 
 /** Return whether the service reads a file of this name. */
 export const isTable = (name) => ENDINGS.test(name);
@@ -19,11 +24,22 @@ export async function listDatasets() {
   set({ recent: items });
 }
 
-/** The form of a file with the chosen roles of its columns; a chosen feature keeps all columns without a role. */
-function formOf({ file, roles, only }, columns = []) {
+/** The whole lines at the head of a large text in one byte a sign or UTF-8; null for another file, which is sent as a whole. */
+export async function headOf(file) {
+  if (file.size <= LARGE || !/\.(csv|tsv|txt)$/i.test(file.name)) return null;
+  const bytes = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
+  const end = bytes.lastIndexOf(10);
+  return end < 0 || bytes.includes(0) ? null : new File([bytes.subarray(0, end + 1)], file.name);
+}
+
+/**
+ * The form of a file with the chosen roles of its columns; a chosen feature keeps all columns without a role. The roles
+ * that the preview of a head has shown hold for the whole file.
+ */
+function formOf({ file, head, roles, only }, columns = []) {
   const form = new FormData();
   const known = columns.filter(({ role, name }) => role && role !== 'feature' && !(name in roles));
-  const wanted = Object.values(roles).includes('feature');
+  const wanted = Object.values(roles).includes('feature') || (head && columns.length > 0 && columns.length < MOST_COLUMNS);
   const chosen = [...Object.entries(roles), ...(wanted ? known.map(({ name, role }) => [name, role]) : [])];
   for (const [name, role] of chosen) if (role && role !== 'feature') form.append(role, name);
   if (only) form.append('features', only);
@@ -37,9 +53,12 @@ export async function previewPending(changes = {}) {
   const pending = { ...state.pending, ...changes };
   set({ pending, problem: null, work: { label: `Reading ${pending.file.name}`, stage: '', done: 0, total: 0 } });
   try {
-    const form = formOf(pending, pending.shown?.columns);
+    const form = formOf({ ...pending, head: null, file: pending.head ?? pending.file }, pending.shown?.columns);
     const shown = await askJson('/v1/datasets/preview', { method: 'POST', body: form });
     if (state.pending?.file !== pending.file) return;
+    if (shown.problem && pending.head && !shown.problem.details?.options) {
+      return previewPending({ head: null }); // the head may end within a quoted line break
+    }
     const columns = shown.columns.length ? shown.columns : (pending.shown?.columns ?? []);
     set({ work: null, pending: { ...pending, shown: { ...shown, columns } }, problem: shown.problem });
     const words = shown.columns.filter(({ role }) => role === '');
@@ -59,8 +78,8 @@ export async function uploadPending() {
   await created(async () => {
     const body = formOf(pending, pending.shown?.columns);
     const dataset = await askJson('/v1/datasets', { method: 'POST', body });
-    if (dataset.name) return dataset;
-    return { ...(await askNamed(dataset, pending.file.name)), notices: dataset.notices };
+    await keepLeftOut(pending.file, dataset);
+    return named(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
 }
 
@@ -75,8 +94,8 @@ export async function synthesise(values) {
 /** Choose an existing data set. */
 export async function choose(dataset) {
   clearResults();
-  set({ dataset, pending: null, columns: null, preview: null, problem: null });
-  set({ color: 'auto', selection: null, comparison: null, estimate: null, view: state.view === 'compare' ? 'compare' : 'draws' });
+  set({ dataset, pending: null, columns: null, preview: null, problem: null, metadata: keptColumns(dataset) });
+  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, estimate: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
   estimateSoon();
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);
@@ -86,25 +105,30 @@ export async function choose(dataset) {
   }
 }
 
-/** Name a data set after its file; the name is not part of its content. */
-async function askNamed(dataset, name) {
+/** Name a data set, for example after its file, unless it has a name; the name is not part of its content. */
+export async function named(dataset, name) {
+  if (dataset.name) return dataset;
   const body = new Blob([JSON.stringify({ name })]);
   const type = 'application/merge-patch+json';
-  return (await ask(`/v1/datasets/${dataset.id}`, { method: 'PATCH', body, type })).json();
+  const answer = await ask(`/v1/datasets/${dataset.id}`, { method: 'PATCH', body, type });
+  return { ...(await answer.json()), notices: dataset.notices };
 }
 
-/** Create a data set, then choose it. */
-async function created(make, label) {
+/** Create a data set, then choose it; return whether it exists now. */
+export async function created(make, label) {
   set({ work: { label, stage: '', done: 0, total: 0 }, problem: null });
   try {
     const dataset = await make();
     set({ work: null, announcement: `Data set with ${dataset.n} rows is ready.` });
     await choose(dataset);
+    writeLink();
     await listDatasets();
+    return true;
   } catch (error) {
     set({ work: null });
     if (!(error instanceof Refused)) throw error;
     set({ problem: error.problem });
+    return false;
   }
 }
 

@@ -1,10 +1,12 @@
 /** Files of the shown picture and of its arrays. */
 
 import { askMade } from '../jobs.js';
-import { titleOf } from '../lib/frames.js';
+import { embeddingOf, titleOf } from '../lib/frames.js';
+import { npyOf } from '../lib/npy.js';
 import { paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
+import { paintLegend, svgLegend } from '../plot/legend.js';
 import { drawOverlay } from '../plot/overlay.js';
 import { sizeOf } from '../plot/size.js';
 import { onStage } from '../views/stage.js';
@@ -22,7 +24,7 @@ export async function savePng() {
   return 'Saved';
 }
 
-/** Paint the frame and its overlay onto a separate canvas. */
+/** Paint the frame, its overlay and its legend onto a separate canvas. */
 function painted(picture) {
   const { plot, xy, look, box, overlay } = onStage;
   if (!plot || !xy) return null;
@@ -47,10 +49,11 @@ function painted(picture) {
     sy: screen.sy / devicePixelRatio,
   }, box, look, colors());
   context.drawImage(under, 0, 0);
+  paintLegend(context, look, height, factor, colors());
   return context;
 }
 
-/** Save the points as circles of an SVG. */
+/** Save the points as circles of an SVG, with the legend. */
 export function saveSvg() {
   const { xy, look, plot, overlay } = onStage;
   if (!plot || !xy) return 'Show a draw first';
@@ -68,23 +71,55 @@ export function saveSvg() {
   const text = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
     `<title>${titleOf(state.frame)}</title><rect width="100%" height="100%" fill="${colors().surface}"/>`,
-    `<g fill-opacity="${opacity}">${drawn.filter(Boolean).join('\n')}</g></svg>`,
+    `<g fill-opacity="${opacity}">${drawn.filter(Boolean).join('\n')}</g>`,
+    `${svgLegend(look, height, colors())}</svg>`,
   ].join('\n');
   save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);
   return 'Saved';
 }
 
-/** Save the embedding in full precision as npy. */
-export const saveNpy = () => saveArray('application/x-npy', 'npy');
+/** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
+export async function saveNpy() {
+  if (isAverage()) return save(new Blob([npyOf(embeddingOf(-1), state.draws.p)]), `${fileName()}.npy`);
+  return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
+}
 
-/** Save the embedding as CSV. */
-export const saveCsv = () => saveArray('text/csv', 'csv');
+/** Save the embedding as CSV: row, coordinates, label, color, further columns, spread and stability. */
+export async function saveCsv() {
+  return saveWork(async () => {
+    const lines = isAverage() ? linesOf(embeddingOf(-1), state.draws.p)
+      : (await (await askMade(arrayPath(), 'text/csv', PREPARING)).text()).trimEnd().split(/\r?\n/);
+    const { columns, metadata, summary, single } = state;
+    const beside = {
+      ...(columns?.labels && { label: columns.labels }),
+      ...(columns?.color && { color: columns.color }),
+      ...metadata,
+      ...(summary && !single && { spread: summary.spread, stability: summary.stability }),
+    };
+    const cells = (first, pick) => [first, ...Object.entries(beside).map(([name, values]) => quoted(pick(name, values)))].join(',');
+    const [head, ...rows] = lines;
+    const text = [
+      `row,${cells(head, (name) => name)}`,
+      ...rows.map((line, row) => `${row},${cells(line, (_, values) => values[row])}`),
+    ];
+    save(new Blob([`${text.join('\n')}\n`], { type: 'text/csv' }), `${fileName()}.csv`);
+  });
+}
 
-async function saveArray(type, ending) {
+const PREPARING = 'Preparing the file';
+const isAverage = () => state.frame === -1 && !state.single;
+const quoted = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+
+/** An embedding as lines of CSV, with its header. */
+function linesOf(embedding, p) {
+  const names = Array.from({ length: p }, (_, j) => `y${j + 1}`).join(',');
+  return [names, ...Array.from({ length: embedding.length / p }, (_, row) => embedding.subarray(row * p, (row + 1) * p).join(','))];
+}
+
+async function saveWork(work) {
   let said = '';
   await runWork(async () => {
-    const answer = await askMade(arrayPath(), type, 'Preparing the file');
-    save(await answer.blob(), `${fileName()}.${ending}`);
+    await work();
     said = 'Saved';
   });
   return said;
@@ -108,6 +143,7 @@ function save(blob, name) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  return 'Saved';
 }
 
 /** Copy text to the clipboard. */

@@ -6,7 +6,6 @@ import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { embed } from './compare.js';
-import { choose } from './data.js';
 import { writeLink } from './link.js';
 import { clearResults, runWork } from './state.js';
 
@@ -31,22 +30,26 @@ export function drawsAsked() {
   return { count: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
 }
 
-/** Fit the chosen method to the data set, and draw. */
-export async function fit() {
+/** Fit the chosen method to the data set, and draw; then play the draws if `plays`. */
+export async function fit({ plays = false } = {}) {
   if (chosenMethod().makes === 'embedding') return embed(chosenMethod());
   return runWork(async () => {
     const method = chosenMethod();
     const body = { ...state.forms[method.name], dataset: state.dataset.id, method: method.name };
     clearResults();
     set({ view: 'draws' });
-    let answer = await askJson(method.links.create, { method: 'POST', body });
-    if (answer.kind) {
-      await follow(answer, 'Fitting');
-      answer = await askJson(`/v1/posteriors/${answer.posterior}`);
-    }
-    await open(answer);
-    await draw();
+    const answer = await askJson(method.links.create, { method: 'POST', body });
+    await show(answer.kind ? await finished(answer) : answer);
+    await draw({ plays });
   });
+}
+
+/** Follow a fit to its posterior; meanwhile the address has the job. */
+export async function finished(job) {
+  set({ job: job.id });
+  writeLink();
+  await follow(job, 'Fitting');
+  return askJson(`/v1/posteriors/${job.posterior}`);
 }
 
 /** Draw again from the current posterior. */
@@ -54,25 +57,10 @@ export async function drawAgain() {
   await runWork(draw);
 }
 
-/** Open the posterior and the view of a link. */
-export async function openLinked(link) {
-  await runWork(async () => {
-    const posterior = await askJson(`/v1/posteriors/${link.posterior}`);
-    const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
-    await choose(dataset);
-    const { method } = posterior.spec;
-    const { count, seed, scale } = link;
-    set({ method, forms: { ...state.forms, [method]: changedFrom(method, posterior.spec), draws: { count, seed, scale } } });
-    await open(posterior);
-    await draw();
-    set({ frame: Math.min(link.frame, state.draws.count), view: link.view, color: link.color, shape: link.shape });
-    if (link.view === 'scales') await drawScales();
-  });
-}
-
 /** The settings that differ from the defaults of the method's schema. */
-function changedFrom(method, spec) {
-  const { properties } = chosen(method).parameters;
+export function changedFrom(method, spec) {
+  const { properties: own } = chosen(method).parameters;
+  const properties = own.parameters?.properties ?? own;
   const isOwn = ([name, value]) => name !== 'method' && name in properties && properties[name].default !== value;
   return Object.fromEntries(Object.entries(spec).filter(isOwn));
 }
@@ -90,22 +78,24 @@ export async function drawScales() {
 }
 
 /** Show a posterior: its reference embedding and its neighbors. */
-async function open(posterior) {
+export async function show(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
   const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Fitting again');
-  set({ posterior, reference: embedding.data, announcement: 'The fit is done.' });
+  set({ posterior, job: null, reference: embedding.data, isSetUp: false, announcement: 'The fit is done.' });
+  writeLink();
   const neighbors = await askArray(`${here}?name=neighbors`, 'Fitting again', { floats: false });
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });
 }
 
 /** Draw, then request the summary of the draws. */
-async function draw() {
+export async function draw({ plays = false } = {}) {
   const { id } = state.posterior;
   const { count, seed, scale } = drawsAsked();
   set({ draws: null, summary: null, playing: false, frame: 0 });
   const made = await drawn(id, { count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
   set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0] }, announcement: `${count} draws are ready.` });
+  if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: true });
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
 }

@@ -1,18 +1,18 @@
-/** Link that reproduces the view, in the fragment of the address. */
+/** Link that reproduces the view, in the fragment of the address: data, running job, posterior, draws, comparison. */
 
 import { state } from '../store.js';
 
-const VIEWS = new Set(['draws', 'grid', 'scales']);
-const SHAPES = new Set(['none', 'halo', 'ellipse']);
+const VIEWS = new Set(['draws', 'grid', 'scales', 'compare']);
+const SHAPES = new Set(['none', 'halo', 'ellipse', 'density']);
 
 /** Read the link of the address, or null. */
 export function readLink() {
   const query = new URLSearchParams(location.hash.slice(1));
-  const posterior = query.get('posterior');
-  if (!posterior) return null;
+  const found = Object.fromEntries(['dataset', 'job', 'posterior', 'comparison'].map((name) => [name, query.get(name)]));
+  if (!Object.values(found).some(Boolean)) return null;
   const scale = query.get('scale') ?? '1';
   return {
-    posterior,
+    ...found,
     seed: whole(query.get('seed'), 0),
     count: Math.max(1, whole(query.get('count'), 24)),
     scale: scale === 'auto' ? scale : Number(scale) || 0,
@@ -25,24 +25,26 @@ export function readLink() {
 
 /** Address of the current view. */
 export function linkHere() {
-  const { posterior, draws } = state;
-  if (!posterior || !draws) return `${location.origin}${location.pathname}`;
-  const query = new URLSearchParams({
-    posterior: posterior.id,
-    seed: draws.seed,
-    count: draws.count,
-    scale: draws.scale,
-    frame: Math.max(0, state.frame),
-    view: VIEWS.has(state.view) ? state.view : 'draws',
-    color: state.color,
-    shape: state.shape,
-  });
-  return `${location.origin}${location.pathname}#${query}`;
+  const { dataset, job, posterior, draws, forms, comparisonJob } = state;
+  const query = new URLSearchParams();
+  const put = (values) => Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
+  if (posterior) put({ posterior: posterior.id });
+  else if (dataset) put({ dataset: dataset.id, ...(job && { job }) });
+  if (posterior || job) {
+    const { seed, count, scale } = draws ?? forms.draws ?? {};
+    put({ seed, count, scale });
+  }
+  if (comparisonJob) put({ comparison: comparisonJob });
+  if (posterior && draws) put({ frame: Math.max(0, state.frame) });
+  if (posterior || job || comparisonJob) put({ view: !posterior && !job ? 'compare' : state.view, color: state.color, shape: state.shape });
+  const text = String(query);
+  return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;
 }
 
 /** Write the view to the address, without an entry in the browser's history. */
 export function writeLink() {
-  if (state.posterior && state.draws) history.replaceState(null, '', linkHere());
+  const here = linkHere();
+  if (here !== location.href) history.replaceState(null, '', here);
 }
 
 function whole(text, otherwise) {

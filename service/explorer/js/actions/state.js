@@ -4,6 +4,7 @@ import { Cancelled, Refused } from '../api.js';
 import { set } from '../store.js';
 
 const NO_RESULTS = {
+  job: null,
   posterior: null,
   reference: null,
   neighbors: null,
@@ -16,6 +17,7 @@ const NO_RESULTS = {
   hover: -1,
   selection: null,
   axes: [0, 1],
+  turn: null,
   trails: false,
   shape: 'none',
 };

@@ -6,11 +6,25 @@ export const MARGIN = 0.94;
 const OUTSIDE = 0.004; // share of points at each end that may lie outside the first view
 const LOOKED_AT = 50000;
 
-/** The embedding behind a frame: 0 the reference, i the draw i - 1, -1 the consensus. */
+let averaged = { data: null, mean: null };
+
+/** The average of the draws, point by point, as they are shown: each rotated to the reference. */
+export function averageOf({ data, count }) {
+  if (averaged.data === data) return averaged.mean;
+  const size = data.length / count;
+  const mean = new Float32Array(size);
+  for (let draw = 0; draw < count; draw++) {
+    for (let at = 0; at < size; at++) mean[at] += data[draw * size + at] / count;
+  }
+  averaged = { data, mean };
+  return mean;
+}
+
+/** The embedding behind a frame: 0 the reference, i the draw i - 1, -1 the average of the draws. */
 export function embeddingOf(frame) {
-  const { reference, draws, summary, single } = state;
+  const { reference, draws, single } = state;
   if (single) return single.data;
-  if (frame === -1) return summary?.consensus ?? reference;
+  if (frame === -1 && draws) return averageOf(draws);
   if (frame === 0 || !draws) return reference;
   const size = draws.n * draws.p;
   return draws.data.subarray((frame - 1) * size, frame * size);
@@ -18,7 +32,7 @@ export function embeddingOf(frame) {
 
 /** Title of a frame. */
 export function titleOf(frame) {
-  if (frame === -1) return 'Consensus';
+  if (frame === -1) return 'Average';
   return frame === 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
 }
 
@@ -60,6 +74,44 @@ function range(embedding, axis, p) {
   return [low, high];
 }
 
+/**
+ * Box around three dimensions that holds the first embedding from every side: its middle, and its radius.
+ * @returns {{middle: number[], half: number[], center: number[]}} center is filled by `turned`
+ */
+export function ballOf([first, ...others], n) {
+  const sides = [0, 1, 2].map((axis) => boxOf([first, ...others], n, 3, [axis, axis]));
+  const middle = sides.map(({ center }) => center[0]);
+  let most = 0;
+  for (let at = 0; at < first.length; at += 3) {
+    most = Math.max(most, Math.hypot(first[at] - middle[0], first[at + 1] - middle[1], first[at + 2] - middle[2]));
+  }
+  const radius = Math.max(most, ...sides.map(({ half }) => half[0])) || 1;
+  return { middle, half: [radius, radius], center: [0, 0] };
+}
+
+/** The ball's box, seen along two directions. */
+export function turned(ball, directions) {
+  return { ...ball, center: directions.map((direction) => dot(direction, ball.middle)) };
+}
+
+const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
+
+/** The two unit vectors that are shown to the right and upwards; one dimension has no upward one. */
+export function directionsOf(p, axes, turn) {
+  if (turn && p === 3) return turn;
+  return axes.map((axis) => Array.from({ length: p }, (_, j) => Number(j === axis)));
+}
+
+/** The place of a row of an embedding in its box. */
+export function placeOf(embedding, row, p, [u, v], box) {
+  let [x, y] = [0, 0];
+  for (let j = 0; j < p; j++) {
+    x += u[j] * embedding[row * p + j];
+    y += v[j] * embedding[row * p + j];
+  }
+  return [(x - box.center[0]) * (MARGIN / box.half[0]), ((p === 1 ? row : y) - box.center[1]) * (MARGIN / box.half[1])];
+}
+
 /** The range of a coordinate without its outermost values, from an even sample. */
 function inner(embedding, axis, p) {
   const count = embedding.length / p;
@@ -71,17 +123,23 @@ function inner(embedding, axis, p) {
 }
 
 /** Put an embedding into its box: x and y of each point in [-1, 1], into an existing array. */
-export function placed(embedding, n, p, axes, box, into = new Float32Array(2 * n)) {
+export function placed(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
   const [x, y] = axes;
   const [cx, cy] = box.center;
   const fx = MARGIN / box.half[0];
   const fy = MARGIN / box.half[1];
+  if (turn && p === 3) {
+    const [[a, b, c], [d, e, f]] = turn;
+    for (let i = 0; i < n; i++) {
+      const [r, s, t] = [embedding[3 * i], embedding[3 * i + 1], embedding[3 * i + 2]];
+      into[2 * i] = (a * r + b * s + c * t - cx) * fx;
+      into[2 * i + 1] = (d * r + e * s + f * t - cy) * fy;
+    }
+    return into;
+  }
   for (let i = 0; i < n; i++) {
     into[2 * i] = (embedding[i * p + x] - cx) * fx;
     into[2 * i + 1] = ((p === 1 ? i : embedding[i * p + y]) - cy) * fy;
   }
   return into;
 }
-
-/** Units of the box per unit of the embedding. */
-export const zoomOf = (box) => MARGIN / box.half[0];

@@ -1,13 +1,17 @@
 /** Color of each point, as a step of a palette, and its legend. */
 
-import { classes, gradient, PLAIN, STEPS } from './palettes.js';
+import { classes, CLASSES, gradient, PLAIN, STEPS } from './palettes.js';
 import { theme } from './theme.js';
 
+/** Members of the state that decide the colors. */
+export const LOOK = ['color', 'columns', 'metadata', 'summary', 'theme'];
+
 /** Available choices of the color, with their labels. */
-export function choices({ dataset, columns, summary }) {
+export function choices({ dataset, columns, metadata, summary }) {
   const found = [];
   if (columns?.labels) found.push(['labels', 'Labels']);
   if (columns?.color) found.push(['color', 'Colour column']);
+  for (const name of Object.keys(metadata ?? {})) found.push([`further:${name}`, name]);
   if (columns?.coordinates) {
     found.push(['coordinate:0', 'True position, first'], ['coordinate:1', 'True position, second']);
   }
@@ -38,8 +42,19 @@ export function lookOf(state, n) {
   const title = choices(state).find(([choice]) => choice === name)?.[1] ?? '';
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
   if (name === 'labels') return byClass(state.columns.labels, title);
+  if (name.startsWith('further:')) {
+    const values = state.metadata[name.slice('further:'.length)];
+    const numbers = numeric(values);
+    return numbers ? byValue(numbers, name, title, gradient('value', theme())) : byClass(values, title, name);
+  }
   const kind = ['spread', 'stability', 'local_trust'].includes(name) ? 'spread' : 'value';
   return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
+}
+
+/** A column of texts as numbers, if all are numbers and they are more than a palette of classes has; or null. */
+function numeric(values) {
+  const numbers = Float32Array.from(values, (text) => (text.trim() === '' ? NaN : Number(text)));
+  return numbers.some(Number.isNaN) || new Set(values).size <= CLASSES ? null : numbers;
 }
 
 /** The numbers of a choice. */
@@ -68,7 +83,7 @@ function byValue(values, name, title, palette) {
 }
 
 /** Color by a class; if there are too many, the most frequent classes have colors. */
-function byClass(labels, title) {
+function byClass(labels, title, called = 'labels') {
   const counts = new Map();
   for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);
   const palette = classes(counts.size);
@@ -86,5 +101,5 @@ function byClass(labels, title) {
     const count = shared ? names.slice(i).reduce((sum, word) => sum + counts.get(word), 0) : counts.get(names[i]);
     return { color, name, count, index: i };
   });
-  return { name: 'labels', index, palette, legend: { kind: 'classes', title, entries } };
+  return { name: called, index, palette, legend: { kind: 'classes', title, entries } };
 }

@@ -72,3 +72,14 @@ export function asFloats(data) {
   if (data instanceof Float32Array) return data;
   return Float32Array.from(data, Number);
 }
+
+/** An npy file of 32-bit floats with p columns. */
+export function npyOf(values, p) {
+  const text = `{'descr': '<f4', 'fortran_order': False, 'shape': (${values.length / p}, ${p}), }`;
+  const head = `${text.padEnd(128 * Math.ceil((text.length + 11) / 128) - 11)}\n`;
+  const bytes = new Uint8Array(10 + head.length + values.byteLength);
+  bytes.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, head.length & 255, head.length >> 8]);
+  bytes.set(new TextEncoder().encode(head), 10);
+  bytes.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength), 10 + head.length);
+  return bytes;
+}

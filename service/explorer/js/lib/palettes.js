@@ -21,6 +21,8 @@ const TOL = [
 export const PLAIN = '#0072b2';
 export const OTHER = '#9a9a9a';
 export const STEPS = 64;
+/** Number of classes that have colors. */
+export const CLASSES = TOL.length;
 
 /** The part of a palette that is visible on a light and on a dark page. */
 const SEEN = { light: [0, 0.95], dark: [0.16, 1] };

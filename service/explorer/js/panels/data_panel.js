@@ -1,6 +1,7 @@
 /** Step one: the data. */
 
-import { choose, isTable, previewPending, synthesise, uploadPending } from '../actions/data.js';
+import { headOf, isTable, previewPending, synthesise, uploadPending } from '../actions/data.js';
+import { openDataset } from '../actions/open.js';
 import { clearResults } from '../actions/state.js';
 import { html, number, useState } from '../lib/html.js';
 import { inWords, ROLES } from '../lib/remedies.js';
@@ -21,8 +22,8 @@ export async function take(file) {
     return;
   }
   clearResults();
-  set({ problem: null, dataset: null, preview: null, columns: null });
-  set({ pending: { file, shown: null, roles: {}, only: '' } });
+  set({ problem: null, dataset: null, preview: null, columns: null, metadata: null, isSetUp: true });
+  set({ pending: { file, head: await headOf(file), shown: null, roles: {}, only: '' } });
   await previewPending();
   set({ announcement: `${file.name} is ready to be sent.` });
 }
@@ -41,7 +42,7 @@ export function DataPanel() {
   }
   const pick = (one) => {
     setOpen(false);
-    choose(one);
+    openDataset(one);
   };
   return html`<section class="panel" data-testid="data-panel">
     <div class="panel-head"><h2>1 · Data</h2>
@@ -119,7 +120,7 @@ export function nameOf(dataset) {
 /** A file before its upload: what the service would fit, and the roles of its columns. */
 function Pending() {
   const { pending, work } = useStore('pending', 'work');
-  const { file, shown, roles, only } = pending;
+  const { file, head, shown, roles, only } = pending;
   const columns = shown?.columns ?? [];
   const roleOf = ({ name, role }) => roles[name] ?? role;
   const give = (changed) => previewPending({ roles: { ...roles, ...changed } });
@@ -138,7 +139,7 @@ function Pending() {
     </select></div>`;
   return html`<div data-testid="pending">
     <p class="file-name"><strong>${file.name}</strong>
-      ${shown?.n ? html` <span class="quiet">${number(shown.n)} rows, ${number(shown.d)} fitted columns</span>` : ''}</p>
+      ${shown?.n ? html` <span class="quiet">${head ? 'the first ' : ''}${number(shown.n)} rows, ${number(shown.d)} fitted columns</span>` : ''}</p>
     ${shown?.rows.length > 0 && html`<${Table} names=${shown.names} rows=${shown.rows}
       more=${{ labels: shown.labels, color: shown.color }} />`}
     <${Notices} notices=${shown?.notices} />

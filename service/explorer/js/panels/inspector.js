@@ -3,15 +3,17 @@
 import { MOST_SHAPES, MOST_TRAILS } from '../plot/overlay.js';
 import { choosePoints, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
-import { html, number, percent, useMemo } from '../lib/html.js';
-import { choices, lookOf, resolved } from '../lib/look.js';
+import { html, number, percent, useState } from '../lib/html.js';
+import { addColumns, rowsWith } from '../actions/metadata.js';
+import { choices, LOOK, resolved } from '../lib/look.js';
+import { Legend } from '../views/legend.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
 import { Notes } from './notes.js';
 import { Spectrum } from './spectrum.js';
 
 const NEIGHBORS = 12;
-const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses']];
+const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses'], ['density', 'Density']];
 
 /** The panel. */
 export function Inspector() {
@@ -33,9 +35,8 @@ function Scores() {
 
 /** Colour, shape of the spread, trails, axes. */
 function Appearance() {
-  const state = useStore('color', 'shape', 'trails', 'columns', 'summary', 'dataset', 'axes', 'draws', 'selection', 'posterior', 'theme');
+  const state = useStore('shape', 'trails', 'dataset', 'axes', 'turn', 'draws', 'selection', 'posterior', 'view', ...LOOK);
   const { shape, trails, summary, draws, axes, selection } = state;
-  const look = useMemo(() => lookOf(state, points()), [state.color, state.columns, summary, state.dataset, state.theme]);
   const p = dimension();
   const count = selection?.list.length ?? points();
   const pick = (color) => {
@@ -48,7 +49,13 @@ function Appearance() {
       <select id="color" data-testid="color" value=${resolved(state)} onChange=${(event) => pick(event.target.value)}>
         ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolved(state)}>${title}</option>`)}
       </select></div>
-    <${Legend} legend=${look.legend} index=${look.index} />
+    <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt"
+      onChange=${(event) => {
+        const [file] = event.target.files;
+        event.target.value = '';
+        if (file) addColumns(file);
+      }} /><span>+ Columns from a file</span></label>
+    ${state.view !== 'draws' && html`<${Legend} />`}
     ${state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
         ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!summary}
@@ -57,9 +64,10 @@ function Appearance() {
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
-    ${shape === 'ellipse' && html`<p class="help">Around the average place of a point: half of the draws put it inside.</p>`}
+    ${shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
     ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
-    ${shape !== 'none' && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
+    ${shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
+    ${['halo', 'ellipse'].includes(shape) && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
     ${state.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
       onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
     ${trails && count > MOST_TRAILS && html`<p class="help">Shown for ${MOST_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
@@ -69,45 +77,36 @@ function Appearance() {
         value=${axes[side]} onChange=${(event) => {
           const changed = [...state.axes];
           changed[side] = Number(event.target.value);
-          set({ axes: changed });
+          set({ axes: changed, turn: null });
         }}>${Array.from({ length: p }, (_, i) => html`<option value=${i} selected=${i === axes[side]}>${i + 1}</option>`)}</select>`)}
     </span></div>`}
+    ${p === 3 && html`<p class="help">Drag the picture to turn it, or use Alt and the arrow keys.${state.turn && html` <button type="button" class="link" data-testid="straighten"
+      onClick=${() => set({ turn: null })}>Straighten</button>`}</p>`}
   </section>`;
-}
-
-/** Legend of the colors; a click on an entry selects its class. */
-function Legend({ legend, index }) {
-  if (legend.kind === 'value') {
-    const stops = legend.palette.filter((_, i) => i % 7 === 0).join(', ');
-    return html`<div class="legend" data-testid="legend">
-      <div class="ramp" style=${{ background: `linear-gradient(to right, ${stops})` }}></div>
-      <div class="ramp-ends"><span>${number(legend.low)}</span><span>${number(legend.high)}</span></div></div>`;
-  }
-  if (legend.kind !== 'classes') return html`<div class="legend" data-testid="legend"></div>`;
-  const pick = (entry) => {
-    const rows = [];
-    index.forEach((value, row) => value === entry.index && rows.push(row));
-    choosePoints(rows);
-  };
-  return html`<ul class="legend classes" data-testid="legend">${legend.entries.map((entry) => html`<li>
-    <button type="button" class="class" onClick=${() => pick(entry)} title="Select these points">
-      <span class="swatch" style=${{ background: entry.color }}></span>${entry.name}
-      <span class="quiet">${number(entry.count)}</span></button></li>`)}</ul>`;
 }
 
 /** The point under the pointer, or the only selected one, or the number of selected points. */
 function Point() {
-  const state = useStore('hover', 'selection', 'columns', 'summary', 'neighbors', 'dataset');
+  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'neighbors', 'dataset');
   const { hover, selection, columns, summary, dataset } = state;
+  const [missed, setMissed] = useState('');
   const row = hover >= 0 ? hover : selection?.list.length === 1 ? selection.list[0] : -1;
   const find = (event) => {
     const wanted = event.target.valueAsNumber;
-    if (wanted >= 1 && wanted <= points()) choosePoints([wanted - 1]);
+    if (wanted >= 0 && wanted < points()) choosePoints([wanted]);
+  };
+  const search = (event) => {
+    const rows = rowsWith(event.target.value);
+    choosePoints(rows);
+    setMissed(event.target.value.trim() && !rows.length ? event.target.value.trim() : '');
   };
   return html`<section class="panel point" data-testid="point">
-    <div class="panel-head"><h2>${row >= 0 ? `Row ${number(row + 1)}` : 'Point'}</h2>
-      <label class="find">Row <input type="number" min="1" max=${points()} data-testid="find-row" aria-label="Select a row by its number"
+    <div class="panel-head"><h2>${row >= 0 ? `Row ${number(row)}` : 'Point'}</h2>
+      <label class="find">Row <input type="number" min="0" max=${points() - 1} data-testid="find-row" aria-label="Select a row by its number, from 0"
         onChange=${find} /></label></div>
+    ${(columns?.labels || state.metadata) && html`<label class="find wide">Search <input type="text" data-testid="find-label"
+      placeholder="label or text" onChange=${search} /></label>`}
+    ${missed && html`<p class="quiet" role="status" data-testid="not-found">No row has “${missed}”.</p>`}
     ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
       ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbours` : ''}.
       <button type="button" class="link" onClick=${() => choosePoints([])}>Clear</button></p>`}
@@ -115,6 +114,7 @@ function Point() {
       select several, in any view.</p>`}
     ${row >= 0 && html`<dl class="facts">
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
+      ${Object.entries(state.metadata ?? {}).slice(0, 6).map(([name, values]) => html`<dt>${name}</dt><dd>${values[row]}</dd>`)}
       ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
@@ -128,7 +128,7 @@ function Point() {
 /** The nearest neighbors, each a link to its row. */
 function NeighborChips({ rows }) {
   return html`${rows.slice(0, NEIGHBORS).map((other) => html`<button type="button" class="chip small"
-    onClick=${() => choosePoints([other])}>${other + 1}</button>`)}
+    onClick=${() => choosePoints([other])}>${other}</button>`)}
     ${rows.length > NEIGHBORS && html`<span class="quiet">and ${rows.length - NEIGHBORS} more</span>`}`;
 }
 

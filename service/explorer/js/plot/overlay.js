@@ -1,14 +1,15 @@
-/** Overlay of the points: spread, trails, and the point under the pointer. */
+/** Overlay of the points: spread, density, trails, neighbors, and the point under the pointer. */
 
-import { dimension, embeddingOf, MARGIN, points, zoomOf } from '../lib/frames.js';
+import { dimension, directionsOf, embeddingOf, placeOf, points } from '../lib/frames.js';
 import { neighborsOf } from '../actions/selection.js';
 import { fitted } from '../lib/paint.js';
 import { state } from '../store.js';
+import { densitiesOf } from './density.js';
+import { contourOf, momentsOf } from './spread.js';
 
 export const MOST_SHAPES = 100; // more would cover each other
 export const MOST_TRAILS = 150;
 const TAU = 2 * Math.PI;
-const DEVIATIONS = Math.sqrt(-2 * Math.log(1 - 0.5)); // the ellipse that holds half of a normal law's draws
 
 /** The rows with an overlay: of the selected points or of all, an even sample of at most `most`. */
 function shapedPoints(n, selection, most) {
@@ -26,41 +27,73 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   if (!xy) return;
   const ratio = canvas.width / width;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const p = dimension();
+  const view = { screen, box, look, colors, p, directions: directionsOf(p, state.axes, state.turn) };
   const at = (row) => [screen.x + screen.sx * xy[2 * row], screen.y + screen.sy * xy[2 * row + 1]];
-  const middle = (row) => onScreen(state.summary.consensus, row, screen, box);
-  if (state.shape !== 'none' && state.summary) drawShapes(context, middle, screen, box, look);
-  if (state.trails && state.draws) drawTrails(context, screen, box, look);
-  if (state.hover >= 0 && state.hover < points()) drawHover(context, at, colors);
+  const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
+  const hover = state.hover < points() ? state.hover : -1;
+  const hasSpread = state.draws?.count > 1 && !state.single;
+  if (hasSpread && state.shape === 'density') drawDensities(context, view);
+  if (hasSpread && ['halo', 'ellipse'].includes(state.shape)) drawShapes(context, view);
+  if (hasSpread && state.trails) drawTrails(context, view);
+  if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
+  if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
+  if (hasSpread) drawContours(context, at, hover, view);
+  for (const row of new Set([only, hover])) if (row >= 0) drawRing(context, at(row), colors);
+  if (state.turn) drawAxes(context, width, height, view);
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
-/** Position of a point on the screen. */
-function onScreen(embedding, row, screen, box) {
-  const p = dimension();
-  const [i, j] = state.axes;
-  const x = (embedding[row * p + i] - box.center[0]) * zoomOf(box);
-  const y = p === 1 ? (row - box.center[1]) * (MARGIN / box.half[1]) : (embedding[row * p + j] - box.center[1]) * zoomOf(box);
+/** The ellipse of a row's spread on the screen, which shares the frame of the draws; traced as the current path. */
+function traceContour(context, row, { screen, box, directions }) {
+  const { x, y, long, short, angle } = contourOf(momentsOf(row, state.draws, directions, box));
+  const unit = Math.abs(screen.sx);
+  context.beginPath();
+  context.ellipse(screen.x + screen.sx * x, screen.y + screen.sy * y, long * unit, short * unit, -angle, 0, TAU);
   return [screen.x + screen.sx * x, screen.y + screen.sy * y];
 }
 
-/** A halo as wide as the spread, or the ellipse of the covariance, around the consensus. */
-function drawShapes(context, middle, screen, box, look) {
+/** Thin contours of the selected points and of the one under the pointer, with a line from the average to the dot. */
+function drawContours(context, at, hover, view) {
+  const rows = new Set(state.selection && state.shape !== 'ellipse' ? shapedPoints(points(), state.selection, MOST_SHAPES) : []);
+  if (hover >= 0) rows.add(hover);
+  for (const row of rows) {
+    const isLoud = row === hover || rows.size <= 2;
+    context.strokeStyle = isLoud ? view.colors.ink : view.look.palette[view.look.index[row]];
+    context.lineWidth = 1;
+    context.globalAlpha = isLoud ? 0.9 : 0.6;
+    const middle = traceContour(context, row, view);
+    context.stroke();
+    if (!isLoud) continue;
+    context.setLineDash([2, 3]);
+    context.beginPath();
+    context.moveTo(...middle);
+    context.lineTo(...at(row));
+    context.stroke();
+    context.setLineDash([]);
+  }
+  context.globalAlpha = 1;
+}
+
+/** A halo as wide as the spread, or the ellipse that holds half of the draws, around the average place. */
+function drawShapes(context, view) {
   const rows = shapedPoints(points(), state.selection, MOST_SHAPES);
-  const unit = Math.abs(screen.sx) * zoomOf(box);
-  const p = dimension();
-  const isEllipse = state.shape === 'ellipse' && p > 1;
+  const isEllipse = state.shape === 'ellipse' && view.p > 1;
+  const unit = Math.abs(view.screen.sx);
   context.lineWidth = 1;
   for (const row of rows) {
-    const [x, y] = middle(row);
-    const color = look.palette[look.index[row]];
-    context.beginPath();
-    if (isEllipse) ellipse(context, x, y, row, p, unit);
-    else context.arc(x, y, state.summary.spread[row] * unit, 0, TAU);
-    context.globalAlpha = rows.length <= 150 ? 0.14 : isEllipse ? 0.06 : 0.025;
+    const color = view.look.palette[view.look.index[row]];
+    if (isEllipse) traceContour(context, row, view);
+    else {
+      const { x, y, a, c } = momentsOf(row, state.draws, view.directions, view.box);
+      context.beginPath();
+      context.arc(view.screen.x + view.screen.sx * x, view.screen.y + view.screen.sy * y, Math.sqrt(a + c) * unit, 0, TAU);
+    }
+    context.globalAlpha = 0.14;
     context.fillStyle = color;
     context.fill();
     if (isEllipse) {
-      context.globalAlpha = rows.length > 150 ? 0.4 : 0.7;
+      context.globalAlpha = 0.7;
       context.strokeStyle = color;
       context.stroke();
     }
@@ -68,23 +101,35 @@ function drawShapes(context, middle, screen, box, look) {
   context.globalAlpha = 1;
 }
 
-/** Trace the ellipse in which half of the draws lie, of a normal law with the point's covariance. */
-function ellipse(context, x, y, row, p, unit) {
-  const { covariance } = state.summary;
-  const [i, j] = state.axes;
-  const start = row * p * p;
-  const a = covariance[start + i * p + i];
-  const b = covariance[start + i * p + j];
-  const c = covariance[start + j * p + j];
-  const middle = (a + c) / 2;
-  const apart = Math.hypot((a - c) / 2, b);
-  const long = Math.sqrt(Math.max(0, middle + apart)) * DEVIATIONS * unit;
-  const short = Math.sqrt(Math.max(0, middle - apart)) * DEVIATIONS * unit;
-  context.ellipse(x, y, long, short, -0.5 * Math.atan2(2 * b, a - c), 0, TAU);
+let measured = { key: [], densities: [] }; // the last densities, which change only with their inputs
+
+/** The densities of the shown draws, by label. */
+export function densitiesHere({ look, directions, box }) {
+  const key = [state.draws, look, state.selection, box.half[0], ...box.center, ...directions.flat()];
+  if (key.length !== measured.key.length || key.some((value, i) => value !== measured.key[i])) {
+    measured = { key, densities: densitiesOf({ draws: state.draws, look, mask: state.selection?.mask ?? null, directions, box }) };
+  }
+  return measured.densities;
+}
+
+/** For each label the contour of the smallest region with half of its places over all draws. */
+function drawDensities(context, view) {
+  const { screen, look, colors } = view;
+  context.lineWidth = 2;
+  context.lineCap = 'round';
+  for (const { index, lines } of densitiesHere(view)) {
+    context.strokeStyle = index < 0 ? colors.ink : look.palette[index];
+    context.beginPath();
+    for (const [x, y, u, v] of lines) {
+      context.moveTo(screen.x + screen.sx * x, screen.y + screen.sy * y);
+      context.lineTo(screen.x + screen.sx * u, screen.y + screen.sy * v);
+    }
+    context.stroke();
+  }
 }
 
 /** The path of a point through all draws. */
-function drawTrails(context, screen, box, look) {
+function drawTrails(context, { screen, box, look, p, directions }) {
   const rows = shapedPoints(points(), state.selection, MOST_TRAILS);
   const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
   const frames = Array.from({ length: state.draws.count }, (_, draw) => embeddingOf(draw + 1));
@@ -94,28 +139,60 @@ function drawTrails(context, screen, box, look) {
   for (const row of wanted) {
     context.strokeStyle = look.palette[look.index[row]];
     context.beginPath();
-    for (const embedding of frames) context.lineTo(...onScreen(embedding, row, screen, box));
+    for (const embedding of frames) {
+      const [x, y] = placeOf(embedding, row, p, directions, box);
+      context.lineTo(screen.x + screen.sx * x, screen.y + screen.sy * y);
+    }
     context.stroke();
   }
   context.globalAlpha = 1;
 }
 
-/** A ring around the point under the pointer, and lines to its neighbors. */
-function drawHover(context, at, { ink }) {
-  const [x, y] = at(state.hover);
-  context.strokeStyle = ink;
-  context.lineWidth = 1;
-  context.globalAlpha = 0.35;
+/** Lines from a point to its neighbors in the data, and their dots. */
+function drawNeighbors(context, at, row, { look, colors }, opacity) {
+  const rows = neighborsOf(row);
+  context.strokeStyle = colors.ink;
+  context.lineWidth = 1.2;
+  context.globalAlpha = opacity;
   context.beginPath();
-  for (const row of neighborsOf(state.hover)) {
-    const [nx, ny] = at(row);
-    context.moveTo(x, y);
-    context.lineTo(nx, ny);
+  for (const other of rows) {
+    context.moveTo(...at(row));
+    context.lineTo(...at(other));
   }
   context.stroke();
   context.globalAlpha = 1;
+  for (const other of rows) {
+    context.fillStyle = look.palette[look.index[other]];
+    context.beginPath();
+    context.arc(...at(other), 4, 0, TAU);
+    context.fill();
+  }
+}
+
+/** A ring around a point. */
+function drawRing(context, [x, y], { ink }) {
+  context.strokeStyle = ink;
   context.lineWidth = 1.5;
   context.beginPath();
   context.arc(x, y, 7, 0, TAU);
   context.stroke();
+}
+
+/** The three axes of a turned view, at the lower right. */
+function drawAxes(context, width, height, { directions: [u, v], colors }) {
+  const [x, y, long] = [width - 46, height - 46, 26];
+  context.strokeStyle = colors.muted;
+  context.fillStyle = colors.muted;
+  context.font = '11px system-ui, sans-serif';
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  context.lineWidth = 1.2;
+  for (let axis = 0; axis < 3; axis++) {
+    const [dx, dy] = [u[axis], -v[axis]];
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + long * dx, y + long * dy);
+    context.stroke();
+    context.fillText(String(axis + 1), x + (long + 9) * dx, y + (long + 9) * dy);
+  }
 }

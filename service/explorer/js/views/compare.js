@@ -3,7 +3,7 @@
 import { compare, compared, embedders, hindrance } from '../actions/compare.js';
 import { boxOf, placed } from '../lib/frames.js';
 import { html, number, seconds, useMemo } from '../lib/html.js';
-import { lookOf } from '../lib/look.js';
+import { LOOK, lookOf } from '../lib/look.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { Empty } from './empty.js';
@@ -45,10 +45,10 @@ function Choice({ names, isOpen }) {
 
 /** One picture for each method. */
 function Cards() {
-  const state = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset', 'theme');
+  const state = useStore('comparison', 'selection', 'dataset', ...LOOK);
   const { comparison, selection, dataset } = state;
   const n = dataset.n;
-  const look = useMemo(() => lookOf(state, n), [comparison, state.color, state.columns, state.summary, state.theme]);
+  const look = useMemo(() => lookOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placed(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];

@@ -1,7 +1,7 @@
 /** The empty stage, with the next steps. */
 
 import { html } from '../lib/html.js';
-import { synthesise } from '../actions/data.js';
+import { EXAMPLES, openExample } from '../actions/examples.js';
 import { useStore } from '../store.js';
 
 /** The empty stage. */
@@ -20,13 +20,13 @@ export function Empty() {
       <p>Say which column holds labels or colours, then use the data.</p>
     </div>`;
   }
-  const example = info?.manifolds?.[0];
   return html`<div class="empty" data-testid="empty">
     <h2>How sure is an embedding?</h2>
     <p>An embedding puts similar rows of a table close together on a flat map. There is seldom one right map:
       here you see many that the data allow, and which points stay where they are.</p>
-    ${example && html`<button type="button" class="primary" data-testid="try-example"
-      onClick=${() => synthesise({ name: example })}>Try it with an example</button>`}
-    ${example && html`<p class="quiet">or drop a CSV, npy or Parquet file anywhere on this page</p>`}
+    ${info && html`<p class="quiet">Try it: one click fits an example and plays its draws.</p>
+      <div class="examples">${EXAMPLES.map((example, i) => html`<button type="button" key=${example.name} class=${i ? 'example' : 'example primary'}
+        data-testid=${`example-${example.name}`} onClick=${() => openExample(example)}><strong>${example.title}</strong><span>${example.text}</span></button>`)}</div>
+      <p class="quiet">Or drop a CSV, npy or Parquet file anywhere on this page.</p>`}
   </div>`;
 }

@@ -3,13 +3,11 @@
 import { DRAWS_A_SCALE, drawScales } from '../actions/fit.js';
 import { boxOf, dimension, embeddingOf, placed, titleOf } from '../lib/frames.js';
 import { html, number, useEffect, useMemo } from '../lib/html.js';
-import { lookOf } from '../lib/look.js';
+import { LOOK, lookOf } from '../lib/look.js';
 import { set, useStore } from '../store.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
 import { goTo } from './transport.js';
-
-const LOOK = ['color', 'columns', 'summary', 'theme'];
 
 /** All draws as small pictures in one box. */
 export function Grid() {

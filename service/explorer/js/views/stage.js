@@ -2,15 +2,19 @@
 
 import { createPlot } from '../plot/make.js';
 import { drawOverlay } from '../plot/overlay.js';
-import { boxOf, dimension, embeddingOf, placed, points, titleOf } from '../lib/frames.js';
+import { followTurns } from '../plot/turning.js';
+import { ballOf, boxOf, dimension, directionsOf, embeddingOf, placed, points, titleOf, turned } from '../lib/frames.js';
 import { html, number, useEffect, useRef } from '../lib/html.js';
-import { lookOf } from '../lib/look.js';
+import { nearest } from '../lib/lasso.js';
+import { LOOK, lookOf } from '../lib/look.js';
 import { colors, onTheme } from '../lib/theme.js';
 import { choosePoints } from '../actions/selection.js';
 import { set, state, subscribe, useStore } from '../store.js';
+import { Legend } from './legend.js';
 
 const STEP = 700; // milliseconds from one draw to the next, at speed 1
 const SETTLE = 350;
+const REACH = 12; // pixels within which a click means a point
 const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws change without movement
 
 /** Plot and frame on the stage, for the export. */
@@ -23,22 +27,23 @@ export function Stage() {
   useEffect(() => direct(host.current, overlay.current), []);
   const { frame, single, posterior, draws } = useStore('frame', 'single', 'posterior', 'draws');
   const name = single ? single.title : titleOf(frame);
-  return html`
+  return html`<div class="stage-frame">
     <div class="stage" id="stage" data-testid="stage" tabindex="0" role="group"
       aria-label=${`Scatter plot: ${name}`}>
       <div class="plot-host" ref=${host}></div>
       <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
       <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
         ${frame > 0 && draws && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}</span>`}</div>
-      <${Tools} />
       <${Tip} />
     </div>
-  `;
+    <${Tools} />
+    <div class="stage-legend"><${Legend} /></div>
+  </div>`;
 }
 
 /** Buttons at the corner of the stage. */
 function Tools() {
-  const { lassoing, selection } = useStore('lassoing', 'selection');
+  const { lassoing, selection, isTurning } = useStore('lassoing', 'selection', 'isTurning', 'single', 'posterior');
   const tool = (id, label, sign, pressed, act) => html`
     <button type="button" class="tool" data-testid=${id} aria-label=${label} title=${label} aria-pressed=${pressed}
       onClick=${act}>${sign}</button>`;
@@ -50,6 +55,7 @@ function Tools() {
       ${tool('lasso', 'Select by drawing around points (L, or hold Shift)', '◌', Boolean(lassoing), () => {
         set({ lassoing: !lassoing });
       })}
+      ${dimension() === 3 && tool('turn', 'Drag to turn (R); else drag to move', '↻', Boolean(isTurning), () => set({ isTurning: !isTurning }))}
       ${selection && tool('clear-selection', 'Clear the selection (Esc)', '×', undefined, () => choosePoints([]))}
     </div>
   `;
@@ -64,7 +70,7 @@ function Tip() {
   const top = screen.y + screen.sy * onStage.xy[2 * hover + 1];
   const label = columns?.labels?.[hover];
   return html`<div class="tip" data-testid="tip" style=${{ left: `${left}px`, top: `${top}px` }}>
-    Row ${hover + 1}${label ? ` · ${label}` : ''}
+    Row ${hover}${label ? ` · ${label}` : ''}
   </div>`;
 }
 
@@ -77,6 +83,7 @@ function direct(host, overlay) {
   let playing = 0;
   let exact = 0;
   let wanted = 0;
+  let ball = null;
   let size = { width: host.clientWidth, height: host.clientHeight };
 
   const redraw = () => {
@@ -90,8 +97,15 @@ function direct(host, overlay) {
   function measure() {
     const { reference, draws, single } = state;
     const all = single ? [single.data] : [reference, draws?.data].filter(Boolean);
-    onStage.box = all.length ? boxOf(all, points(), dimension(), state.axes) : null;
+    ball = all.length && dimension() === 3 ? ballOf(all, points()) : null;
+    if (!ball) onStage.box = all.length ? boxOf(all, points(), dimension(), state.axes) : null;
+    aim();
     onStage.look = all.length ? lookOf(state, points()) : null;
+  }
+
+  /** Aim the box of three dimensions at the shown directions. */
+  function aim() {
+    if (ball) onStage.box = turned(ball, directionsOf(3, state.axes, state.turn));
   }
 
   /** Show the frame of the state. */
@@ -101,7 +115,7 @@ function direct(host, overlay) {
     const n = points();
     const embedding = embeddingOf(state.frame);
     if (onStage.xy?.length !== 2 * n) onStage.xy = new Float32Array(2 * n);
-    placed(embedding, n, dimension(), state.axes, onStage.box, onStage.xy);
+    placed(embedding, n, dimension(), state.axes, onStage.box, onStage.xy, state.turn);
     onStage.moving = ms > 0;
     soon();
     await plot.show(onStage.xy, onStage.look, { ms, quick });
@@ -133,9 +147,12 @@ function direct(host, overlay) {
       if (onStage.box) show(has('draws') && state.draws ? 0 : SETTLE);
       else soon();
       overlay.hidden = !onStage.box;
-    } else if (has('color', 'columns', 'summary', 'theme')) {
+    } else if (has('turn')) {
+      aim();
+      if (onStage.box) show(0, true);
+    } else if (has(...LOOK)) {
       measure();
-      if (onStage.box) show(0);
+      if (onStage.box && !state.playing) show(0);
     } else if (has('frame') && !following) {
       clearTimeout(exact);
       show(changes.frame === state.frame && state.gliding ? SETTLE : 0, true);
@@ -156,6 +173,14 @@ function direct(host, overlay) {
     if (!size.width) return;
     plot?.resize(size.width, size.height);
     soon();
+  });
+
+  followTurns(host, {
+    isOn: () => dimension() === 3 && state.isTurning && !state.lassoing && Boolean(onStage.xy),
+    click: (x, y) => {
+      const row = nearest(x, y, onStage.xy, plot.screen(), REACH);
+      choosePoints(row < 0 ? [] : [row]);
+    },
   });
 
   createPlot(host, {

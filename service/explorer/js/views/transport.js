@@ -25,7 +25,7 @@ export function togglePlay() {
 
 /** The controls below the stage. */
 export function Transport() {
-  const { draws, frame, playing, speed, summary } = useStore('draws', 'frame', 'playing', 'speed', 'summary');
+  const { draws, frame, playing, speed } = useStore('draws', 'frame', 'playing', 'speed');
   const off = !draws;
   const count = draws?.count ?? 1;
   return html`
@@ -43,9 +43,9 @@ export function Transport() {
       <div class="segmented" role="group" aria-label="What is shown">
         <button type="button" data-testid="show-reference" disabled=${off} aria-pressed=${frame === 0}
           onClick=${() => goTo(0)}>Reference</button>
-        <button type="button" data-testid="show-consensus" disabled=${!summary} aria-pressed=${frame === -1}
-          title="The average of all draws, point by point"
-          onClick=${() => set({ playing: false, gliding: true, frame: -1 })}>Consensus</button>
+        <button type="button" data-testid="show-consensus" disabled=${off} aria-pressed=${frame === -1}
+          title="The average of the shown draws, point by point"
+          onClick=${() => set({ playing: false, gliding: true, frame: -1 })}>Average</button>
       </div>
       <label class="speed">
         <select data-testid="speed" title="Speed" aria-label="Speed" value=${speed} onChange=${(event) => set({ speed: Number(event.target.value) })}>

@@ -1,0 +1,97 @@
+/** Further columns of a data set, from a table of text: they color the points, are searched, and are exported; nothing is fitted. */
+
+import { set, state } from '../store.js';
+
+const KEPT = 'glle-columns-';
+const MOST_COLUMNS = 100;
+
+/** Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180. */
+export function parsed(text) {
+  const body = text.replace(/^\uFEFF/, '');
+  const [first] = body.split(/\r?\n/, 1);
+  const count = (sign) => first.split(sign).length;
+  const delimiter = [',', ';', '\t', '|'].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
+  const rows = [];
+  let row = [];
+  let at = 0;
+  while (at < body.length) {
+    let cell = '';
+    if (body[at] === '"') {
+      for (at++; at < body.length; at++) {
+        if (body[at] !== '"') cell += body[at];
+        else if (body[at + 1] === '"') cell += body[at++];
+        else break;
+      }
+      at++;
+    } else {
+      const from = at;
+      while (at < body.length && body[at] !== delimiter && body[at] !== '\n') at++;
+      cell = body.slice(from, at).replace(/\r$/, '');
+    }
+    row.push(cell);
+    if (body[at] === delimiter) {
+      at++;
+      if (at < body.length) continue;
+      row.push('');
+    }
+    while (at < body.length && body[at] !== '\n') at++;
+    at++;
+    rows.push(row);
+    row = [];
+  }
+  return rows.filter((cells) => cells.length > 1 || cells[0] !== '');
+}
+
+/** Add the columns of a file to the data set; its rows are those of the data set, in their order. */
+export async function addColumns(file) {
+  const { dataset } = state;
+  const [names = [], ...rows] = parsed(await file.text());
+  const ragged = rows.findIndex((row) => row.length !== names.length);
+  if (!names.length || rows.length !== dataset.n || ragged >= 0) {
+    const detail = ragged >= 0
+      ? `Row ${ragged} of ${file.name} has ${rows[ragged].length} cells; its header has ${names.length}.`
+      : `${file.name} has ${rows.length} rows below its header; the data set has ${dataset.n}.`;
+    set({ problem: { title: 'These columns do not fit', detail, remedy: 'Give a CSV with a header and one row for each point, in the order of the data set.', details: {} } });
+    return;
+  }
+  const columns = Object.fromEntries(names.slice(0, MOST_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]));
+  const metadata = { ...state.metadata, ...columns };
+  set({ metadata, problem: null, color: `further:${Object.keys(columns)[0]}`, announcement: `${Object.keys(columns).length} columns are added.` });
+  keep(dataset.id, metadata);
+}
+
+/** Store the columns for a refresh of this tab; more than the browser keeps is for this page view only. */
+function keep(id, metadata) {
+  try {
+    sessionStorage.setItem(KEPT + id, JSON.stringify(metadata));
+  } catch {
+    sessionStorage.removeItem(KEPT + id);
+  }
+}
+
+/** The stored columns of a data set, or null. */
+export function keptColumns({ id, n }) {
+  const metadata = JSON.parse(sessionStorage.getItem(KEPT + id) ?? 'null');
+  return metadata && Object.values(metadata).every((values) => values.length === n) ? metadata : null;
+}
+
+/** Store columns of an uploaded text that are not fitted: those that were left out, or name the rows. */
+export async function keepLeftOut(file, dataset) {
+  const left = [...(dataset.columns.ignore ?? []), ...(dataset.columns.id ?? [])];
+  if (!left.length || !/\.(csv|tsv|txt)$/i.test(file.name) || file.size > 20e6) return;
+  const [names = [], ...rows] = parsed(await file.text());
+  const found = left.filter((name) => names.includes(name)).slice(0, MOST_COLUMNS);
+  if (!found.length || rows.length !== dataset.n) return;
+  keep(dataset.id, Object.fromEntries(found.map((name) => [name, rows.map((row) => row[names.indexOf(name)] ?? '')])));
+}
+
+/** The rows whose label or further column has a text: equal ones, else those that contain it. */
+export function rowsWith(text) {
+  const wanted = text.trim().toLowerCase();
+  const columns = [state.columns?.labels, ...Object.values(state.metadata ?? {})].filter(Boolean);
+  if (!wanted) return [];
+  const search = (matches) => Array.from({ length: state.dataset.n }, (_, row) => row)
+    .filter((row) => columns.some((values) => matches(values[row].toLowerCase())));
+  const equal = search((value) => value === wanted);
+  return equal.length ? equal : search((value) => value.includes(wanted));
+}

@@ -1,0 +1,119 @@
+/** Opening what exists already: a link, a job that runs or has ended, a posterior, a data set. */
+
+import { askJson, Refused } from '../api.js';
+import { set, state } from '../store.js';
+import { showComparison, showEmbedding } from './compare.js';
+import { choose, listDatasets } from './data.js';
+import { changedFrom, draw, drawScales, finished, show } from './fit.js';
+import { writeLink } from './link.js';
+import { clearResults, runWork } from './state.js';
+
+const OPEN = new Set(['queued', 'running', 'cancelling']);
+const LISTED = 8;
+
+/** Load the lists of data sets, posteriors and jobs. */
+export async function listRecent() {
+  const [posteriors, jobs] = await Promise.all([
+    askJson(`/v1/posteriors?limit=${LISTED}`), askJson('/v1/jobs?limit=50'), listDatasets(),
+  ]);
+  set({ posteriors: posteriors.items, jobs: jobs.items });
+}
+
+/** Load the lists again, after work or on a return to the tab; a failure leaves the old ones. */
+export async function refreshRecent() {
+  try {
+    await listRecent();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+  }
+}
+
+/** The jobs of the list: those that run, then embeddings and comparisons that have ended. */
+export function listedJobs() {
+  const shown = state.jobs.filter(({ kind, status }) => OPEN.has(status) || (status === 'succeeded' && ['embedding', 'comparison'].includes(kind)));
+  return [...shown.filter(isOpen), ...shown.filter((job) => !isOpen(job))].slice(0, LISTED);
+}
+
+/** Return whether a job has not ended. */
+export const isOpen = ({ status }) => OPEN.has(status);
+
+/** Open the data, job, posterior and comparison of a link. */
+export async function openLinked(link) {
+  await runWork(async () => {
+    if (link.posterior) await openPosterior(link.posterior, link);
+    else if (link.job) await openJobOf(link);
+    else if (link.dataset) await choose(await askJson(`/v1/datasets/${link.dataset}`));
+    if (link.comparison) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
+    set({ view: link.view, color: link.color, shape: link.shape });
+    if (link.view === 'scales') await drawScales();
+    writeLink();
+  });
+}
+
+/** Open a job of the list. */
+export async function openJob({ id }) {
+  await runWork(async () => {
+    await openJobOf({ job: id });
+    writeLink();
+  });
+}
+
+/** Open a posterior of the list, with the draws that the form asks for. */
+export async function openRecent({ id }) {
+  await runWork(async () => {
+    await openPosterior(id, {});
+    writeLink();
+  });
+}
+
+/** Choose a data set of the list. */
+export async function openDataset(dataset) {
+  await choose(dataset);
+  set({ isSetUp: true });
+  writeLink();
+}
+
+/** Follow a job to what it makes. */
+async function openJobOf(link) {
+  if (link.dataset) await choose(await askJson(`/v1/datasets/${link.dataset}`)); // stays if the job's record is gone
+  const job = await askJson(`/v1/jobs/${link.job}`);
+  const { request } = job;
+  if (job.kind === 'fit') {
+    await choose(await askJson(`/v1/datasets/${job.dataset}`));
+    settings(request.spec.method, request.spec, link);
+    await show(await finished(job));
+    await draw();
+  } else if (job.kind === 'embedding') {
+    await choose(await askJson(`/v1/datasets/${job.dataset}`));
+    settings(request.method, request.parameters, link);
+    await showEmbedding(job);
+  } else if (job.kind === 'comparison') await openComparison(job);
+  else if (job.posterior) await openPosterior(job.posterior, request);
+  else if (job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
+}
+
+/** Show the comparison of a job. */
+async function openComparison(job) {
+  if (state.dataset?.id !== job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
+  const forms = Object.fromEntries(job.request.methods.map(({ method, parameters }) => [method, changedFrom(method, parameters)]));
+  set({ view: 'compare', compared: job.request.methods.map(({ method }) => method), forms: { ...state.forms, ...forms } });
+  await showComparison(job);
+}
+
+/** Show a posterior and the draws of a link. */
+async function openPosterior(id, link) {
+  const posterior = await askJson(`/v1/posteriors/${id}`);
+  const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
+  if (state.dataset?.id === dataset.id) clearResults();
+  else await choose(dataset);
+  settings(posterior.spec.method, posterior.spec, link);
+  await show(posterior);
+  await draw();
+  set({ frame: Math.min(link.frame ?? 0, state.draws.count) });
+}
+
+/** Fill the forms of a method and of its draws. */
+function settings(method, parameters, { count, seed, scale }) {
+  const asked = Object.fromEntries(Object.entries({ count, seed, scale }).filter(([, value]) => value !== undefined && value !== null));
+  set({ method, forms: { ...state.forms, [method]: changedFrom(method, parameters), draws: { ...state.forms.draws, ...asked } } });
+}

@@ -1,0 +1,33 @@
+/** One sentence about the shown draws, and what they are draws of. */
+
+import { nameOf } from '../panels/data_panel.js';
+import { html, number, percent, useMemo } from '../lib/html.js';
+import { useStore } from '../store.js';
+
+/** The median of numbers: with an even count the mean of the two in the middle. */
+export function median(values) {
+  const sorted = Float64Array.from(values).sort();
+  const half = Math.floor(sorted.length / 2);
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+/** The headline; without a summary it names the data and the method alone. */
+export function Headline() {
+  const { dataset, posterior, single, summary, draws, methods, view } = useStore(
+    'dataset', 'posterior', 'single', 'summary', 'draws', 'methods', 'view',
+  );
+  const kept = useMemo(() => (summary ? median(summary.stability) : null), [summary]);
+  if (!dataset || view === 'compare' || (!posterior && !single)) return null;
+  const title = single?.title ?? methods.find(({ name }) => name === posterior.spec.method)?.title ?? posterior.spec.method;
+  const k = posterior?.spec.n_neighbors;
+  const about = single ? title : `${title}, ${k} neighbours${draws ? `, scale ${number(draws.scale)}` : ''}`;
+  const meaning = summary && !single &&
+    `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
+    `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
+  return html`<div class="headline">
+    ${meaning && html`<p class="claim" data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
+      <strong> ${percent(kept)}</strong> of its neighbours <span class="ask" aria-hidden="true">?</span>
+      <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
+    <p class="quiet">${nameOf(dataset)} · ${about}</p>
+  </div>`;
+}
