@@ -32,6 +32,52 @@ class AdviceIn(TypedDict):
     """
 
 
+class ArrayOut(TypedDict):
+    """An array of any number of axes."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[Any]
+    """
+    Nested lists, the first axis outermost.
+    """
+
+
+class CalibrationFactsOut(TypedDict):
+    """Result of a calibration without its request."""
+
+    scale: float
+    """
+    Scale at which draws spread as half-samples do.
+    """
+    ratio: float
+    """
+    Median spread of draws at the scale over that of half-samples.
+    """
+    rank_correlation: float
+    """
+    Spearman's, between the two spreads over points.
+    """
+    slope: float | None
+    """
+    Of spread over scale in logarithms; null if scale 1 was right at once.
+    """
+    saturated: bool
+    """
+    Whether the spread hardly depends on the scale.
+    """
+    trace: list[list[float]]
+    """
+    Pairs of scale and ratio, in the order of their evaluation.
+    """
+
+
 class CalibrationIn(TypedDict):
     """Effort of the calibration of the scale."""
 
@@ -123,6 +169,17 @@ class ComparisonIn(TypedDict):
     """
 
 
+class ComponentsRowOut(TypedDict):
+    """Spectral gap after one n_components."""
+
+    n_components: int
+    eigenvalue: float
+    relative_gap: float
+    """
+    Near 0, this coordinate and the next can swap.
+    """
+
+
 class CostOut(TypedDict):
     """Expected cost on one core."""
 
@@ -130,6 +187,23 @@ class CostOut(TypedDict):
     bytes: float
     """
     Peak of the working memory, without the data.
+    """
+
+
+class CubeOut(TypedDict):
+    """An array of three axes."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[list[float]]]
+    """
+    Nested lists, the first axis outermost.
     """
 
 
@@ -216,6 +290,91 @@ class DatasetPage(TypedDict):
     items: list[DatasetOut]
 
 
+class DatasetValuesOut(TypedDict):
+    """The values of a data set (n, d), and its columns."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[float]]
+    """
+    Nested lists, the first axis outermost.
+    """
+    names: list[str] | None
+    """
+    Names of the features.
+    """
+    labels: NotRequired[list[str | float | bool]]
+    """
+    Label of each point.
+    """
+    color: NotRequired[list[float]]
+    """
+    Number of each point for its color.
+    """
+    coordinates: NotRequired[list[list[float]]]
+    """
+    True coordinates of each point.
+    """
+
+
+class DrawAddressOut(TypedDict):
+    """Place of a draw in its stream."""
+
+    index: int
+    scale: float
+
+
+class DrawOut(TypedDict):
+    """One draw (n, p)."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[float]]
+    """
+    Nested lists, the first axis outermost.
+    """
+    eigenvalues: list[float]
+    """
+    p smallest eigenvalues above the constant eigenvector's.
+    """
+    seed: int
+    """
+    Stream of draws.
+    """
+    index: int
+    """
+    Index in the stream.
+    """
+    scale: float
+    """
+    Factor on the covariance, also for auto.
+    """
+    source: Literal["posterior", "prior"]
+    """
+    Law of the weights.
+    """
+    align: Literal["procrustes", "none"]
+    """
+    Whether it is rotated to the reference embedding.
+    """
+    diagnostics: dict[str, Any]
+    """
+    Solver, residual and findings of this draw.
+    """
+
+
 class DrawsIn(TypedDict):
     """Draws to make."""
 
@@ -250,6 +409,35 @@ class DrawsIn(TypedDict):
     priority: NotRequired[Literal["interactive", "batch"]]
     """
     interactive draws run before every batch; they may take no longer than a shard.
+    """
+
+
+class DrawsOut(TypedDict):
+    """Draws (count, n, p), or (scales, count, n, p)."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[list[float]]] | list[list[list[list[float]]]]
+    """
+    Nested lists, the first axis outermost.
+    """
+    eigenvalues: list[list[float]] | list[list[list[float]]]
+    """
+    Of each draw, with the same leading axes.
+    """
+    diagnostics: list[dict[str, Any]]
+    """
+    Of each draw, scale by scale.
+    """
+    draws: list[DrawAddressOut]
+    """
+    Index and scale of each draw, scale by scale.
     """
 
 
@@ -311,10 +499,55 @@ class EstimateIn(TypedDict):
     """
 
 
+class EstimatedOut(TypedDict):
+    """Expected cost of a fit, without the limits: POST /v1/posteriors/estimate adds them."""
+
+    n: int
+    d: int
+    spec: dict[str, Any]
+    search: list[float]
+    factorization: dict[str, Any]
+    compiled: bool
+    fit: CostOut
+    stages: dict[str, float]
+    draw: CostOut
+    single_draw_seconds: float
+    posterior_bytes: float
+    factor_entries: float
+    factor_flops: float
+    intrinsic_dimension: float
+
+
+class GeneratedArraysOut(TypedDict):
+    """Arrays of generated data."""
+
+    data: CubeOut
+    """
+    (count, n, d), a data set for each draw.
+    """
+
+
 class LiveOut(TypedDict):
     """The process runs."""
 
     status: NotRequired[Literal["ok"]]
+
+
+class MatrixOut(TypedDict):
+    """An array of two axes."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[float]]
+    """
+    Nested lists, the first axis outermost.
+    """
 
 
 Tag: TypeAlias = str
@@ -343,6 +576,24 @@ class NamingIn(TypedDict):
     """
     At most 20, of at most 50 characters each.
     """
+
+
+class NeighborsRowOut(TypedDict):
+    """Quality of one n_neighbors."""
+
+    n_neighbors: int
+    components: int
+    """
+    Components of the graph.
+    """
+    closed_classes: int
+    reconstruction_error: float
+    trustworthiness: float | None
+    """
+    Null with several components, like the next two.
+    """
+    continuity: float | None
+    instability: float | None
 
 
 class NoteOut(TypedDict):
@@ -578,6 +829,15 @@ class ProgressOut(TypedDict):
     """
 
 
+class QuantilesOut(TypedDict):
+    """Quantiles over the points."""
+
+    levels: list[float]
+    spread: list[float]
+    stability: list[float]
+    local_trust: list[float]
+
+
 class ReadyOut(TypedDict):
     """The service is ready."""
 
@@ -624,6 +884,36 @@ class ReconstructionsIn(TypedDict):
     """
 
 
+class ReconstructionsOut(TypedDict):
+    """Data generated from drawn weights."""
+
+    engine: str
+    """
+    Version of the engine's numbers.
+    """
+    seed: int
+    """
+    Of the request, as for draws.
+    """
+    first: int
+    """
+    Of the request, as for draws.
+    """
+    scale: float
+    """
+    Of the request, as for draws.
+    """
+    source: Literal["posterior", "prior"]
+    """
+    Of the request, as for draws.
+    """
+    count: int
+    """
+    Number of data sets.
+    """
+    arrays: GeneratedArraysOut
+
+
 class ScoreOut(TypedDict):
     """Score of embeddings."""
 
@@ -646,6 +936,20 @@ class ScoreOut(TypedDict):
     reproducible: bool
     """
     Whether every processor computes the same bits.
+    """
+
+
+class SpectrumOut(TypedDict):
+    """Spectra of the draws, a row each."""
+
+    eigenvalues: list[list[float]]
+    relative_gaps: list[float | None]
+    """
+    Null if the solver did not estimate the next eigenvalue.
+    """
+    agreement: list[float]
+    """
+    Agreement of the span of a draw with that of the reference.
     """
 
 
@@ -722,6 +1026,44 @@ class VariantOut(TypedDict):
 
     name: str
     description: str
+
+
+class VectorOut(TypedDict):
+    """An array of one axis."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[float]
+    """
+    Nested lists, the first axis outermost.
+    """
+
+
+class TableIn(TypedDict):
+    """A table as JSON; for documentation, because the readers of uploads parse it."""
+
+    data: list[list[float]]
+    """
+    Points, a row each.
+    """
+    names: NotRequired[list[str] | None]
+    """
+    Names of the features.
+    """
+    labels: NotRequired[list[str | float | None] | None]
+    """
+    Label of each point; null if missing.
+    """
+    color: NotRequired[list[float] | None]
+    """
+    Number of each point for its color.
+    """
 
 
 class SyntheticOptions(TypedDict):
@@ -1103,6 +1445,129 @@ class SummaryOptions(TypedDict):
     """
 
 
+class AdviceOut(TypedDict):
+    """Judgement of n_neighbors and n_components."""
+
+    n_neighbors: int | None
+    """
+    Suggestion; null if no graph of the range is connected.
+    """
+    n_components: int | None
+    """
+    Suggestion at that n_neighbors, or null.
+    """
+    intrinsic_dimension: float
+    neighbors_curve: list[NeighborsRowOut]
+    components_curve: list[ComponentsRowOut]
+
+
+class CalibrationArraysOut(TypedDict):
+    """Arrays of a calibration."""
+
+    half_sample_spread: VectorOut
+    """
+    (n,), of each point over half-samples.
+    """
+    draw_spread: VectorOut
+    """
+    (n,), of each point over draws at the scale.
+    """
+
+
+class CalibrationOut(TypedDict):
+    """Calibration of the scale."""
+
+    scale: float
+    """
+    Scale at which draws spread as half-samples do.
+    """
+    ratio: float
+    """
+    Median spread of draws at the scale over that of half-samples.
+    """
+    rank_correlation: float
+    """
+    Spearman's, between the two spreads over points.
+    """
+    slope: float | None
+    """
+    Of spread over scale in logarithms; null if scale 1 was right at once.
+    """
+    saturated: bool
+    """
+    Whether the spread hardly depends on the scale.
+    """
+    trace: list[list[float]]
+    """
+    Pairs of scale and ratio, in the order of their evaluation.
+    """
+    engine: str
+    """
+    Version of the engine's numbers.
+    """
+    half_samples: int
+    """
+    Number of random halves of the data.
+    """
+    draws: int
+    """
+    Draws at each trial scale.
+    """
+    seed: int
+    """
+    Of the request, as for draws.
+    """
+    arrays: CalibrationArraysOut
+
+
+class ComparedOut(TypedDict):
+    """Row of a comparison."""
+
+    label: str
+    method: str
+    parameters: dict[str, Any]
+    """
+    Every parameter with its value.
+    """
+    embedding: str | None
+    """
+    Id of the embedding; null without one, like the next members.
+    """
+    seconds: dict[str, float] | None
+    eigenvalues: list[float] | None
+    figures: dict[str, Any] | None
+    scores: dict[str, float] | None
+    problem: ProblemOut | None
+    """
+    Why the method has no embedding; null if it has one.
+    """
+    notes: list[NoteOut]
+    links: dict[str, str]
+    """
+    URLs of related resources.
+    """
+
+
+class ComparisonOut(TypedDict):
+    """Several methods with the same scores."""
+
+    dataset: str
+    labels: str | None
+    truth: str | None
+    n_neighbors: int
+    engine: str
+    align: Literal["first", "truth"] | None
+    aligned_to: str | None
+    """
+    Label of the row, or truth.
+    """
+    rows: list[ComparedOut]
+    arrays: NotRequired[dict[str, MatrixOut]]
+    """
+    With align: the embeddings by label.
+    """
+
+
 class DatasetPreviewOut(TypedDict):
     """What an upload would store."""
 
@@ -1153,6 +1618,15 @@ class DatasetPreviewOut(TypedDict):
     problem: ProblemOut | None
     """
     Why an upload would be refused; null if it would not.
+    """
+
+
+class EmbeddingArraysOut(TypedDict):
+    """Arrays of an embedding."""
+
+    embedding: MatrixOut
+    """
+    (n, p).
     """
 
 
@@ -1479,6 +1953,214 @@ class ScoreList(TypedDict):
     """All scores."""
 
     items: list[ScoreOut]
+
+
+class SummaryArraysOut(TypedDict):
+    """Arrays of a summary."""
+
+    consensus: MatrixOut
+    """
+    (n, p), the generalised Procrustes mean.
+    """
+    covariance: CubeOut
+    """
+    (n, p, p) of the position of each point over the draws.
+    """
+    spread: VectorOut
+    """
+    (n,), the root of the trace of the covariance.
+    """
+    stability: VectorOut
+    """
+    (n,), the share of neighbors that stay neighbors.
+    """
+    local_trust: VectorOut
+    """
+    (n,), trustworthiness in the reference embedding.
+    """
+    half_sample_spread: NotRequired[VectorOut]
+    """
+    (n,), with scale=auto.
+    """
+
+
+class SummaryOut(TypedDict):
+    """Summary of draws."""
+
+    engine: str
+    """
+    Version of the engine's numbers.
+    """
+    seed: int
+    """
+    Of the request, as for draws.
+    """
+    first: int
+    """
+    Of the request, as for draws.
+    """
+    scale: float
+    """
+    Of the request, as for draws.
+    """
+    source: Literal["posterior", "prior"]
+    """
+    Of the request, as for draws.
+    """
+    count: int
+    """
+    Number of draws.
+    """
+    calibrated: bool
+    """
+    Whether the scale is the calibrated one.
+    """
+    quantiles: QuantilesOut
+    notes: list[NoteOut]
+    """
+    Findings of the fit and of the draws.
+    """
+    calibration: NotRequired[CalibrationFactsOut]
+    """
+    With scale=auto.
+    """
+    spectrum: SpectrumOut
+    arrays: SummaryArraysOut
+
+
+class TransformArraysOut(TypedDict):
+    """Arrays of new points."""
+
+    embedding: MatrixOut
+    """
+    (m, p), positions in the reference embedding.
+    """
+    distances: VectorOut
+    """
+    (m,), to the nearest training point.
+    """
+    mean: NotRequired[MatrixOut]
+    """
+    (m, p) over the draws, if any.
+    """
+    covariance: NotRequired[CubeOut]
+    """
+    (m, p, p) over the draws, if any.
+    """
+
+
+class TransformOut(TypedDict):
+    """New points in an embedding."""
+
+    engine: str
+    """
+    Version of the engine's numbers.
+    """
+    seed: int
+    """
+    Of the request, as for draws.
+    """
+    first: int
+    """
+    Of the request, as for draws.
+    """
+    scale: float
+    """
+    Of the request, as for draws.
+    """
+    source: Literal["posterior", "prior"]
+    """
+    Of the request, as for draws.
+    """
+    dataset: str
+    """
+    Id of the new points.
+    """
+    draws: int
+    """
+    Number of draws; 0 for none.
+    """
+    arrays: TransformArraysOut
+
+
+class CoordinatesOut(TypedDict):
+    """Embedding with its coordinates, and its scores in the result of a job."""
+
+    id: str
+    """
+    Digest of data set, method, all parameters, labels and engine version.
+    """
+    dataset: str
+    """
+    Id of its data set.
+    """
+    method: str
+    parameters: dict[str, Any]
+    """
+    Every parameter with its value.
+    """
+    labels: str | None
+    """
+    Data set with the classes for a supervised method.
+    """
+    engine: str
+    """
+    Version of the engine.
+    """
+    n: int
+    """
+    Points.
+    """
+    eigenvalues: list[float] | None
+    """
+    Eigenvalues of spectral methods, in the order of the columns.
+    """
+    figures: dict[str, Any]
+    """
+    Figures of the method, such as log_likelihood and iterations.
+    """
+    notes: list[NoteOut]
+    """
+    Warnings and findings, with the remedy.
+    """
+    seconds: dict[str, float]
+    """
+    Duration of each stage.
+    """
+    links: NotRequired[dict[str, str]]
+    """
+    URLs of related resources.
+    """
+    scores: NotRequired[dict[str, float]]
+    """
+    By name; absent if none were asked for.
+    """
+    truth: NotRequired[str | None]
+    """
+    Data set with the true coordinates.
+    """
+    n_neighbors: NotRequired[int]
+    """
+    Neighbors that the scores used.
+    """
+    arrays: EmbeddingArraysOut
+
+
+JobResultOut: TypeAlias = (
+    PosteriorOut
+    | DrawsOut
+    | SummaryOut
+    | TransformOut
+    | ReconstructionsOut
+    | CalibrationOut
+    | AdviceOut
+    | EstimatedOut
+    | CoordinatesOut
+    | ComparisonOut
+)
+"""
+Result of a job, by its `kind`.
+"""
 
 
 class MethodList(TypedDict):

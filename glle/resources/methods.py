@@ -100,6 +100,11 @@ class MethodOperations(Generic[EmbeddingT]):
         return self._embedding(Result({"embedding": places}, metadata))
 
     @operation
+    def delete_embedding(self, id: str, /) -> Steps[None]:  # noqa: A002 # the name in the API
+        """Delete an embedding (`id` of the result of `embed`), its scores and its pictures; comparisons stay."""
+        yield from self._session.send(Call("DELETE", path_of("embeddings", id)))
+
+    @operation
     def compare(
         self,
         data: Any,

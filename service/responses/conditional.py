@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from service.encoding.arrays import JSON, JSON_ENCODER
+from service.encoding.arrays import JSON, JSON_ENCODER, NPY
 from service.encoding.compression import matches_tag
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def scale_header(*scales: float) -> dict[str, str]:
 
 
 RANGE_RESPONSES: dict[int | str, dict[str, Any]] = {
-    206: {"description": "The requested Range of npy."},
+    206: {
+        "description": "The requested Range of npy.",
+        "content": {NPY: {"schema": {"type": "string", "format": "binary"}}},
+    },
     304: {"description": "The client's copy is current."},
 }
 SCALE_DOCUMENTED = {SCALE_HEADER: {"description": "The scale, a number.", "schema": {"type": "string"}}}

@@ -36,6 +36,7 @@ from service.routes.params import (
 )
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.problems import documented
+from service.schemas.results import SummaryOut
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.validation import (
@@ -77,7 +78,7 @@ _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
     summary="Summarise many draws",
     response_class=Response,
     responses={
-        **content("The summary.", _SUMMARY_MEDIA, headers=SCALE_DOCUMENTED),
+        **content("The summary.", _SUMMARY_MEDIA, SummaryOut, headers=SCALE_DOCUMENTED),
         **NOT_MODIFIED,
         **ACCEPTED,
         **documented(**NOT_FITTED, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),

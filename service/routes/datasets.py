@@ -35,12 +35,13 @@ from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
+from service.schemas.results import DatasetValuesOut
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_dataset
 from service.uploads.limits import Limits
-from service.uploads.packing import FIELDS, LIST_FIELDS, MULTIPART
+from service.uploads.packing import MULTIPART
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
 from service.uploads.spool import received
@@ -63,21 +64,22 @@ _BODIES = {
         "schema": {
             "type": "object",
             "required": ["file"],
-            "properties": {
+            "properties": {  # and the parameters of the query: `service.schemas.openapi`
                 "file": {
                     "type": "string",
                     "format": "binary",
                     "description": "The table, also .gz or .zst.",
                 },
-                **{
-                    name: {"type": "array", "items": {"type": "string"}} if name in LIST_FIELDS else {"type": "string"}
-                    for name in FIELDS
-                },
             },
         }
     },
     "application/json": {
-        "schema": {"type": ["array", "object"]},
+        "schema": {
+            "anyOf": [
+                {"$ref": "#/components/schemas/TableIn"},
+                {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+            ]
+        },
         "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
     },
 }
@@ -272,7 +274,7 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     summary="Read a data set back",
     response_class=Response,
     responses={
-        **content("The values.", _MEDIA),
+        **content("The values.", _MEDIA, DatasetValuesOut),
         **RANGE_RESPONSES,
         **documented(
             _404="No such data set.",

@@ -52,6 +52,7 @@ from service.routes.params import (
 )
 from service.schemas.problems import documented
 from service.schemas.resources import DrawsIn
+from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, computed, job_response, submitted
@@ -96,7 +97,7 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
     summary="Draw one embedding",
     response_class=Response,
     responses={
-        **content("The embedding (n, p).", MEDIA, headers=SCALE_DOCUMENTED),
+        **content("The embedding (n, p).", MEDIA, DrawOut, headers=SCALE_DOCUMENTED),
         **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(**NOT_FITTED, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),

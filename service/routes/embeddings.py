@@ -49,8 +49,9 @@ from service.routes.params import (
 from service.schemas.analyses import PointsIn
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
-from service.submission.idempotency import once
-from service.submission.jobs import accepted, analysis_job, computed, job_response
+from service.schemas.results import CoordinatesOut
+from service.submission.idempotency import Answers, remembered
+from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
 from service.submission.planning import Allowance, Plan
 from service.submission.scoring import judgement
 from service.submission.validation import new_points, require_dataset, require_not_all_equal
@@ -146,12 +147,23 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     return Response(body, 200, headers, "application/json")
 
 
+@router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=documented(_404="No such embedding."))
+async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
+    """Delete an embedding, its scores and its pictures, and cancel its job; its data set stays, and so do comparisons.
+
+    POST /v1/embeddings computes it again under the same id.
+    """
+    record = await on_loop(stores.embeddings.fetch, id_)
+    await on_loop(delete_embedding_of, stores, record)
+    return Response(status_code=204)
+
+
 @router.get(
     "/{id}/coordinates",
     summary="Read an embedding's coordinates",
     response_class=Response,
     responses={
-        **content("The coordinates.", MEDIA),
+        **content("The coordinates.", MEDIA, CoordinatesOut),
         **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
@@ -322,4 +334,8 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
         stores.embeddings.note(spec.recipe, job.id)
         return job
 
-    return once(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit)
+    def recall(name: str) -> Job | None:
+        return None if stores.embeddings.is_deleted(spec.recipe.id) else stores.jobs.get(name)
+
+    answers = Answers[Job](name=lambda job: job.id, recall=recall)
+    return remembered(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit, answers)

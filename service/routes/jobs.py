@@ -18,9 +18,12 @@ from service.responses.streaming import LimitedStreamingResponse
 from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait, content
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
+from service.schemas.results import JobResultOut
 from service.submission.jobs import accepted, look, reopened, settle, wait_for_evicted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_draws, require_success
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.plots.picture import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import LISTED, Job, Kind, Status
@@ -64,7 +67,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: Wait 
     responses={
         200: {
             "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
-            "content": {EVENTS: {}},
+            "content": {EVENTS: {"schema": {"type": "string"}}},
         },
         204: {"description": "Last-Event-ID is that of the end: no more events follow."},
         **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
@@ -101,8 +104,9 @@ async def follow(
     response_class=Response,
     responses={
         **content(
-            "Embeddings of draws, the posterior of a fit, the result of an analysis.",
-            drawn.MEDIA,
+            "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
+            (*drawn.MEDIA, *PICTURE_MEDIA.values()),
+            JobResultOut,
             headers=SCALE_DOCUMENTED,
         ),
         **RANGE_RESPONSES,
@@ -204,7 +208,9 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec = analysis_of(job)
     entry = stores.cache.view(spec.cache_key(job.subject))
-    if entry is None:  # evicted
+    if entry is None:  # evicted, or deleted
+        if isinstance(spec, EmbeddingSpec) and stores.embeddings.is_deleted(spec.recipe.id):
+            stores.embeddings.fetch(spec.recipe.id)  # raises `embedding-not-found`
         return accepted(reopened(stores, job))
     if job.kind == "picture":
         negotiate(wanted.request, (entry.meta["media"],))

@@ -10,9 +10,10 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from glle_engine.base.spec import Align, Source
-from service.encoding.arrays import Dtype
+from service.encoding.arrays import JSON, Dtype
 from service.middleware.authentication import tenant_of
 from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import documented
@@ -174,9 +175,16 @@ def creates_job(**problems: str) -> dict[str, Any]:
     return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **documented(**problems)}}
 
 
-def content(description: str, media: tuple[str, ...], **members: Any) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of a 200 response in several media types."""
-    return {200: {"description": description, "content": {name: {} for name in media}, **members}}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_TEXT = {"schema": {"type": "string"}}
+
+
+def content(
+    description: str, media: tuple[str, ...], model: type[BaseModel] | None = None, **members: Any
+) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of a 200 response in several media types; `model` is that of its JSON."""
+    forms = {name: dict(_TEXT if name.startswith("text/") else _BINARY) for name in media if name != JSON}
+    return {200: {"description": description, "content": forms, **({"model": model} if model else {}), **members}}
 
 
 RENAME: dict[str, Any] = {

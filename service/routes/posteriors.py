@@ -27,6 +27,7 @@ from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
+from service.schemas.results import ArrayOut
 from service.submission.fit_planning import (
     described,
     estimate_job,
@@ -169,7 +170,7 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
     summary="Read a posterior's arrays",
     response_class=Response,
     responses={
-        **content("The arrays.", (NPZ, NPY, JSON)),
+        **content("The arrays.", (NPZ, NPY, JSON), ArrayOut),
         **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(

@@ -104,7 +104,15 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     )
 
 
-@router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=documented())
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={
+        200: {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **documented(),
+    },
+)
 async def metrics(request: Request) -> Response:
     """Return requests by route template, jobs by kind and status, the queue and the workers."""
     registry = request.app.state.metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.schemas.problems import ProblemOut, documented
-from service.schemas.resources import MAX_COUNTER
+from service.schemas.resources import MAX_COUNTER, TableIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +72,7 @@ _HEADERS = {
 _HEADERS_OF = {"201": ("Location",), "202": ("Location", "Retry-After"), "503": ("Retry-After",)}
 
 
+_FORM = "multipart/form-data"
 _SECURITY = {
     "type": "http",
     "scheme": "bearer",
@@ -87,6 +88,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
     """
     _document_problems(contract)
     _document_security(contract, scope_of)
+    _type_forms(contract)
     _restore_integer_bounds(contract)
     contract["components"]["links"] = {
         name: _link(*target) for targets in _LINKS.values() for name, target in targets.items()
@@ -148,6 +150,24 @@ def _document_security(contract: dict[str, Any], scope_of: Callable[[str, str], 
             )
             added = {str(status): responses[status] for status in (401, 403, 429)}
             operation["responses"] = dict(sorted((operation["responses"] | added).items()))
+
+
+def _type_forms(contract: dict[str, Any]) -> None:
+    """Add the schema of tables in JSON, and the fields of forms: the query parameters, except `wait`."""
+    contract["components"]["schemas"]["TableIn"] = TableIn.model_json_schema()
+    for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
+        form = operation.get("requestBody", {}).get("content", {}).get(_FORM)
+        if form is not None:
+            queries = [item for item in operation["parameters"] if item["in"] == "query" and item["name"] != "wait"]
+            fields = {item["name"]: _without_null(item) for item in queries}
+            form["schema"]["properties"] = {"file": form["schema"]["properties"]["file"], **fields}
+
+
+def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter as a form's field, which is absent and never null."""
+    schema = {name: value for name, value in parameter["schema"].items() if name not in {"anyOf", "default"}}
+    kinds = [kind for kind in parameter["schema"].get("anyOf", ()) if kind != {"type": "null"}]
+    return schema | (kinds[0] if kinds else {}) | {"description": parameter["description"]}
 
 
 def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:

@@ -136,6 +136,15 @@ class DatasetOut(BaseModel):
         )
 
 
+class TableIn(CommandIn):
+    """A table as JSON; for documentation, because the readers of uploads parse it."""
+
+    data: list[list[float]] = Field(description="Points, a row each.")
+    names: list[str] | None = Field(default=None, description="Names of the features.")
+    labels: list[str | float | None] | None = Field(default=None, description="Label of each point; null if missing.")
+    color: list[float] | None = Field(default=None, description="Number of each point for its color.")
+
+
 class ColumnOut(BaseModel):
     """A column of an upload."""
 

@@ -13,6 +13,8 @@ from service.schemas.resources import JobOut
 from service.submission.validation import require_success
 from service.submission.waiting import WAITS
 from worker.analyses.base import AnalysisSpec
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.embedding_records import EmbeddingRecord, remove_results
 from worker.base.numerics import numbers_for
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
@@ -145,6 +147,15 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
     stores.posteriors.delete(record)
+
+
+def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:
+    """Delete an embedding, and cancel its job; a comparison goes on, and removes the embedding at its end."""
+    stores.embeddings.delete(record.recipe.id)
+    job = stores.jobs.get(record.job)
+    if job is not None and job.is_open and job.kind == EmbeddingSpec.kind:
+        stores.queue.withdraw(stores.jobs.cancel(job.id))
+    remove_results(stores.cache, record.recipe)
 
 
 def wait_for_evicted(stores: Stores, job: Job) -> None:

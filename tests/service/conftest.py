@@ -21,6 +21,7 @@ from glle_engine import FitSpec, manifolds
 from service.app import create_app
 from service.cli.main import listen
 from tests.conftest import until
+from tests.service.schemas.bodies import check_body
 from worker.base.versions import queue_name
 from worker.execution.draws import draw_and_cache
 from worker.jobs.priority_scripts import TASKS
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(app: FastAPI) -> Iterator[httpx.Client]:
-    """Serve an app from a thread; yield a client."""
+    """Serve an app from a thread; yield a client that compares each response with the contract."""
     with listen("127.0.0.1", 0) as sock:
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=75, proxy_headers=False)
@@ -49,7 +50,8 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
         thread.start()
         until(lambda: server.started)
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=30) as client:
+            url, hooks = f"http://127.0.0.1:{sock.getsockname()[1]}", {"response": [check_body]}
+            with httpx.Client(base_url=url, timeout=30, event_hooks=hooks) as client:
                 yield client
         finally:
             server.should_exit = True

@@ -1,7 +1,8 @@
 """Records of requested embeddings, from which an embedding is computed again under the same id.
 
 A record is kept as long as those of jobs after its last use; the coordinates are in the cache. It is removed with the
-record of the last job that computes it, so the limit on a tenant's jobs bounds its embeddings.
+record of the last job that computes it, so the limit on a tenant's jobs bounds its embeddings. A deletion leaves a mark, so that a
+task that computes the embedding meanwhile removes its result.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
+from worker.analyses.base import results_prefix
 from worker.analyses.embedding import EmbeddingSpec, Recipe
+from worker.analyses.plots.picture import PictureSpec
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
 from worker.jobs.index import NOTED
@@ -23,10 +26,13 @@ from worker.records.tenants import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.storage.tiered_cache import TieredCache
 
-# KEYS: record of the embedding, record of its job. ARGV: the record, seconds to keep it, the field of the job's record.
+# KEYS: record of the embedding, record of its job, mark of a deletion. ARGV: the record, seconds to keep it, the field
+# of the job's record.
 _NOTE = """
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+redis.call('DEL', KEYS[3])
 if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('HSET', KEYS[2], ARGV[3], 1) end
 """
 
@@ -64,7 +70,7 @@ class EmbeddingStore:
         """Write the record of an embedding that a job computes."""
         record = EmbeddingRecord(recipe=recipe, job=job, tenant=self._tenant or DEFAULT)
         args: list[str | int] = [dump_record(asdict(record)), self._ttl, NOTED + recipe.id]
-        self._client.eval(_NOTE, 2, _key(recipe.id), job_key(job), *args)
+        self._client.eval(_NOTE, 3, _key(recipe.id), job_key(job), _deleted_key(recipe.id), *args)
 
     def all(self) -> Iterator[tuple[str, str, int]]:
         """Yield (id, stored record, milliseconds to live) of all tenants' embeddings, possibly with repetitions."""
@@ -75,6 +81,17 @@ class EmbeddingStore:
                 record, ttl_ms = pipeline.execute()
             if record is not None and ttl_ms > 0:
                 yield text(raw).removeprefix(_key("")), text(record), ttl_ms
+
+    def delete(self, id_: str) -> None:
+        """Remove a record, and mark the embedding as deleted until it is requested again."""
+        with self._client.pipeline() as pipeline:
+            pipeline.set(_deleted_key(id_), "", ex=self._ttl)
+            pipeline.delete(_key(id_))
+            pipeline.execute()
+
+    def is_deleted(self, id_: str) -> bool:
+        """Return whether an embedding was deleted and not requested again."""
+        return bool(self._client.exists(_deleted_key(id_)))
 
     def exists(self, id_: str) -> bool:
         """Return whether a record exists."""
@@ -109,6 +126,28 @@ def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
         return EmbeddingRecord(**{**fields, "recipe": Recipe(**fields["recipe"])})
 
     return load_record(f"The record of embedding {id_}", raw, make)
+
+
+def remove_results(cache: TieredCache, recipe: Recipe) -> None:
+    """Remove the cached coordinates of an embedding, its scores and its pictures; comparisons keep their rows."""
+    prefix = results_prefix(recipe.dataset)
+    scores, pictures = f"{prefix}{EmbeddingSpec.kind}:", f"{prefix}{PictureSpec.kind}:"
+    keys = [key for key in cache.keys_of(recipe.dataset) if key.startswith((scores, pictures))]
+    for key, meta in zip(keys, cache.heads(keys), strict=True):
+        if meta is not None and _embedding_of(meta, is_picture=key.startswith(pictures)) == recipe.id:
+            cache.delete(key)
+    cache.delete(recipe.cache_key)
+
+
+def _embedding_of(meta: dict[str, Any], *, is_picture: bool) -> str | None:
+    """Return the id of the embedding that a result is of, or None."""
+    if not is_picture:
+        return str(meta["id"])
+    return EmbeddingSpec.from_dict(meta["asked"]).recipe.id if meta["of"] == EmbeddingSpec.kind else None
+
+
+def _deleted_key(id_: str) -> str:
+    return f"glle:embedding-deleted:{id_}"
 
 
 def _key(id_: str) -> str:

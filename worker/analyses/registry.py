@@ -18,6 +18,7 @@ from worker.analyses.posterior_analyses import (
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
+    from worker.analyses.embedding import Recipe
     from worker.records.job import Job
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
@@ -25,6 +26,17 @@ _SPECS: tuple[type[AnalysisSpec], ...] = (
     PlacementSpec, ComparisonSpec, PictureSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
+
+
+def recipes_of(job: Job) -> list[Recipe]:
+    """Return the embeddings that a job computes."""
+    if job.kind not in {EmbeddingSpec.kind, ComparisonSpec.kind}:
+        return []
+    spec = analysis_of(job)
+    if isinstance(spec, EmbeddingSpec):
+        return [spec.recipe]
+    assert isinstance(spec, ComparisonSpec)
+    return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]
 
 
 def analysis_of(job: Job) -> AnalysisSpec:

@@ -21,7 +21,8 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, Posterior
 from glle_engine.base.progress import StageClock
-from worker.analyses.registry import analysis_of
+from worker.analyses.embedding_records import remove_results
+from worker.analyses.registry import analysis_of, recipes_of
 from worker.base.clock import now_iso
 from worker.base.numerics import provenance
 from worker.base.problems import internal_error, problem_of, timed_out
@@ -127,13 +128,16 @@ def _run(job_id: str, work: Callable[[Stores, Job], bool]) -> None:
 
 
 def _clean_up(stores: Stores, job: Job) -> None:
-    """Remove the results of a task whose data set or posterior was deleted meanwhile.
+    """Remove the results of a task whose data set, posterior or embedding was deleted meanwhile.
 
     A deletion removes the record first and the results last; a task looks up the record last. So the later of the two
     removes the results.
     """
     if job.posterior is not None and not stores.posteriors.exists(job.posterior):
         stores.posteriors.forget(job.posterior, is_drawn=job.kind != "fit")  # a fit makes no draws
+    for recipe in recipes_of(job):
+        if stores.embeddings.is_deleted(recipe.id):
+            remove_results(stores.cache, recipe)
     if job.dataset is not None and not job.is_inline and stores.datasets.get(job.dataset) is None:
         stores.cache.forget(job.dataset)
 

@@ -270,11 +270,16 @@ class ArrayCache:
         for subject, members in by_subject.items():
             pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self.ttl), str(MOST_INDEXED), *members)
 
-    def forget(self, subject: str) -> None:
-        """Remove a subject's index and all its entries, whose keys are `<kind>:<subject>:...`."""
+    def keys_of(self, subject: str) -> Iterable[str]:
+        """Return the keys of a subject's entries, which are `<kind>:<subject>:...`; some may have been evicted."""
         members = {text(raw) for raw in self.client.smembers(_index(subject))}
-        keys = members - {_PLACEHOLDER} if members else self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED)
-        remaining = iter(keys)
+        if members:
+            return members - {_PLACEHOLDER}
+        return map(text, self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED))
+
+    def forget(self, subject: str) -> None:
+        """Remove a subject's index and all its entries."""
+        remaining = iter(self.keys_of(subject))
         while batch := list(islice(remaining, SCANNED)):
             self.client.unlink(*batch)
         self.client.unlink(_index(subject))

@@ -170,6 +170,11 @@ class TieredCache(ArrayCache):
         if self.objects is not None:
             in_thread(self.objects.delete, [key])
 
+    def keys_of(self, subject: str) -> set[str]:
+        """Return the keys of a subject's entries in the cache and the store."""
+        cached = set(super().keys_of(subject))
+        return cached if self.objects is None else cached | {key for key, _ in self.objects.index.of(subject)}
+
     def forget(self, subject: str) -> None:
         """Remove all entries of a subject."""
         super().forget(subject)

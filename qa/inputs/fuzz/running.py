@@ -49,9 +49,10 @@ def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedPr
         dataset = glle.synthetic("swiss_roll", 200)
         posterior = glle.fit(dataset)
         job = posterior.start_draws(2).wait()
+        embedding = glle.embed(dataset, "pca", scores=()).id
         written = Template(CONFIG.read_text(encoding="utf-8"))
         config = folder / "schemathesis.toml"
-        text = written.substitute(dataset=dataset.id, posterior=posterior.id, job=job.id)
+        text = written.substitute(dataset=dataset.id, posterior=posterior.id, job=job.id, embedding=embedding)
         config.write_text(text, encoding="utf-8")
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "qa.inputs.fuzz.checks", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", f"{url}/openapi.json"]

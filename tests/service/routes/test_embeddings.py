@@ -501,3 +501,45 @@ def test_comparison_reports_the_running_method_and_can_be_cancelled(
     assert len(stages) == 1
     assert (stages[0]["done"], stages[0]["total"], stages[0]["stage"]) == (1, 2, "endless: iterations")
     assert embed(client, sheet, scores=[]).status_code == 202
+
+
+def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Coordinates, scores, pictures and the job's result are 404; comparisons stay; a POST computes again."""
+    body = {"dataset": sheet, "method": "pca", "scores": ["trustworthiness"]}
+    other = client.post("/v1/embeddings", json={**body, "method": "lle"})
+    result_of(stores, other)
+    posted = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
+    result, path = result_of(stores, posted), posted.json()["links"]["embedding"]
+    before = client.get(path + "/coordinates", headers=NPY).content
+    result_of(stores, client.get(path + ".png?wait=0"))
+    compared = client.post("/v1/comparisons", json={"dataset": sheet, "methods": [{"method": "pca"}] * 2, "scores": []})
+    comparison = result_of(stores, compared)
+    cached = len(stores.cache.keys_of(sheet))
+    assert client.delete(path).status_code == 204
+    assert len(stores.cache.keys_of(sheet)) >= cached - 3
+    assert not any(stores.cache.contains([key for key in stores.cache.keys_of(sheet) if path[-20:] in key]))
+    for gone in (path, path + "/coordinates", path + ".png", result):
+        check_problem(client.get(gone), 404, "embedding-not-found")
+    check_problem(client.delete(path), 404, "embedding-not-found")
+    assert client.get(comparison).status_code == 200
+    assert client.get(other.json()["links"]["embedding"]).status_code == 200
+    again = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
+    result_of(stores, again)
+    assert client.get(path + "/coordinates", headers=NPY).content == before
+
+
+def test_a_deletion_cancels_the_job_of_the_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A queued job is cancelled at once; a comparison goes on, and leaves no coordinates."""
+    body = {"dataset": sheet, "method": "pca", "scores": []}
+    job = client.post("/v1/embeddings", json=body).json()
+    assert client.delete(job["links"]["embedding"]).status_code == 204
+    assert client.get(job["links"]["self"]).json()["status"] == "cancelled"
+    rows = [{"method": "pca"}, {"method": "lle"}]
+    compared = client.post("/v1/comparisons", json={"dataset": sheet, "methods": rows, "scores": []})
+    assert client.delete(job["links"]["embedding"]).status_code == 204
+    found = client.get(result_of(stores, compared)).json()["rows"]
+    assert [row["problem"] for row in found] == [None, None]
+    coordinates = [stores.cache.contains([key])[0] for key in stores.cache.keys_of(sheet) if "coordinates:" in key]
+    assert sum(coordinates) == 1
+    check_problem(client.get(job["links"]["embedding"]), 404, "embedding-not-found")
+    assert client.get(f"/v1/embeddings/{found[1]['embedding']}").status_code == 200

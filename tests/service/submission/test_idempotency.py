@@ -114,8 +114,9 @@ def test_a_deleted_posterior_is_fitted_again(
     tasks.fit(first["id"])
     fitted = client.post("/v1/posteriors?wait=1", json=body, headers=KEY)
     assert fitted.status_code == 201
-    path = f"/v1/posteriors/{fitted.json()['id']}" if delete == "the posterior" else f"/v1/datasets/{body['dataset']}"
-    assert client.delete(path, params={"force": True}).status_code == 204
+    dataset = f"/v1/datasets/{body['dataset']}?force=true"
+    path = f"/v1/posteriors/{fitted.json()['id']}" if delete == "the posterior" else dataset
+    assert client.delete(path).status_code == 204
     upload(client)
     again = client.post("/v1/posteriors", json=body, headers=KEY)
     assert again.status_code == 202

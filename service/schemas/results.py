@@ -1,0 +1,313 @@
+"""JSON of results: arrays, draws, analyses. The encoders stream it; these models describe it in the contract."""
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, Field, RootModel
+
+from glle_engine.base.spec import Align, Source
+from service.schemas.embeddings import EmbeddingOut, NoteOut
+from service.schemas.estimates import CostOut
+from service.schemas.problems import ProblemOut
+from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
+
+Row = list[float]
+Matrix = list[Row]
+T = TypeVar("T")
+
+Index = Annotated[int, Field(ge=0, le=MAX_COUNTER)]
+_OF_DRAWS = "Of the request, as for draws."
+
+
+def _optional(description: str) -> Any:
+    """Return a member that can be absent, but not null."""
+
+    def without_default(schema: dict[str, Any]) -> None:
+        schema.pop("default", None)
+        kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            schema.update(kinds[0])
+        elif kinds:
+            schema["anyOf"] = kinds
+
+    return Field(default=None, description=description, json_schema_extra=without_default)
+
+
+class _ArrayOut(BaseModel, Generic[T]):
+    shape: list[int] = Field(description="Lengths of the axes.")
+    dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
+    data: T = Field(description="Nested lists, the first axis outermost.")
+
+
+class ArrayOut(_ArrayOut[list[Any]]):
+    """An array of any number of axes."""
+
+
+class VectorOut(_ArrayOut[Row]):
+    """An array of one axis."""
+
+
+class MatrixOut(_ArrayOut[Matrix]):
+    """An array of two axes."""
+
+
+class CubeOut(_ArrayOut[list[Matrix]]):
+    """An array of three axes."""
+
+
+class DatasetValuesOut(MatrixOut):
+    """The values of a data set (n, d), and its columns."""
+
+    names: list[str] | None = Field(description="Names of the features.")
+    labels: list[str | float | bool] | None = _optional("Label of each point.")
+    color: list[float] | None = _optional("Number of each point for its color.")
+    coordinates: Matrix | None = _optional("True coordinates of each point.")
+
+
+class DrawOut(MatrixOut):
+    """One draw (n, p)."""
+
+    eigenvalues: Row = Field(description="p smallest eigenvalues above the constant eigenvector's.")
+    seed: Index = Field(description="Stream of draws.")
+    index: Index = Field(description="Index in the stream.")
+    scale: float = Field(description="Factor on the covariance, also for auto.")
+    source: Source = Field(description="Law of the weights.")
+    align: Align = Field(description="Whether it is rotated to the reference embedding.")
+    diagnostics: dict[str, Any] = Field(description="Solver, residual and findings of this draw.")
+
+
+class DrawAddressOut(BaseModel):
+    """Place of a draw in its stream."""
+
+    index: Index
+    scale: float
+
+
+class DrawsOut(BaseModel):
+    """Draws (count, n, p), or (scales, count, n, p)."""
+
+    shape: list[int] = Field(description="Lengths of the axes.")
+    dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
+    data: list[Matrix] | list[list[Matrix]] = Field(description="Nested lists, the first axis outermost.")
+    eigenvalues: Matrix | list[Matrix] = Field(description="Of each draw, with the same leading axes.")
+    diagnostics: list[dict[str, Any]] = Field(description="Of each draw, scale by scale.")
+    draws: list[DrawAddressOut] = Field(description="Index and scale of each draw, scale by scale.")
+
+
+class SampleOut(BaseModel):
+    """Draws that an analysis took."""
+
+    engine: str = Field(description="Version of the engine's numbers.")
+    seed: Index = Field(description=_OF_DRAWS)
+    first: Index = Field(description=_OF_DRAWS)
+    scale: float = Field(description=_OF_DRAWS)
+    source: Source = Field(description=_OF_DRAWS)
+
+
+class QuantilesOut(BaseModel):
+    """Quantiles over the points."""
+
+    levels: Row
+    spread: Row
+    stability: Row
+    local_trust: Row
+
+
+class SpectrumOut(BaseModel):
+    """Spectra of the draws, a row each."""
+
+    eigenvalues: Matrix
+    relative_gaps: list[float | None] = Field(description="Null if the solver did not estimate the next eigenvalue.")
+    agreement: Row = Field(description="Agreement of the span of a draw with that of the reference.")
+
+
+class SummaryArraysOut(BaseModel):
+    """Arrays of a summary."""
+
+    consensus: MatrixOut = Field(description="(n, p), the generalised Procrustes mean.")
+    covariance: CubeOut = Field(description="(n, p, p) of the position of each point over the draws.")
+    spread: VectorOut = Field(description="(n,), the root of the trace of the covariance.")
+    stability: VectorOut = Field(description="(n,), the share of neighbors that stay neighbors.")
+    local_trust: VectorOut = Field(description="(n,), trustworthiness in the reference embedding.")
+    half_sample_spread: VectorOut | None = _optional("(n,), with scale=auto.")
+
+
+class CalibrationFactsOut(BaseModel):
+    """Result of a calibration without its request."""
+
+    scale: float = Field(description="Scale at which draws spread as half-samples do.")
+    ratio: float = Field(description="Median spread of draws at the scale over that of half-samples.")
+    rank_correlation: float = Field(description="Spearman's, between the two spreads over points.")
+    slope: float | None = Field(description="Of spread over scale in logarithms; null if scale 1 was right at once.")
+    saturated: bool = Field(description="Whether the spread hardly depends on the scale.")
+    trace: list[Row] = Field(description="Pairs of scale and ratio, in the order of their evaluation.")
+
+
+class SummaryOut(SampleOut):
+    """Summary of draws."""
+
+    count: int = Field(description="Number of draws.")
+    calibrated: bool = Field(description="Whether the scale is the calibrated one.")
+    quantiles: QuantilesOut
+    notes: list[NoteOut] = Field(description="Findings of the fit and of the draws.")
+    calibration: CalibrationFactsOut | None = _optional("With scale=auto.")
+    spectrum: SpectrumOut
+    arrays: SummaryArraysOut
+
+
+class TransformArraysOut(BaseModel):
+    """Arrays of new points."""
+
+    embedding: MatrixOut = Field(description="(m, p), positions in the reference embedding.")
+    distances: VectorOut = Field(description="(m,), to the nearest training point.")
+    mean: MatrixOut | None = _optional("(m, p) over the draws, if any.")
+    covariance: CubeOut | None = _optional("(m, p, p) over the draws, if any.")
+
+
+class TransformOut(SampleOut):
+    """New points in an embedding."""
+
+    dataset: str = Field(description="Id of the new points.")
+    draws: int = Field(description="Number of draws; 0 for none.")
+    arrays: TransformArraysOut
+
+
+class GeneratedArraysOut(BaseModel):
+    """Arrays of generated data."""
+
+    data: CubeOut = Field(description="(count, n, d), a data set for each draw.")
+
+
+class ReconstructionsOut(SampleOut):
+    """Data generated from drawn weights."""
+
+    count: int = Field(description="Number of data sets.")
+    arrays: GeneratedArraysOut
+
+
+class CalibrationArraysOut(BaseModel):
+    """Arrays of a calibration."""
+
+    half_sample_spread: VectorOut = Field(description="(n,), of each point over half-samples.")
+    draw_spread: VectorOut = Field(description="(n,), of each point over draws at the scale.")
+
+
+class CalibrationOut(CalibrationFactsOut):
+    """Calibration of the scale."""
+
+    engine: str = Field(description="Version of the engine's numbers.")
+    half_samples: int = Field(description="Number of random halves of the data.")
+    draws: int = Field(description="Draws at each trial scale.")
+    seed: Index = Field(description=_OF_DRAWS)
+    arrays: CalibrationArraysOut
+
+
+class NeighborsRowOut(BaseModel):
+    """Quality of one n_neighbors."""
+
+    n_neighbors: int
+    components: int = Field(description="Components of the graph.")
+    closed_classes: int
+    reconstruction_error: float
+    trustworthiness: float | None = Field(description="Null with several components, like the next two.")
+    continuity: float | None
+    instability: float | None
+
+
+class ComponentsRowOut(BaseModel):
+    """Spectral gap after one n_components."""
+
+    n_components: int
+    eigenvalue: float
+    relative_gap: float = Field(description="Near 0, this coordinate and the next can swap.")
+
+
+class AdviceOut(BaseModel):
+    """Judgement of n_neighbors and n_components."""
+
+    n_neighbors: int | None = Field(description="Suggestion; null if no graph of the range is connected.")
+    n_components: int | None = Field(description="Suggestion at that n_neighbors, or null.")
+    intrinsic_dimension: float
+    neighbors_curve: list[NeighborsRowOut]
+    components_curve: list[ComponentsRowOut]
+
+
+class EstimatedOut(BaseModel):
+    """Expected cost of a fit, without the limits: POST /v1/posteriors/estimate adds them."""
+
+    n: int
+    d: int
+    spec: dict[str, Any]
+    search: list[float]
+    factorization: dict[str, Any]
+    compiled: bool
+    fit: CostOut
+    stages: dict[str, float]
+    draw: CostOut
+    single_draw_seconds: float
+    posterior_bytes: float
+    factor_entries: float
+    factor_flops: float
+    intrinsic_dimension: float
+
+
+class EmbeddingArraysOut(BaseModel):
+    """Arrays of an embedding."""
+
+    embedding: MatrixOut = Field(description="(n, p).")
+
+
+class CoordinatesOut(EmbeddingOut):
+    """Embedding with its coordinates, and its scores in the result of a job."""
+
+    links: dict[str, str] | None = _optional(LINKS)  # type: ignore[assignment] # absent in results
+    scores: dict[str, float] | None = _optional("By name; absent if none were asked for.")
+    truth: str | None = Field(default=None, description="Data set with the true coordinates.")
+    n_neighbors: int | None = _optional("Neighbors that the scores used.")
+    arrays: EmbeddingArraysOut
+
+
+class ComparedOut(BaseModel):
+    """Row of a comparison."""
+
+    label: str
+    method: str
+    parameters: dict[str, Any] = Field(description="Every parameter with its value.")
+    embedding: str | None = Field(description="Id of the embedding; null without one, like the next members.")
+    seconds: dict[str, float] | None
+    eigenvalues: Row | None
+    figures: dict[str, Any] | None
+    scores: dict[str, float] | None
+    problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
+    notes: list[NoteOut]
+    links: dict[str, str] = Field(description=LINKS)
+
+
+class ComparisonOut(BaseModel):
+    """Several methods with the same scores."""
+
+    dataset: str
+    labels: str | None
+    truth: str | None
+    n_neighbors: int
+    engine: str
+    align: Literal["first", "truth"] | None
+    aligned_to: str | None = Field(description="Label of the row, or truth.")
+    rows: list[ComparedOut]
+    arrays: dict[str, MatrixOut] | None = _optional("With align: the embeddings by label.")
+
+
+class JobResultOut(
+    RootModel[
+        PosteriorOut
+        | DrawsOut
+        | SummaryOut
+        | TransformOut
+        | ReconstructionsOut
+        | CalibrationOut
+        | AdviceOut
+        | EstimatedOut
+        | CoordinatesOut
+        | ComparisonOut
+    ]
+):
+    """Result of a job, by its `kind`."""
