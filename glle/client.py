@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         PosteriorsOptions,
         SyntheticOptions,
         UploadOptions,
+        UsageOut,
     )
 
 URL = "http://127.0.0.1:8000"
@@ -190,6 +191,11 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     def info(self) -> Steps[InfoOut]:
         """Return the service's versions and limits."""
         return (yield from self._session.send(Call("GET", "/v1/info"))).json()
+
+    @operation
+    def usage(self) -> Steps[UsageOut]:
+        """Return what the key's tenant stores and does, beside its quotas."""
+        return (yield from self._session.send(Call("GET", "/v1/usage"))).json()
 
     def _get(self, kind: str, id_: str) -> Steps[Any]:
         reply = yield from self._session.fetch(Call("GET", path_of(f"{kind}s", id_)))

@@ -838,6 +838,45 @@ class QuantilesOut(TypedDict):
     local_trust: list[float]
 
 
+class QuotaOut(TypedDict):
+    """Use of a quota."""
+
+    used: int
+    allowed: int | None
+    """
+    The quota; null for no limit.
+    """
+    reset: float | None
+    """
+    Seconds until it is unused if nothing more is sent; null if it does not refill by itself.
+    """
+
+
+class QuotasOut(TypedDict):
+    """Use of each quota."""
+
+    bytes: QuotaOut
+    """
+    Bytes of data sets on disk; DELETE frees them.
+    """
+    jobs: QuotaOut
+    """
+    Open jobs; their ends free them.
+    """
+    requests: QuotaOut
+    """
+    Requests of the last minute, to one second's share of each API process.
+    """
+    records: QuotaOut
+    """
+    Records of ended jobs, of which the oldest are removed.
+    """
+    posteriors: QuotaOut
+    """
+    Posteriors; DELETE frees them.
+    """
+
+
 class ReadyOut(TypedDict):
     """The service is ready."""
 
@@ -1018,6 +1057,21 @@ class TransformIn(TypedDict):
     draws: NotRequired[int]
     """
     Draws for the mean and covariance of each new point: none, or at least two.
+    """
+
+
+class UsageOut(TypedDict):
+    """Use of the service by one tenant."""
+
+    tenant: str
+    quotas: QuotasOut
+    datasets: int
+    """
+    Number of data sets.
+    """
+    posterior_bytes: int
+    """
+    Bytes of the arrays of its posteriors, of which some may be evicted.
     """
 
 

@@ -99,6 +99,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.readers = ReaderProcesses(settings)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
     app.state.access_policy = AccessPolicy.of(settings, stores.keys)
+    app.state.rate_limiter = RateLimiter(stores.client, stores.quotas)
     for module in ROUTERS:
         app.include_router(module.router)
     problems.install(app)
@@ -112,7 +113,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(
         AuthenticationMiddleware,
         policy=app.state.access_policy,
-        rate_limiter=RateLimiter(stores.client, stores.quotas),
+        rate_limiter=app.state.rate_limiter,
     )
     app.add_middleware(HeadMiddleware)
     app.add_middleware(ErrorMiddleware)

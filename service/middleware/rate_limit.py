@@ -39,6 +39,7 @@ class RateLimiter:
     """Rate limiter of all tenants, in requests per minute; a quota of 0 is unlimited."""
 
     def __init__(self, client: redis.Redis, quotas: Quotas) -> None:
+        self._client = client
         self._script = client.register_script(_TAKE)
         self._quotas = quotas
         self._reserved: dict[str, int] = {}  # requests taken from the bucket and not yet spent
@@ -64,6 +65,19 @@ class RateLimiter:
             seconds = milliseconds / 1000
             self._empty_until[tenant] = time.monotonic() + seconds
         raise too_many_requests(tenant, limit, math.ceil(seconds))
+
+    def used(self, tenant: str) -> tuple[int, float]:
+        """Return the requests of a tenant that its bucket misses, and the seconds until it is full again."""
+        limit = self._quotas.of(tenant).requests
+        if not limit:
+            return 0, 0.0
+        left, at = self._client.hmget(tenant_key("glle:rate", tenant), ["left", "at"])
+        if left is None or at is None:
+            return 0, 0.0
+        seconds, microseconds = self._client.time()
+        refilled = (1000 * seconds + microseconds / 1000 - float(at)) * limit / 60_000
+        missing = max(0.0, limit - float(left) - refilled)
+        return math.ceil(missing), round(missing * 60 / limit, 3)
 
     def _take(self, tenant: str, limit: int) -> tuple[int, int]:
         count, milliseconds = self._script(keys=[tenant_key("glle:rate", tenant)], args=[limit, max(1, limit // 60)])

@@ -13,15 +13,26 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
+from service.middleware.authentication import tenant_of
 from service.routes.params import TenantStores
 from service.schemas import docs_page
 from service.schemas.problems import documented
-from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
+from service.schemas.resources import (
+    CheckOut,
+    InfoOut,
+    LiveOut,
+    NumericsOut,
+    QuotaOut,
+    QuotasOut,
+    ReadyOut,
+    UsageOut,
+)
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
-from worker.connections.event_loop import on_loop
+from worker.connections.event_loop import in_thread, on_loop
 from worker.observability.live_workers import workers_by_numbers
 from worker.operations.health import queue_states, readiness
+from worker.records.tenants import DEFAULT
 from worker.stores import Stores
 
 router = APIRouter(tags=["service"])
@@ -50,6 +61,28 @@ async def info(stores: TenantStores) -> InfoOut:
         posterior_defaults=FitSpec().to_dict(),
         numerics=await on_loop(_kinds, stores),
     )
+
+
+@router.get("/v1/usage", summary="Usage and quotas", responses=documented())
+async def usage(request: Request, stores: TenantStores) -> UsageOut:
+    """Return what the tenant of the key stores and does, beside its quotas."""
+    reset = await on_loop(request.app.state.rate_limiter.used, tenant_of(request.scope))
+    return await on_loop(_usage, stores, *reset)
+
+
+def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
+    tenant = stores.tenant or DEFAULT
+    quota = stores.quotas.of(tenant)
+    (datasets, nbytes), (posteriors, posterior_bytes) = in_thread(stores.datasets.usage), stores.posteriors.usage()
+    is_open, ended = stores.jobs.counts()
+    quotas = QuotasOut(
+        bytes=QuotaOut.of(nbytes, quota.bytes),
+        jobs=QuotaOut.of(is_open, quota.jobs),
+        requests=QuotaOut.of(requests, quota.requests, reset),
+        records=QuotaOut.of(ended, quota.records),
+        posteriors=QuotaOut.of(posteriors, quota.posteriors),
+    )
+    return UsageOut(tenant=tenant, quotas=quotas, datasets=datasets, posterior_bytes=posterior_bytes)
 
 
 def _kinds(stores: Stores) -> list[NumericsOut] | None:

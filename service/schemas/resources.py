@@ -334,6 +334,40 @@ class JobPage(Page):
     items: list[JobOut]
 
 
+class QuotaOut(BaseModel):
+    """Use of a quota."""
+
+    used: int
+    allowed: int | None = Field(description="The quota; null for no limit.")
+    reset: float | None = Field(
+        description="Seconds until it is unused if nothing more is sent; null if it does not refill by itself."
+    )
+
+    @classmethod
+    def of(cls, used: int, allowed: int, reset: float | None = None) -> Self:
+        """Return the use of a quota, of which 0 is no limit."""
+        return cls(used=used, allowed=allowed or None, reset=reset)
+
+
+class QuotasOut(BaseModel):
+    """Use of each quota."""
+
+    bytes: QuotaOut = Field(description="Bytes of data sets on disk; DELETE frees them.")
+    jobs: QuotaOut = Field(description="Open jobs; their ends free them.")
+    requests: QuotaOut = Field(description="Requests of the last minute, to one second's share of each API process.")
+    records: QuotaOut = Field(description="Records of ended jobs, of which the oldest are removed.")
+    posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
+
+
+class UsageOut(BaseModel):
+    """Use of the service by one tenant."""
+
+    tenant: str
+    quotas: QuotasOut
+    datasets: int = Field(description="Number of data sets.")
+    posterior_bytes: int = Field(description="Bytes of the arrays of its posteriors, of which some may be evicted.")
+
+
 class LiveOut(BaseModel):
     """The process runs."""
 

@@ -1,8 +1,8 @@
 """Records of requested embeddings, from which an embedding is computed again under the same id.
 
 A record is kept as long as those of jobs after its last use; the coordinates are in the cache. It is removed with the
-record of the last job that computes it, so the limit on a tenant's jobs bounds its embeddings. A deletion leaves a mark, so that a
-task that computes the embedding meanwhile removes its result.
+record of the last job that computes it, so the limit on a tenant's jobs bounds its embeddings. A deletion leaves a
+mark, so that a task that computes the embedding meanwhile removes its result.
 """
 
 from __future__ import annotations

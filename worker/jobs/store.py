@@ -203,6 +203,15 @@ class JobStore:
             raise Cancelled
         return inline_points(raw)
 
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of open jobs and of records of ended jobs of the tenant."""
+        tenant = self._tenant or DEFAULT
+        with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
+            pipeline.zcard(tenant_key(f"{INDEX}:ended", tenant))
+            is_open, ended = pipeline.execute()
+        return int(is_open), int(ended)
+
     def claim_holder(self, claim: str) -> Job | None:
         """Return the last job that claimed `claim`, or None."""
         raw = self._client.get(self._claim(claim))

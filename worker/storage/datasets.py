@@ -179,9 +179,9 @@ class DatasetStore:
         return sorted(path.stem for path in self._folder.glob("ds_*.json"))
 
     def usage(self) -> tuple[int, int]:
-        """Return the number of data sets of all tenants, and the bytes of their files."""
-        entries = self._catalog.entries()
-        return len(entries), sum(entry.nbytes for entry in entries)
+        """Return the number of visible data sets, and the bytes of their files."""
+        sizes = [entry.nbytes for entry in self._catalog.entries() if self._tenant in {None, entry.tenant}]
+        return len(sizes), sum(sizes)
 
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the verified file.
@@ -261,7 +261,7 @@ class DatasetStore:
 
     def stored_bytes(self) -> int:
         """Return the bytes on disk of all visible data sets."""
-        return sum(entry.nbytes for entry in self._catalog.entries() if self._tenant in {None, entry.tenant})
+        return self.usage()[1]
 
     @contextlib.contextmanager
     def _room_for(self, nbytes: int) -> Iterator[None]:

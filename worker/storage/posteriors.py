@@ -156,6 +156,11 @@ class PosteriorStore:
         if self._most and self._client.zcard(tenant_key(_INDEX, self._tenant or DEFAULT)) >= self._most:
             raise too_many_posteriors(self._tenant, self._most)
 
+    def usage(self) -> tuple[int, int]:
+        """Return the number of the tenant's posteriors, and the bytes of their arrays; reads all records."""
+        sizes = [record.nbytes for _, record in self.newest()]
+        return len(sizes), sum(sizes)
+
     def cache(self, id_: str, posterior: glle_engine.Posterior, seconds: float = 0.0) -> str:
         """Cache a posterior's arrays; return their digest.
 

@@ -164,3 +164,33 @@ def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
             headers = bearer(stores, tenant)
             assert [client.get("/v1/info", headers=headers).status_code for _ in range(requests)] == [200] * requests
             assert exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == requests
+
+
+def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
+    """Bytes, jobs, requests, records and posteriors of the key's tenant; those of another are not counted."""
+    alice = resources_of("alice", stores)
+    quotas = "alice=bytes:90000,jobs:3,requests:600,posteriors:7,records:50"
+    with served(stores, auth="required", quotas=quotas) as client:
+        headers = {**alice.headers}
+        assert client.get("/v1/usage").status_code == 401
+        first = client.get("/v1/usage", headers=headers).json()
+        job = client.post("/v1/advice", json={"dataset": alice.dataset}, headers=headers).json()
+        answer = client.get("/v1/usage", headers=headers).json()
+        other = client.get("/v1/usage", headers=bearer(stores, "carol", "read")).json()
+        assert job["status"] == "queued"
+    used = {name: quota["used"] for name, quota in answer["quotas"].items()}
+    assert answer["tenant"] == "alice"
+    assert {name: quota["allowed"] for name, quota in answer["quotas"].items()} == {
+        "bytes": 90000, "jobs": 3, "requests": 600, "records": 50, "posteriors": 7,
+    }  # fmt: skip
+    assert used | {"requests": 0} == {
+        "bytes": stores.of("alice").datasets.stored_bytes(), "jobs": 1, "requests": 0, "records": 1, "posteriors": 1,
+    }  # fmt: skip
+    assert used["bytes"] > 1000
+    assert first["quotas"]["jobs"]["used"] == 0
+    assert 1 <= used["requests"] <= 10 + 3  # three requests, and the rest of one second's share
+    assert 0 < answer["quotas"]["requests"]["reset"] < 2
+    assert answer["datasets"] == 1
+    assert {name: (quota["used"], quota["allowed"]) for name, quota in other["quotas"].items()} == {
+        "bytes": (0, None), "jobs": (0, None), "requests": (0, None), "records": (0, 10000), "posteriors": (0, 10000),
+    }  # fmt: skip
