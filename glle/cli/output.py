@@ -1,4 +1,4 @@
-"""Result files of the commands: arrays as npy, tables as csv or parquet, pictures as png or svg."""
+"""Result files of the commands: arrays as npy, tables as csv or parquet, pictures as png or svg, posteriors as npz."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from glle.transport.sinks import Array
 
 ARRAY, TABLES, PICTURES = (".npy",), (".csv", ".parquet"), (".png", ".svg")
+ARCHIVE = (".npz",)
 
 
 def add_out(command: argparse.ArgumentParser, *suffixes: str, required: bool = False) -> None:
@@ -32,8 +33,8 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
     from argparse import ArgumentTypeError  # noqa: PLC0415 # the parser has imported it
 
     if path.suffix.lower() not in suffixes:
-        names = [str(path.with_suffix(suffix)) for suffix in suffixes]
-        raise ArgumentTypeError(f"{path} has another ending: name it {', '.join(names[:-1])} or {names[-1]}")
+        *others, last = [str(path.with_suffix(suffix)) for suffix in suffixes]
+        raise ArgumentTypeError(f"{path} has another ending: name it {', '.join(others)}{' or ' * bool(others)}{last}")
     if not path.absolute().parent.is_dir():
         raise ArgumentTypeError(f"there is no folder {path.parent}: create it first")
     if path.suffix.lower() == ".parquet":

@@ -1,4 +1,4 @@
-"""Commands on posteriors: `glle estimate`, `glle fit`, `glle draw`, `glle summary`, `glle transform`."""
+"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `summary`, `export`, `transform`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from glle.cli.connection import connection_options, report, with_client
 from glle.cli.datasets import add_upload_options, dataset_of
 from glle.cli.options import add_options, selected
 from glle.cli.output import (
+    ARCHIVE,
     ARRAY,
     PICTURES,
     TABLES,
@@ -69,6 +70,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_out(summary, *TABLES, *PICTURES)
     add_options(summary, SummaryOptions, _DRAW_TEXTS)
     summary.set_defaults(run=with_client(_summary))
+
+    export = commands.add_parser(
+        "export", parents=[of_posterior], help="write a posterior to a file for glle_engine.load"
+    )
+    add_out(export, *ARCHIVE, required=True)
+    export.set_defaults(run=with_client(_export))
 
     of_result = connection_options(timeout=True)
     of_result.add_argument(
@@ -133,6 +140,12 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
         metadata |= {"scale": found.scale, "notes": notes}
         lines += [f"The calibrated scale is {found.scale:.3g}.", *[note["message"] for note in notes]]
     return report(args, metadata, "\n  ".join(lines))
+
+
+def _export(args: argparse.Namespace, client: Client) -> int:
+    client.posterior(args.posterior).export(args.out, timeout=args.timeout)
+    nbytes = args.out.stat().st_size
+    return report(args, {"file": str(args.out), "bytes": nbytes}, f"{args.out}  {nbytes:,} bytes")
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:

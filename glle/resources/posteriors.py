@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -11,12 +12,12 @@ import numpy as np
 from glle.resources.datasets import dataset_id
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.results import Result
-from glle.transport.calls import Call, Steps, path_of
+from glle.transport.calls import NPZ, Call, Steps, path_of
 from glle.transport.operation import Async, Blocking, operation
+from glle.transport.sinks import DownloadSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import Unpack
 
     import pandas as pd
@@ -182,6 +183,16 @@ class BasePosterior(Generic[JobT]):
     def arrays(self, *, timeout: float | None = None) -> Steps[dict[str, Array]]:
         """Return the arrays of the fit by name; `embedding` is that of LLE."""
         return (yield from self._session.fetch(Call.npz(self._path("arrays")), timeout)).body
+
+    @operation
+    def export(self, path: str | Path, *, timeout: float | None = None) -> Steps[Path]:
+        """Write the posterior to one npz file, and return its path; `glle_engine.load` reads it.
+
+        Draws of the loaded posterior have the same bits, without a service.
+        """
+        sink = partial(DownloadSink, Path(path))
+        call = Call("GET", self._path("export"), accept=NPZ, sink=sink)
+        return (yield from self._session.fetch(call, timeout)).body
 
     @operation
     def delete(self) -> Steps[None]:

@@ -96,23 +96,31 @@ class NpzSink(Sink):
             return {name: archive[name] for name in archive.files}
 
 
-class FileSink(Sink):
-    """Npy file that replaces `path` when it is complete; its array is memory-mapped."""
+class DownloadSink(Sink):
+    """File that replaces `path` when it is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = Path(tempfile.mkdtemp(prefix=path.name, dir=path.parent))
         self._file = (self._folder / path.name).open("wb")
 
-    def end(self) -> Array:
-        """Move the file to its path; return its array."""
+    def end(self) -> Any:
+        """Move the file to its path; return the path."""
         self._file.close()
         (self._folder / self._path.name).replace(self._path)
         self._folder.rmdir()
-        array: Array = np.load(self._path, mmap_mode="r", allow_pickle=False)
-        return array
+        return self._path
 
     def drop(self) -> None:
         """Remove the incomplete file."""
         super().drop()
         shutil.rmtree(self._folder)
+
+
+class FileSink(DownloadSink):
+    """Npy file that replaces `path` when it is complete; its array is memory-mapped."""
+
+    def end(self) -> Array:
+        """Move the file to its path; return its array."""
+        array: Array = np.load(super().end(), mmap_mode="r", allow_pickle=False)
+        return array

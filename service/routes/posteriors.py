@@ -1,8 +1,12 @@
 """`/v1/posteriors`: fit, estimate, list, read, name, delete."""
 
+import hashlib
+import json
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -13,6 +17,7 @@ from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
+    NOT_MODIFIED,
     ON_DATASET,
     RENAME,
     Command,
@@ -49,12 +54,14 @@ from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
-from worker.records.ids import posterior_id
+from worker.records.ids import content_sha256, posterior_id
 from worker.records.labels import matches_labels
 from worker.records.priority import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
+
+EXPORT = 1  # version of the format of an exported file
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
@@ -196,7 +203,31 @@ async def get_arrays(
 
     The ETag is strong, and npy supports Range.
     """
-    respond = partial(_arrays_or_job, id_, request, stores, name, dtype)
+    return await _with_arrays(stores, partial(_arrays_or_job, id_, request, stores, name, dtype), wait)
+
+
+@router.get(
+    "/{id}/export",
+    summary="Export a posterior",
+    response_class=Response,
+    responses={
+        **content("The file.", (NPZ,)),
+        **NOT_MODIFIED,
+        **ACCEPTED,
+        **documented(_404="No such posterior.", _406="application/zip is not accepted.", _409="Not fitted."),
+    },
+)
+async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
+    """Return the posterior as one npz file, which `glle_engine.load` reads: its draws have the same bits.
+
+    Beside the arrays it has `export.json`: a version of the format, the record, the identity of the data set, and the
+    digest of the arrays. Evicted arrays are fitted again (202). The ETag is strong.
+    """
+    return await _with_arrays(stores, partial(_export_or_job, id_, request, stores), wait)
+
+
+async def _with_arrays(stores: Stores, respond: Callable[[], Response | Job], wait: float) -> Response:
+    """Return a response that needs the arrays of a posterior; after `wait` seconds 202 with the job that fits them."""
     result = await run_in_threadpool(respond)
     if isinstance(result, Job) and wait:
         job = await settle(stores, result, wait)
@@ -204,6 +235,29 @@ async def get_arrays(
             require_success(job)
             result = await run_in_threadpool(respond)
     return accepted(result) if isinstance(result, Job) else result
+
+
+def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job:
+    """Return the file of a posterior, or the job that fits its arrays again."""
+    record = require_posterior(stores, id_)
+    dataset = require_dataset(stores, record.dataset)
+    media = negotiate(request, (NPZ,))
+    entry = stores.posteriors.arrays(record)
+    if entry is None:
+        return _refit(stores, record)
+    identity = {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
+    members = {name: value for name, value in record.to_dict().items() if name not in {"name", "tags", "tenant"}}
+    arrays = {name: np.asarray(array) for name, array in entry.arrays.items()} if record.arrays_sha256 is None else {}
+    sha256 = record.arrays_sha256 or content_sha256({}, arrays)  # early records have no digest
+    about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": sha256}
+    heads = {"head.json": entry.meta["head"], "export.json": about}
+    texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
+    headers = immutable_headers(hashlib.sha256(b"".join(texts.values())).hexdigest(), media, "", "export")
+    if is_not_modified(request, headers):
+        return Response(status_code=304, headers=headers)
+    headers["Content-Disposition"] = f'attachment; filename="{record.id}.npz"'
+    stacks = {name: Stack.of(np.frombuffer(text, np.uint8)) for name, text in texts.items()}
+    return npz_response({**stacks, **{name: Stack.of(array) for name, array in entry.arrays.items()}}, headers)
 
 
 def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response | Job:

@@ -45,6 +45,7 @@ _OF_DATASET: Links = {
 _OF_POSTERIOR: Links = {
     "describe_posterior": ("get_posterior", {}),
     "read_arrays": ("get_arrays", {}),
+    "export": ("export", {}),
     "draw_one": ("draw_one", {}),
     "draw_many": ("draw_many", {}),
     "summarise": ("summary", {}),

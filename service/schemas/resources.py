@@ -236,6 +236,7 @@ class PosteriorOut(BaseModel):
         links = {
             "self": url,
             "arrays": f"{url}/arrays",
+            "export": f"{url}/export",
             "draws": f"{url}/draws",
             "summary": f"{url}/summary",
             "calibration": f"{url}/calibration",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
-from typing import assert_type
+from typing import TYPE_CHECKING, assert_type
 
 import httpx
 import numpy as np
@@ -25,6 +25,9 @@ from glle import (
 )
 from glle.progress import Bars
 from tests.client.answers import DATASET, URL, Clock, Service, job, npy, posterior, problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -82,6 +85,15 @@ def test_a_sheet_of_draws_has_its_scale() -> None:
     service = Service(httpx.Response(200, content=b"\x89PNG"))
     posterior(service.client()).picture("draws", count=2, scale=0.1)
     assert str(service.requests[0].url) == f"{URL}/v1/posteriors/post_1/draws.png?count=2&scales=0.1"
+
+
+def test_an_export_is_written_to_its_path(tmp_path: Path) -> None:
+    """The file replaces the path when it is complete, and nothing else stays in the folder."""
+    service = Service(job("queued"), job("succeeded"), httpx.Response(200, content=b"PK.."))
+    path = posterior(service.client()).export(tmp_path / "kept.npz")
+    assert (path, path.read_bytes(), list(tmp_path.iterdir())) == (tmp_path / "kept.npz", b"PK..", [path])
+    assert service.requests[2].url.path == "/v1/posteriors/post_1/export"
+    assert service.requests[2].headers["accept"] == "application/zip"
 
 
 def test_an_estimate_is_fetched_after_its_job() -> None:

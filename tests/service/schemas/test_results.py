@@ -148,7 +148,8 @@ def test_embeddings_and_comparisons(client: httpx.Client, stores: Stores) -> Non
     """With and without scores; with a row that has a problem, and with aligned embeddings."""
     dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
     scores: dict[str, Any] = {"scores": ["trustworthiness", "procrustes"], "truth": dataset}
-    for more in ({"scores": []}, {"scores": ["trustworthiness"]}, scores):
+    asked: list[dict[str, Any]] = [{"scores": []}, {"scores": ["trustworthiness"]}, scores]
+    for more in asked:
         posted = client.post("/v1/embeddings", json={"dataset": dataset, "method": "lle", **more})
         check(client.get(result_of(stores, posted)), "CoordinatesOut")
     embedding = posted.json()["links"]["embedding"]
