@@ -18,9 +18,11 @@ from glle.cli.connection import report_all
 from glle.cli.options import add_options, selected
 from glle.cli.posteriors import duration
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
+from glle_engine import load
 from glle_engine.methods import METHODS
 from glle_engine.posterior.cost import rates
 from service.cli import main
+from tests.service.routes.test_analyses import fitted
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -144,6 +146,17 @@ def test_errors_are_problems_in_json(glle: Glle, client: httpx.Client) -> None:
     assert problem == client.get("/v1/jobs/job_none").json()
 
 
+def test_an_exported_posterior_is_one_of_the_engine(
+    glle: Glle, client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command writes the file and its size; the engine loads it."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    path = tmp_path / "kept.npz"
+    code, out, err = glle("export", fitted(client).rpartition("/")[2], "-o", str(path))
+    assert (code, out, err) == (0, f"{path}  {path.stat().st_size:,} bytes\n", "")
+    assert load(path).n_points == 60
+
+
 def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 3; the message names the command to start."""
     monkeypatch.setattr("glle.transport.drivers.time", SimpleNamespace(sleep=lambda _: None))
@@ -161,6 +174,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv, draws.parquet, draws.png or draws.svg"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
+        (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),
         (["embed", "ds_x", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
         (["draw", "post_x", "--coun", "3", "-o", "draws.npy"], "unrecognized arguments: --coun"),
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),
