@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.brief import brief
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer, check_positive
 
@@ -33,6 +34,8 @@ class Manifold:
     name: str
     X: NDArray[np.float64]
     coordinates: NDArray[np.float64]
+
+    __repr__ = brief
 
 
 def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:

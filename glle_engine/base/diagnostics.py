@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from glle_engine.base.brief import brief
+
 
 @dataclass(frozen=True)
 class Note:
@@ -40,6 +42,8 @@ class Diagnostics:
 
     figures: dict[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """Return {"figures": {...}, "notes": [{"code", "message"}, ...]}."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
+from glle_engine.base.brief import brief
 from glle_engine.base.errors import (
     DegenerateDataError,
     InvalidParameterError,
@@ -82,6 +83,8 @@ class Embedding:
             raise no_map("This embedding")
         return self.map.transform(points, on_progress)
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Generic[S]):
@@ -141,6 +144,9 @@ class Method(Generic[S]):
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
         None
     )
+
+    def __repr__(self) -> str:
+        return f"Method({self.name!r}, {self.title!r})"
 
     @property
     def random(self) -> bool:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.brief import brief
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
@@ -89,6 +90,8 @@ class Calibration:
     half_sample_spread: NDArray[np.float64]
     draw_spread: NDArray[np.float64]
     trace: tuple[tuple[float, float], ...]
+
+    __repr__ = brief
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from glle_engine.base.brief import brief
 from glle_engine.base.parameters import check_integer, check_positive
 
 if TYPE_CHECKING:
@@ -70,3 +71,5 @@ class Draw:
     embedding: NDArray[np.float64]
     eigenvalues: NDArray[np.float64]
     diagnostics: dict[str, Any]
+
+    __repr__ = brief

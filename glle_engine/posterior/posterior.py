@@ -83,6 +83,11 @@ class Posterior:
         for array in self.arrays().values():
             array.flags.writeable = False
 
+    def __repr__(self) -> str:
+        spec = ", ".join(f"{name}={getattr(self.spec, name)!r}" for name in ("method", "n_neighbors", "n_components"))
+        landmarks = "" if self.landmarks is None else f", landmarks={len(self.landmarks)}"
+        return f"Posterior(n={self.n_points}, {spec}{landmarks})"
+
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of the weights (n, k)."""

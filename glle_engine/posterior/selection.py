@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.brief import brief
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
@@ -106,6 +107,8 @@ class Advice:
     neighbors_curve: tuple[NeighborsRow, ...]
     components_curve: tuple[ComponentsRow, ...]
     notes: tuple[Note, ...] = ()
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as a JSON-able dictionary."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.brief import brief
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
@@ -63,6 +64,8 @@ class Summary:
     relative_gaps: NDArray[np.float64]
     agreement: NDArray[np.float64]
     notes: tuple[Note, ...] = ()
+
+    __repr__ = brief
 
 
 def generalized_procrustes(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.brief import brief
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import Unit, require_finite, require_training_data
@@ -50,6 +51,8 @@ class Extension:
     neighbors: NDArray[np.int32]
     weights: NDArray[np.float64]
     distances: NDArray[np.float64]
+
+    __repr__ = brief
 
     def embed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the coordinates (m, p) of the new points in an embedding (n, p) of the training points."""

@@ -1,0 +1,70 @@
+"""Short representations of the engine's objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glle_engine import FitSpec, fit, manifolds
+from glle_engine.base.brief import brief
+from glle_engine.methods import METHODS
+from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.selection import advise
+
+MOST = 400  # characters: eleven arrays of a summary
+SHEET = manifolds.make("s_curve", 120, seed=0)
+
+
+def shown() -> list[Any]:
+    """Return one object of each public kind."""
+    X = SHEET.X
+    posterior, landmarks = fit(X), fit(X, landmarks=40)
+    return [
+        SHEET,
+        posterior,
+        landmarks,
+        posterior.diagnostics,
+        posterior.draw(0),
+        posterior.summary(4),
+        posterior.extend(X, X[:3]),
+        calibrate(posterior, X, n_half_samples=4, n_draws=4),
+        advise(X),
+        METHODS["pca"],
+        METHODS["pca"].embed(X),
+    ]
+
+
+@pytest.mark.parametrize("value", shown(), ids=lambda value: type(value).__name__)
+def test_a_representation_is_one_line_without_values_of_arrays(value: Any) -> None:
+    """It names the class."""
+    text = repr(value)
+    assert text.startswith(f"{type(value).__name__}(")
+    assert "\n" not in text
+    assert "array(" not in text
+    assert len(text) <= MOST
+
+
+def test_a_posterior_shows_its_size_and_parameters() -> None:
+    """The number of points, the method, k, p, and the number of landmarks."""
+    expected = "Posterior(n=120, method='em', n_neighbors=12, n_components=2, landmarks=40)"
+    assert repr(fit(SHEET.X, FitSpec(n_neighbors=12, landmarks=40))) == expected
+
+
+def test_a_value_is_short() -> None:
+    """Arrays by dtype and shape, long collections by their length, long texts cut; nothing for None and empty ones."""
+
+    @dataclass
+    class Some:
+        array: Any = None
+        empty: Any = ()
+        items: Any = None
+        number: float = 1 / 3
+        text: str = "a\nb"
+        __repr__ = brief
+
+    assert repr(Some()) == r"Some(number=0.333333, text='a\nb')"
+    some = Some(np.zeros((2, 3), np.float32), items=list(range(100)), text="x" * 100)
+    assert repr(some) == f"Some(array=float32(2, 3), items=<100 items>, number=0.333333, text='{'x' * 36}...)"
