@@ -72,7 +72,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return f"{type(self).__name__}({self._session.url!r})"
 
     @operation
-    def dataset(self, data: Any, **options: Unpack[UploadOptions]) -> Steps[DatasetT]:
+    def dataset(
+        self, data: Any, *, labels: Any = None, colors: Any = None, **options: Unpack[UploadOptions]
+    ) -> Steps[DatasetT]:
         """Return the data set of an array, a frame, the path of a file, or an id; data are uploaded.
 
         Parameters
@@ -80,14 +82,17 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         data
             (n, d) values: an array or nested lists, a `pandas.DataFrame`, the path of a csv, npy, Parquet or other
             file; or the id of a data set.
+        labels, colors
+            One value for each row of an array or a frame, in the order of the rows: an array, a list or a
+            `pandas.Series`. Labels are words or numbers, colors are numbers. A missing label is empty.
         options
             Roles of the columns of a frame or a file: `label`, `color`, and, by names or patterns such as ``x*``,
             `features`, `id`, `ignore`, `one_hot`. Dialect of a text: `header`, `delimiter`, `decimal`, `charset`.
 
         """
-        if isinstance(data, str) and data.startswith("ds_"):
+        if isinstance(data, str) and data.startswith("ds_") and labels is None and colors is None:
             return (yield from self._get("dataset", data))
-        metadata, index = yield from upload(self._session, data, options)
+        metadata, index = yield from upload(self._session, data, options, labels=labels, colors=colors)
         return self._session.build("dataset", metadata, index)
 
     @operation
@@ -103,13 +108,23 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return self._session.build("dataset", reply.json())
 
     @operation
-    def fit(self, data: Any, *, timeout: float | None = None, **options: Unpack[FitOptions]) -> Steps[PosteriorT]:
+    def fit(
+        self,
+        data: Any,
+        *,
+        labels: Any = None,
+        colors: Any = None,
+        timeout: float | None = None,
+        **options: Unpack[FitOptions],
+    ) -> Steps[PosteriorT]:
         """Return the posterior of a data set; fit it unless the service has it.
 
         Parameters
         ----------
         data
             A data set, its id, or any argument of `dataset`.
+        labels, colors
+            As for `dataset`. The fit does not use them; pictures, scores and the explorer do.
         timeout
             Seconds; None for no limit.
         options
@@ -131,7 +146,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         """
         is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")
-        body = {"dataset": (yield from dataset_id(self._session, data)), **options}
+        body = {"dataset": (yield from dataset_id(self._session, data, labels, colors)), **options}
         reply = yield from self._session.send(Call.command("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
             job = yield from self._session.follow(reply.json(), timeout)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import zipfile
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,24 +53,53 @@ class Upload:
     index: Any = None
 
 
-def upload_of(data: Any, options: UploadOptions | None = None) -> Upload:
+def upload_of(data: Any, options: UploadOptions | None = None, labels: Any = None, colors: Any = None) -> Upload:
     """Return the upload of an array, a frame, nested lists, or the path of a file.
 
-    `options` are the roles of columns: `label` of a frame may also be an index level. Data that cannot be sent without
-    a loss raise ValueError.
+    `options` are the roles of columns: `label` of a frame may also be an index level. `labels` and `colors` have one
+    value for each row of an array or a frame. Data that cannot be sent without a loss raise ValueError.
     """
     query = {name: value for name, value in (options or {}).items() if value is not None and value != []}
     for name in _LISTS.intersection(query):
         if isinstance(query[name], str):
             query[name] = [query[name]]
     if isinstance(data, (str, Path)):
+        if labels is not None or colors is not None:
+            raise ValueError("labels= and colors= go with an array or a frame. Name a file's columns: label=, color=.")
         return _file_upload(Path(data), query)
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _frame_upload(data, query)
+        return _frame_upload(data, query, _vectors(data, query, labels, colors))
     if query:
         given = ", ".join(f"{name}={value!r}" for name, value in query.items())
         raise ValueError(f"{given} needs named columns: give a pandas.DataFrame, or a CSV file.")
-    return Upload(_array_body(np.asarray(data)))
+    array = np.asarray(data)
+    return Upload(_array_body(array, _vectors(array, query, labels, colors)))
+
+
+def _vectors(data: Any, query: dict[str, Any], labels: Any, colors: Any) -> dict[str, Array]:
+    """Return `labels` and `color`, those that are given, with one value for each row of the data.
+
+    A missing label is the empty text among texts, and NaN among numbers.
+    """
+    vectors = {}
+    for name, role, values in (("labels", "label", labels), ("color", "color", colors)):
+        if values is None:
+            continue
+        keyword = "labels" if role == "label" else "colors"
+        if role in query:
+            raise ValueError(f"{role}= names a column, {keyword}= has the values: give one of them.")
+        vector = np.asarray(values)
+        if vector.dtype.kind == "O":
+            missing = np.array([value is None or value != value for value in vector.tolist()])  # noqa: PLR0124 # NaN
+            vector = np.where(missing, "", vector).astype(str)
+        if vector.shape != (len(data),):
+            raise ValueError(
+                f"{keyword} has shape {vector.shape}; the data have {len(data)} rows: give one value a row."
+            )
+        if vector.dtype.kind not in ("fiubU" if role == "label" else "fiub"):
+            raise ValueError(f"{keyword} is of dtype {vector.dtype}: convert it with .astype(float).")
+        vectors[name] = vector.astype(np.int64) if vector.dtype.kind == "b" else vector
+    return vectors
 
 
 def _file_upload(path: Path, query: dict[str, Any]) -> Upload:
@@ -80,27 +111,68 @@ def _file_upload(path: Path, query: dict[str, Any]) -> Upload:
     return Upload(Body.of_file(path, media), query)
 
 
-def _array_body(array: Array) -> Body:
-    """Return an array as npy in C order, in pieces of one megabyte."""
+def _array_body(array: Array, vectors: dict[str, Array]) -> Body:
+    """Return an array as npy, or with vectors beside it as npz, in pieces of one megabyte."""
     if array.dtype.kind not in "fiub":
         raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
+    if vectors:
+        return Body(NPZ, partial(_npz, {"data": array, **vectors}))
+    return Body(NPY, partial(_npy, array), len(_header(array)) + array.nbytes)
+
+
+def _header(array: Array) -> bytes:
     buffer = io.BytesIO()
     header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
     npy.write_array_header_1_0(buffer, header)
-    head = buffer.getvalue()
+    return buffer.getvalue()
+
+
+def _npy(array: Array) -> Iterator[bytes]:
+    """Yield an array as npy in C order."""
+    yield _header(array)
     table = np.atleast_1d(array)
-
-    def pieces() -> Iterator[bytes]:
-        yield head
-        rows = max(1, _PIECE_BYTES * len(table) // max(1, table.nbytes))
-        for start in range(0, len(table), rows):
-            yield np.ascontiguousarray(table[start : start + rows]).tobytes()
-
-    return Body(NPY, pieces, len(head) + array.nbytes)
+    rows = max(1, _PIECE_BYTES * len(table) // max(1, table.nbytes))
+    for start in range(0, len(table), rows):
+        yield np.ascontiguousarray(table[start : start + rows]).tobytes()
 
 
-def _frame_upload(frame: pd.DataFrame, query: dict[str, Any]) -> Upload:
-    """Return a frame as CSV with its names, or as npy if its columns are only numbered."""
+def _npz(arrays: dict[str, Array]) -> Iterator[bytes]:
+    """Yield arrays as npz without compression."""
+    sink = _Pieces()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                for piece in _npy(array):
+                    member.write(piece)
+                    yield sink.take()
+    yield sink.take()
+
+
+class _Pieces:
+    """Stream that holds what was written since the last `take`."""
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+
+    def write(self, data: bytes, /) -> int:
+        """Append bytes."""
+        self._written.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def take(self) -> bytes:
+        """Return and forget what was written."""
+        written, self._written = b"".join(self._written), []
+        return written
+
+
+def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array]) -> Upload:
+    """Return a frame as CSV with its names, or as npy or npz if its columns are only numbered."""
     label = query.get("label")
     columns = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
     labels = None if label is None else _labels(frame, label)
@@ -109,18 +181,30 @@ def _frame_upload(frame: pd.DataFrame, query: dict[str, Any]) -> Upload:
     _require_numbers(names, kinds, query)
     if not query and list(columns.columns) == list(range(columns.shape[1])):
         values = columns.to_numpy()
-        return Upload(_array_body(values.astype(float) if values.dtype.kind == "O" else values), index=frame.index)
+        values = values.astype(float) if values.dtype.kind == "O" else values
+        return Upload(_array_body(values, vectors), index=frame.index)
     query = {**query, "header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
+    beside = {} if labels is None else {str(label): labels}
+    for role, vector in zip(("label" if name == "labels" else name for name in vectors), vectors.values(), strict=True):
+        query[role] = _unused(role, names)
+        beside[query[role]] = vector.tolist()
 
     def pieces() -> Iterator[bytes]:
-        yield _csv([names if labels is None else [*names, label]])
+        yield _csv([[*names, *beside]])
         for start in range(0, len(columns), _PIECE_ROWS):
-            rows = columns.iloc[start : start + _PIECE_ROWS].to_numpy().tolist()
-            if labels is not None:
-                rows = [[*row, text] for row, text in zip(rows, labels[start : start + _PIECE_ROWS], strict=True)]
-            yield _csv(rows)
+            part = slice(start, start + _PIECE_ROWS)
+            rows = columns.iloc[part].to_numpy().tolist()
+            more = [values[part] for values in beside.values()]
+            yield _csv([[*row, *others] for row, *others in zip(rows, *more, strict=True)])
 
     return Upload(Body("text/csv", pieces), query, frame.index)
+
+
+def _unused(name: str, names: list[str]) -> str:
+    """Return a name that no column has."""
+    while name in names:
+        name += "_"
+    return name
 
 
 def _require_numbers(names: list[str], kinds: list[str], query: dict[str, Any]) -> None:

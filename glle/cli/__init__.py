@@ -7,12 +7,13 @@ Read `main` first, then `connection`.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING
 
 from glle.cli import compare, datasets, jobs, posteriors
-from glle.cli.connection import MISUSED, fail
+from glle.cli.connection import MISUSED, UNREAD, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +47,13 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
         return fail(f"`glle {words[0]}` is a command of the server.", "Install it: pip install glle-server.", MISUSED)
     chosen = parser.parse_args(words)
     start: Callable[[argparse.Namespace], int] = getattr(chosen, "start", chosen.run)
-    return start(chosen)
+    try:
+        code = start(chosen)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush succeeds
+        return UNREAD
+    return code
 
 
 def _parsers(commands: Commands) -> Iterator[argparse.ArgumentParser]:

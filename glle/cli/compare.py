@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     embed.add_argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
     embed.add_argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
     add_out(embed, *ARRAY, *TABLES, *PICTURES)
-    embed.add_argument("--scores", nargs="*", metavar="NAME", help="scores of the embedding; none without a name")
+    embed.add_argument("--scores", nargs="*", metavar="NAME", help="scores: all fast ones by default, or `none`")
     embed.set_defaults(run=with_client(_embed))
 
     compare = commands.add_parser("compare", parents=[data], help="compare methods on a file or a data set")
@@ -86,7 +86,8 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     if names := {name for name, _ in args.set} & _RESERVED:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
     data, options = _data(args, client)
-    result = client.embed(data, args.method, scores=args.scores, **options, **dict(args.set))
+    scores = [] if args.scores == ["none"] else args.scores or None
+    result = client.embed(data, args.method, scores=scores, **options, **dict(args.set))
     if image := picture_format(args.out):
         client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
     elif args.out is not None:

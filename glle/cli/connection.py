@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from glle import Client
 
-# Exit codes; 2 is that of argparse, 130 that of shells.
-REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED = 1, 2, 3, 4, 130
+# Exit codes; 2 is that of argparse, 130 and 141 are those of shells for SIGINT and SIGPIPE.
+REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 
 
@@ -48,6 +48,8 @@ def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[a
             if isinstance(error, JobTimeoutError):
                 return LATE
             return REFUSED if error.status else UNREACHABLE
+        except BrokenPipeError:
+            raise  # `main` ends quietly
         except (ValueError, OSError) as error:
             return fail(str(error), "", MISUSED)
         except KeyboardInterrupt:

@@ -80,18 +80,31 @@ class AsyncDataset(BaseDataset, Async):
     """Data set of an `AsyncClient`."""
 
 
-def dataset_id(session: Session, data: Any) -> Steps[str]:
-    """Return the id of a data set; upload data that have none."""
-    if isinstance(data, BaseDataset):
-        return data.id
-    if isinstance(data, str) and data.startswith("ds_"):
-        return data
-    metadata, _ = yield from upload(session, data, {})
+def dataset_id(session: Session, data: Any, labels: Any = None, colors: Any = None) -> Steps[str]:
+    """Return the id of a data set; upload data that have none, with their labels and colors."""
+    if isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_")):
+        if labels is not None or colors is not None:
+            raise ValueError("The data set is stored, and its labels and colors with it: give its values with labels=.")
+        return data.id if isinstance(data, BaseDataset) else data
+    metadata, _ = yield from upload(session, data, {}, labels=labels, colors=colors)
     return metadata["id"]
 
 
-def upload(session: Session, data: Any, options: UploadOptions, path: str = "") -> Steps[tuple[Any, Any]]:
+def labelled(session: Session, data: Any) -> Steps[tuple[str, bool]]:
+    """Return the id of a data set, and whether it has labels; upload data that have none."""
+    if isinstance(data, BaseDataset):
+        metadata = data.metadata
+    elif isinstance(data, str) and data.startswith("ds_"):
+        metadata = (yield from session.send(Call("GET", path_of("datasets", data)))).json()
+    else:
+        metadata, _ = yield from upload(session, data, {})
+    return metadata["id"], metadata["has_labels"]
+
+
+def upload(
+    session: Session, data: Any, options: UploadOptions, path: str = "", *, labels: Any = None, colors: Any = None
+) -> Steps[tuple[Any, Any]]:
     """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
-    content = upload_of(data, options)
+    content = upload_of(data, options, labels, colors)
     call = Call("POST", "/v1/datasets" + path, content.query, content.body, by_content=True)
     return (yield from session.send(call)).json(), content.index

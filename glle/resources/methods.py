@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from glle.resources.datasets import dataset_id
+from glle.resources.datasets import dataset_id, labelled
 from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps, path_of
 from glle.transport.operation import operation
@@ -61,7 +61,8 @@ class MethodOperations(Generic[EmbeddingT]):
         method
             Name of the method; `methods` lists them.
         labels
-            Class of each point: a vector of integers or words, or a data set of one column.
+            Class of each point: a vector of integers or words, or a data set of one column. By default those of the
+            data set, if it has labels.
         truth
             True coordinates, in the same forms; for a synthetic data set the data set itself.
         scores
@@ -80,11 +81,12 @@ class MethodOperations(Generic[EmbeddingT]):
             `transform` places new points, if the method has a map.
 
         """
+        dataset, has_labels = yield from labelled(self._session, data)
         body = {
-            "dataset": (yield from dataset_id(self._session, data)),
+            "dataset": dataset,
             "method": method,
             "parameters": parameters,
-            "labels": (yield from _column_id(self._session, labels)),
+            "labels": (yield from _column_id(self._session, dataset if labels is None and has_labels else labels)),
             "truth": (yield from _column_id(self._session, truth)),
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
@@ -132,10 +134,11 @@ class MethodOperations(Generic[EmbeddingT]):
             `rows`, one per method: scores, seconds and notes, or a `problem`; embeddings by label; the id of the `job`.
 
         """
+        dataset, has_labels = yield from labelled(self._session, data)
         body = {
-            "dataset": (yield from dataset_id(self._session, data)),
+            "dataset": dataset,
             "methods": [{"method": method} if isinstance(method, str) else method for method in methods],
-            "labels": (yield from _column_id(self._session, labels)),
+            "labels": (yield from _column_id(self._session, dataset if labels is None and has_labels else labels)),
             "truth": (yield from _column_id(self._session, truth)),
             **options,
         }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from importlib import metadata
 from importlib.metadata import EntryPoint
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from glle import cli
-from glle.cli.connection import report_all
+from glle.cli.connection import UNREAD, report_all
 from glle.cli.options import add_options, selected
 from glle.cli.posteriors import duration
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
@@ -23,6 +25,7 @@ from glle_engine.methods import METHODS
 from glle_engine.posterior.cost import rates
 from service.cli import main
 from tests.service.routes.test_analyses import fitted
+from tests.system.conftest import ROOT
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -135,6 +138,32 @@ def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
     code, out, err = glle("datasets", "show", "ds_none")
     assert (code, out) == (1, "")
     assert err.startswith(f"glle: {problem['detail']}\n  {problem['remedy']} Request ")
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
+    """The exit code is that of SIGPIPE, and standard error is empty, at a print and at the last flush."""
+    for lines in (1, 100_000):
+        program = tmp_path / "program.py"
+        program.write_text(
+            "import sys\nfrom glle import cli\n"
+            "def add(commands):\n"
+            f"    run = lambda _: [print('a line') for _ in range({lines})] and 0\n"
+            "    commands.add_parser('many').set_defaults(run=run)\n"
+            "sys.stdin.readline()\nsys.exit(cli.main(['many'], [add]))\n"
+        )
+        command = [sys.executable, str(program)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.close()
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.close()
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+            assert process.wait(60) == UNREAD
 
 
 def test_errors_are_problems_in_json(glle: Glle, client: httpx.Client) -> None:

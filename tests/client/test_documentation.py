@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import pydoc
 import re
 from typing import Any
 
@@ -63,6 +64,7 @@ def test_page_has_every_command_and_exit_code() -> None:
         for action in [word for part in actions for word in part.choices]:
             assert re.search(rf"`(glle {name} )?{action}\b", SECTIONS["Commands"]), (name, action)
     codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
+    codes |= {connection.UNREAD}
     (listed,) = re.findall(r"Exit codes: (.*)", PAGE)
     assert {int(code) for code in re.findall(r"\d+", listed)} == codes
 
@@ -70,3 +72,12 @@ def test_page_has_every_command_and_exit_code() -> None:
 def test_help_of_fit_has_every_parameter() -> None:
     """`help(Client.fit)` lists what `**options` takes."""
     assert {name for name in FitOptions.__annotations__ if f"`{name}`" not in str(Client.fit.__doc__)} == set()
+
+
+def test_help_of_the_package_shows_an_example_and_the_public_names() -> None:
+    """`help(glle)` has the classes, though they are imported at their first use."""
+    text = pydoc.plain(pydoc.render_doc(glle))
+    assert "client.fit(X, labels=y" in text
+    assert "class Client(" in text
+    assert "fit(X:" in text
+    assert set(dir(glle)) == set(glle.__all__)

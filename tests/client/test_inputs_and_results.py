@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from glle.inputs import upload_of
-from glle.transport.calls import Body
+from glle.transport.calls import NPZ, Body
 from glle.transport.errors import flag, in_words, keyword
 from glle.transport.sinks import FileSink, NpySink, NpzSink
 from tests.client.answers import Service, npy, posterior
@@ -127,6 +127,54 @@ def test_lossy_uploads_are_refused(data: Any, label: str | None, message: str) -
     """No request is sent; the message has the remedy."""
     with pytest.raises(ValueError, match=message):
         upload_of(data, {"label": label})
+
+
+@pytest.mark.parametrize("kind", [np.array, list, pd.Series])
+def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
+    """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
+    X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
+    with np.load(io.BytesIO(b"".join(upload_of(X, labels=words, colors=kind([1, 2, 3])).body.pieces()))) as sent:
+        np.testing.assert_array_equal(sent["data"], X)
+        assert sent["labels"].tolist() == ["u", "v", "w"]
+        assert sent["color"].tolist() == [1, 2, 3]
+    for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
+        upload = upload_of(X, labels=labels)
+        with np.load(io.BytesIO(b"".join(upload.body.pieces()))) as sent:
+            assert (upload.body.media, sorted(sent), sent["labels"].tolist()) == (NPZ, ["data", "labels"], expected)
+    large = np.arange(400_000.0).reshape(-1, 4)
+    pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
+    assert max(map(len, pieces)) < 2**20 + 2**10
+    with np.load(io.BytesIO(b"".join(pieces))) as sent:
+        np.testing.assert_array_equal(sent["data"], large)
+
+
+def test_labels_and_colors_of_a_frame_are_columns() -> None:
+    """Their names are free ones, and the query has their roles; a frame of numbered columns goes as npz."""
+    frame = pd.DataFrame({"a": [1.5, 2.5], "label": [3, 4]})
+    upload = upload_of(frame, labels=pd.Series(["u", None], index=[7, 8]), colors=[0.5, 0.25])
+    assert b"".join(upload.body.pieces()) == b"a,label,label_,color\n1.5,3.0,u,0.5\n2.5,4.0,,0.25\n"
+    assert upload.query == {**WRITTEN, "label": "label_", "color": "color"}
+    assert upload_of(pd.DataFrame([[1.0, 2.0]]), labels=["u"]).body.media == NPZ
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "vectors", "message"),
+    [
+        (np.ones((2, 2)), {}, {"labels": ["u"]}, r"labels has shape \(1,\); the data have 2 rows"),
+        (np.ones((2, 2)), {}, {"colors": ["u", "v"]}, "colors is of dtype <U1"),
+        (
+            pd.DataFrame({"a": [1.0]}),
+            {"label": "a"},
+            {"labels": ["u"]},
+            "label= names a column, labels= has the values",
+        ),
+        ("data.csv", {}, {"labels": ["u"]}, "Name a file's columns: label="),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(data: Any, options: Any, vectors: Any, message: str) -> None:
+    """The message has the values and the remedy."""
+    with pytest.raises(ValueError, match=message):
+        upload_of(data, options, **vectors)
 
 
 def test_files_go_as_they_are(tmp_path: Path) -> None:

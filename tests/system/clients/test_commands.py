@@ -87,5 +87,8 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
     picture(".png", *drawing)
     picture(".svg", "summary", id_, "--count", "6")
-    picture(".png", "embed", str(sheet), "pca", "--label", "side", "--scores", "neighborhood_hit")
+    picture(".png", "embed", str(sheet), "pca", "--label", "side")
+    for words, has_scores in (("--scores",), True), (("--scores", "none"), False):
+        out = run("embed", str(sheet), "pca", "--label" if has_scores else "--ignore", "side", *words)
+        assert ("trustworthiness" in out, "neighborhood_hit" in out) == (has_scores, has_scores)
     picture(".svg", "compare", str(sheet), "pca", "lle", "--label", "side")

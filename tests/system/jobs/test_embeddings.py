@@ -82,6 +82,14 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
         assert [row["label"] for row in table.rows] == ["pca", "twelve"]
         assert table.rows[1]["embedding"] == embedding.id
         assert table.twelve.shape == (N, 2)
+        stored = glle.dataset(SHEET.X, labels=list(kinds), colors=SHEET.coordinates[:, 0])
+        assert stored.arrays()["labels"].tolist() == kinds.tolist()
+        for data in (stored, stored.id):
+            scores = glle.embed(data, "pca", scores=["neighborhood_hit"]).scores
+            assert scores == {"neighborhood_hit": table.rows[0]["scores"]["neighborhood_hit"]}
+        assert glle.compare(stored, ["pca", "lle"], scores=["neighborhood_hit"]).rows[0]["scores"] == scores
+        with pytest.raises(ValueError, match="stored"):
+            glle.fit(stored, labels=kinds)
         picture = glle.picture(f"/v1/jobs/{table.job}/result.png", width=400, out=tmp_path / "seen.png")
         assert picture.startswith(b"\x89PNG")
         assert (tmp_path / "seen.png").read_bytes() == picture
