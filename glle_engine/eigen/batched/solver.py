@@ -117,7 +117,8 @@ class LaneSolver:
         columns. Random numbers of a thirtieth of its size add all other directions, without which a draw at scale 0
         has no direction left after p steps.
         """
-        start = embedding.sum(axis=1) + _RANDOM * start_vector(len(embedding))
+        # The order of numpy's sums depends on the layout.
+        start = np.ascontiguousarray(embedding).sum(axis=1) + _RANDOM * start_vector(len(embedding))
         pin = int(structure.position[pins[0]]) if len(pins) else -1
         return cls(structure, pin, embedding.shape[1], start[structure.order])
 

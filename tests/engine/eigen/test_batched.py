@@ -207,6 +207,16 @@ def test_a_draw_is_the_same_bits_in_any_company(posterior: Posterior) -> None:
         assert drawn.diagnostics == alone.diagnostics
 
 
+def test_the_start_does_not_depend_on_the_layout_of_the_reference(posterior: Posterior) -> None:
+    """A stored posterior may have its embedding by columns."""
+    embedding = np.random.default_rng(0).standard_normal((posterior.n_points, 12))
+    structure, pins = solver_of(posterior).structure, posterior.pins
+    by_columns = np.asfortranarray(embedding)
+    assert embedding.sum(axis=1).tobytes() != by_columns.sum(axis=1).tobytes()
+    one, other = (LaneSolver.prepare(structure, pins, layout).start for layout in (embedding, by_columns))
+    assert one.tobytes() == other.tobytes()
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-4])
 def test_small_draws_are_near_the_reference(posterior: Posterior, scale: float) -> None:
     """Lanczos starts near the reference, and yet finds the gap beyond it if the draw is the reference itself."""
