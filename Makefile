@@ -20,7 +20,7 @@ help:
 	@echo "make test-compose  build and test the containers (as root; installs a container engine)"
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
-	@echo "make generate      write openapi.json, the client's types and the generated pages"
+	@echo "make generate      write openapi.json, the clients' types and the generated pages"
 	@echo "make lock          resolve requirements/*.lock again (needs uv)"
 	@echo "make -C qa         list the programs that test a whole deployment"
 
@@ -70,6 +70,7 @@ generate: setup
 	$(BIN)/glle openapi
 	$(BIN)/glle settings --write
 	$(BIN)/python -m openapi.client_types
+	$(BIN)/python -m openapi.typescript_types
 	$(BIN)/python -m tests.docs.authorisation
 
 # Extras of some targets: .venv/.ui, .venv/.bench and .venv/.docs correspond to requirements/ui.lock and so on.

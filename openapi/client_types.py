@@ -42,16 +42,7 @@ QUERIES = {
 
 def types_text(contract: dict[str, Any]) -> str:
     """Return the text of glle/types.py for a contract."""
-    schemas = {name: _open(schema) for name, schema in contract["components"]["schemas"].items()}
-    for name, (body, arguments) in BODIES.items():
-        members = {key: value for key, value in schemas[body]["properties"].items() if key not in arguments}
-        schemas[name] = _object(f"Keyword arguments, of `{body}`.", members)
-    for name, (path, arguments) in QUERIES.items():
-        method, _, url = path.rpartition(" ")
-        operation = contract["paths"][url][method.lower() or "get"]
-        query = [parameter for parameter in operation["parameters"] if parameter["in"] == "query"]
-        members = {member["name"]: member["schema"] for member in query if member["name"] not in arguments}
-        schemas[name] = _object(f"Keyword arguments, the query of {method or 'GET'} {url}.", members)
+    schemas = {name: _open(schema) for name, schema in schemas_with_options(contract).items()}
     text = generate(
         json.dumps({**contract, "paths": {}, "components": {"schemas": schemas}}),
         input_file_type=InputFileType.OpenAPI,
@@ -69,6 +60,21 @@ def types_text(contract: dict[str, Any]) -> str:
     )
     assert isinstance(text, str)
     return text.rstrip() + "\n"
+
+
+def schemas_with_options(contract: dict[str, Any]) -> dict[str, Any]:
+    """Return the models of a contract by name, and the options of the client's methods."""
+    schemas = dict(contract["components"]["schemas"])
+    for name, (body, arguments) in BODIES.items():
+        members = {key: value for key, value in schemas[body]["properties"].items() if key not in arguments}
+        schemas[name] = _object(f"Keyword arguments, of `{body}`.", members)
+    for name, (path, arguments) in QUERIES.items():
+        method, _, url = path.rpartition(" ")
+        operation = contract["paths"][url][method.lower() or "get"]
+        query = [parameter for parameter in operation["parameters"] if parameter["in"] == "query"]
+        members = {member["name"]: member["schema"] for member in query if member["name"] not in arguments}
+        schemas[name] = _object(f"Keyword arguments, the query of {method or 'GET'} {url}.", members)
+    return schemas
 
 
 def _open(schema: dict[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ SHARING = {
             "tests/system/clients/test_client.py",
             "tests/system/clients/test_commands.py",
             "tests/system/clients/test_errors.py",
+            "tests/system/clients/test_typescript.py",
             "tests/system/jobs/test_analyses.py",
             "tests/system/jobs/test_embeddings.py",
             "tests/system/jobs/test_jobs.py",

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("service", "worker", "glle_engine", "glle", "tests", "qa", "bench", "demo", "deploy", "docs", "openapi")
+ROOMS = (
+    "service", "worker", "glle_engine", "glle", "clients", "tests", "qa", "bench", "demo", "deploy", "docs", "openapi",
+)  # fmt: skip
 PATH = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`")
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 NAMED = {page: PATH.findall((ROOT / page).read_text(encoding="utf-8")) for page in PAGES}

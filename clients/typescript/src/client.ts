@@ -1,0 +1,253 @@
+// `Client`: one service as an object.
+
+import type { NdArray } from "./arrays/ndarray.ts";
+import { columnOf, type Data, type Labels } from "./inputs.ts";
+import { Dataset, datasetId, upload } from "./resources/datasets.ts";
+import { Job } from "./resources/jobs.ts";
+import { type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
+import {
+  type Advice, type Comparison, comparisonOf, type Embedding, resultOf,
+} from "./resources/results.ts";
+import { RETRIES, type Retries } from "./transport/retries.ts";
+import { type CallOptions, command, json, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
+import type {
+  AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EstimateOut, FitOptions,
+  InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
+  PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions,
+} from "./types.ts";
+
+/** Options of a client. */
+export interface ClientOptions {
+  /** Address; by default GLLE_URL, or http://127.0.0.1:8000. */
+  url?: string | undefined;
+  /** API key; by default GLLE_KEY, or none. */
+  key?: string | undefined;
+  /** Retries of calls without an answer, or with 429, 502, 503 or 504. */
+  retries?: Partial<Retries> | undefined;
+  /** Seconds between two parts of one response. */
+  timeout?: number | undefined;
+  /** Function that replaces the network. */
+  fetch?: typeof fetch | undefined;
+}
+
+/** Options of an embedding. */
+export interface EmbedOptions extends WaitOptions {
+  /** Parameters of the method, such as `n_neighbors`. */
+  parameters?: Record<string, unknown>;
+  /** Class of each point: numbers or words, or a data set of one column. */
+  labels?: Dataset | string | NdArray | Labels | null;
+  /** True coordinates; for a synthetic data set the data set itself. */
+  truth?: Dataset | string | Data | null;
+  /** Names of scores; by default all fast ones, [] for none. */
+  scores?: string[] | null;
+  /** Neighbors that the scores use. */
+  score_neighbors?: number | null;
+}
+
+const URL_ = "http://127.0.0.1:8000";
+const TIMEOUT = 120; // seconds
+const PAGE = 100; // items
+
+/** Client of one service. */
+export class Client {
+  readonly url: string;
+  readonly #session: Session;
+
+  constructor(options: ClientOptions = {}) {
+    const environment = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
+    this.url = addressOf(options.url || environment["GLLE_URL"] || URL_);
+    const endpoint = {
+      url: this.url,
+      key: options.key || environment["GLLE_KEY"] || undefined,
+      timeout: options.timeout ?? TIMEOUT,
+      fetch: options.fetch ?? ((input: RequestInfo | URL, init?: RequestInit) => fetch(input, init)),
+    };
+    const session: Session = new Session(endpoint, { ...RETRIES, ...options.retries }, {
+      dataset: (metadata) => new Dataset(metadata, session),
+      posterior: (metadata) => new Posterior(metadata, session),
+      job: (metadata) => new Job(metadata, session),
+    });
+    this.#session = session;
+  }
+
+  /** Return the data set of an array, rows, objects, a file, or an id; data are uploaded. */
+  async dataset(data: Dataset | string | Data, options: UploadOptions & CallOptions = {}): Promise<Dataset> {
+    const [{ signal }, roles] = split(options);
+    if (data instanceof Dataset) return data;
+    const metadata = typeof data === "string"
+      ? await this.#session.get<DatasetOut>(pathOf("datasets", await datasetId(this.#session, data)), {}, { signal })
+      : await upload<DatasetOut>(this.#session, data, roles, "", { signal });
+    return this.#session.build.dataset(metadata);
+  }
+
+  /** Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or null. */
+  async preview(data: Data, options: UploadOptions & CallOptions = {}): Promise<DatasetPreviewOut> {
+    const [{ signal }, roles] = split(options);
+    return upload<DatasetPreviewOut>(this.#session, data, roles, "/preview", { signal });
+  }
+
+  /** Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. */
+  async synthetic(
+    name: SyntheticIn["name"],
+    n = 1000,
+    options: SyntheticOptions & CallOptions = {},
+  ): Promise<Dataset> {
+    const { signal, ...body } = options;
+    const reply = await this.#session.send(question("/v1/datasets/synthetic", { name, n, ...body }), { signal });
+    return this.#session.build.dataset(json<DatasetOut>(reply));
+  }
+
+  /** Return the posterior of a data set; fit it unless the service has it. */
+  async fit(data: Dataset | string | Data, options: FitOptions & WaitOptions = {}): Promise<Posterior> {
+    const [waiting, parameters] = split(options);
+    const dataset = await datasetId(this.#session, data, waiting);
+    const reply = await this.#session.send(command("/v1/posteriors", { dataset, ...parameters }), waiting);
+    if (reply.status !== 202) return this.#session.build.posterior(json<PosteriorOut>(reply));
+    const job = await this.#session.follow(json<JobOut>(reply), waiting);
+    return this.posterior(String(job.posterior), waiting);
+  }
+
+  /** Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or null. */
+  async estimateFit(
+    data: Dataset | string | Data,
+    options: FitOptions & WaitOptions = {},
+  ): Promise<PosteriorEstimateOut> {
+    const [waiting, parameters] = split(options);
+    const dataset = await datasetId(this.#session, data, waiting);
+    const call = question("/v1/posteriors/estimate", { dataset, ...parameters });
+    return json<PosteriorEstimateOut>(await this.#session.fetch(call, waiting));
+  }
+
+  /** Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them. */
+  async advice(data: Dataset | string | Data, options: AdviceOptions & WaitOptions = {}): Promise<Advice> {
+    const [waiting, body] = split(options);
+    const dataset = await datasetId(this.#session, data, waiting);
+    const [content] = await this.#run("/v1/advice", { dataset, ...body }, waiting);
+    return resultOf<Advice>(content);
+  }
+
+  /** Return the methods with their parameters; `makes: "embedding"` for those of `embed`. */
+  async methods(options: MethodsOptions & CallOptions = {}): Promise<MethodOut[]> {
+    const { signal, ...query } = options;
+    return (await this.#session.get<MethodList>("/v1/methods", query, { signal })).items;
+  }
+
+  /** Return the scores: the data that they need, and which direction is better. */
+  async scores(options: CallOptions = {}): Promise<ScoreOut[]> {
+    return (await this.#session.get<ScoreList>("/v1/scores", {}, options)).items;
+  }
+
+  /** Return the embedding of a data set by a method. */
+  async embed(data: Dataset | string | Data, method: string, options: EmbedOptions = {}): Promise<Embedding> {
+    const [waiting, { parameters = {}, labels, truth, scores = null, score_neighbors = null }] = split(options);
+    const body = {
+      dataset: await datasetId(this.#session, data, waiting),
+      method,
+      parameters,
+      labels: await this.#columnId(labels, waiting),
+      truth: await this.#truthId(truth, waiting),
+      scores,
+      n_neighbors: score_neighbors,
+    };
+    const [content, job] = await this.#run("/v1/embeddings", body, waiting);
+    return resultOf<Embedding>(content, { job });
+  }
+
+  /** Return the scores of several methods on one data set; with `align` also the embeddings. */
+  async compare(
+    data: Dataset | string | Data,
+    methods: (string | ComparedIn)[],
+    options: CompareOptions & Pick<EmbedOptions, "labels" | "truth"> & WaitOptions = {},
+  ): Promise<Comparison> {
+    const [waiting, { labels, truth, ...more }] = split(options);
+    const body = {
+      dataset: await datasetId(this.#session, data, waiting),
+      methods: methods.map((method) => (typeof method === "string" ? { method } : method)),
+      labels: await this.#columnId(labels, waiting),
+      truth: await this.#truthId(truth, waiting),
+      ...more,
+    };
+    return comparisonOf(...(await this.#run("/v1/comparisons", body, waiting)));
+  }
+
+  /** Return the expected seconds and bytes of an embedding, and the `problem` of its refusal, or null. */
+  async estimate(
+    data: Dataset | string | Data,
+    method: string,
+    options: CallOptions & { parameters?: Record<string, unknown> } = {},
+  ): Promise<EstimateOut> {
+    const { signal, parameters = {} } = options;
+    const dataset = await datasetId(this.#session, data, { signal });
+    const call = question("/v1/embeddings/estimate", { dataset, method, parameters });
+    return json<EstimateOut>(await this.#session.send(call, { signal }));
+  }
+
+  /** Return the picture of a path: `/v1/jobs/${comparison.job}/result.png`, `/v1/embeddings/${id}.svg`. */
+  async picture(path: string, options: PictureOptions = {}): Promise<Blob> {
+    return picture(this.#session, path, options);
+  }
+
+  /** Return the posterior of an id; wait for a running fit. */
+  async posterior(id: string, options: WaitOptions = {}): Promise<Posterior> {
+    const path = pathOf("posteriors", id);
+    return this.#session.build.posterior(await this.#session.get<PosteriorOut>(path, {}, options));
+  }
+
+  /** Return the job of an id. */
+  async job(id: string, options: CallOptions = {}): Promise<Job> {
+    return this.#session.build.job(await this.#session.get<JobOut>(pathOf("jobs", id), {}, options));
+  }
+
+  /** Iterate over the data sets, newest first. */
+  datasets(options: DatasetsOptions & CallOptions = {}): AsyncGenerator<Dataset, void, undefined> {
+    return this.#list<DatasetOut, Dataset>("datasets", options, this.#session.build.dataset);
+  }
+
+  /** Iterate over the posteriors, newest first. */
+  posteriors(options: PosteriorsOptions & CallOptions = {}): AsyncGenerator<Posterior, void, undefined> {
+    return this.#list<PosteriorOut, Posterior>("posteriors", options, this.#session.build.posterior);
+  }
+
+  /** Iterate over the jobs, newest first: all, or those of a `status` or a `kind`. */
+  jobs(options: JobsOptions & CallOptions = {}): AsyncGenerator<Job, void, undefined> {
+    return this.#list<JobOut, Job>("jobs", options, this.#session.build.job);
+  }
+
+  /** Return the service's versions and limits. */
+  async info(options: CallOptions = {}): Promise<InfoOut> {
+    return this.#session.get<InfoOut>("/v1/info", {}, options);
+  }
+
+  async *#list<M, T>(kind: string, options: CallOptions, build: (metadata: M) => T): AsyncGenerator<T, void> {
+    const { signal, ...filters } = options;
+    let cursor: string | null = null;
+    do {
+      const query = { ...filters, limit: PAGE, cursor };
+      const page: { items: M[]; next: string | null } = await this.#session.get(`/v1/${kind}`, query, { signal });
+      for (const item of page.items) yield build(item);
+      cursor = page.next;
+    } while (cursor !== null);
+  }
+
+  async #run(path: string, body: object, waiting: WaitOptions): Promise<[object, string]> {
+    const { id } = await this.#session.run(path, body, waiting);
+    return [await this.#session.get<object>(pathOf("jobs", id, "result"), {}, waiting), id];
+  }
+
+  async #columnId(labels: EmbedOptions["labels"], waiting: WaitOptions): Promise<string | null> {
+    if (labels === null || labels === undefined) return null;
+    const isVector = typeof labels === "object" && "length" in labels;
+    return datasetId(this.#session, isVector ? columnOf(labels as Labels) : (labels as Dataset | NdArray), waiting);
+  }
+
+  async #truthId(truth: EmbedOptions["truth"], waiting: WaitOptions): Promise<string | null> {
+    return truth === null || truth === undefined ? null : datasetId(this.#session, truth, waiting);
+  }
+}
+
+/** Return an address without a final slash. Throw TypeError for one without HTTP or host. */
+function addressOf(text: string): string {
+  const isAddress = URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+  if (!isAddress) throw new TypeError(`${JSON.stringify(text)} is no URL: give one such as ${URL_}.`);
+  return text.replace(/\/+$/, "");
+}

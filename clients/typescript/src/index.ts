@@ -1,0 +1,21 @@
+// The TypeScript client of glle. Start with `Client`.
+
+export { Client, type ClientOptions, type EmbedOptions } from "./client.ts";
+export { type Dtype, type Dtypes, NdArray, type NestedList } from "./arrays/ndarray.ts";
+export { parseNpy, writeNpy } from "./arrays/npy.ts";
+export { parseNpz } from "./arrays/npz.ts";
+export type { Data, Labels, Row } from "./inputs.ts";
+export { Dataset } from "./resources/datasets.ts";
+export { Job, type JobEvent, type JobResult } from "./resources/jobs.ts";
+export { Posterior, type PictureOptions, type PosteriorPictureOptions } from "./resources/posteriors.ts";
+export type {
+  Advice, Calibration, Comparison, ComparisonRow, Embedding, FloatArray, Sample, Summary, Transform,
+} from "./resources/results.ts";
+export {
+  AuthError, ConflictError, GlleError, InvalidRequestError, JobTimeoutError, NotFoundError, RateLimitedError,
+  UnavailableError,
+} from "./transport/errors.ts";
+export { EventParser, type ServerEvent } from "./transport/events.ts";
+export type { Retries } from "./transport/retries.ts";
+export type { CallOptions, WaitOptions } from "./transport/session.ts";
+export type * from "./types.ts";

@@ -1,0 +1,150 @@
+// Results of analyses: their values and their arrays by name.
+
+import { type Dtype, isDtype, NdArray, sizeOf, zeros } from "../arrays/ndarray.ts";
+import type { EmbeddingOut, NoteOut, ProblemOut } from "../types.ts";
+
+/** Array of floating-point numbers. */
+export type FloatArray = NdArray<"float64" | "float32">;
+
+/** Embedding by any method. */
+export interface Embedding extends Omit<EmbeddingOut, "links"> {
+  /** Coordinates (n, p). */
+  embedding: FloatArray;
+  /** Scores by name, if any. */
+  scores?: Record<string, number | null>;
+  /** Id of the job. */
+  job: string;
+}
+
+/** Method of a comparison: its scores, or its problem. */
+export interface ComparisonRow {
+  label: string;
+  method: string;
+  parameters: Record<string, unknown>;
+  /** Id of the embedding; null for a failed method. */
+  embedding: string | null;
+  scores: Record<string, number | null>;
+  seconds: Record<string, number>;
+  eigenvalues: number[] | null;
+  figures: Record<string, unknown>;
+  notes: NoteOut[];
+  problem: ProblemOut | null;
+}
+
+/** Several methods with the same scores. */
+export interface Comparison {
+  dataset: string;
+  rows: ComparisonRow[];
+  n_neighbors: number;
+  align: "first" | "truth" | null;
+  aligned_to: string | null;
+  /** Embeddings (n, p) by label, with `align`. */
+  arrays: Record<string, FloatArray>;
+  /** Id of the job, whose picture is `/v1/jobs/{id}/result.png`. */
+  job: string;
+}
+
+/** Draws that an analysis used. */
+export interface Sample {
+  first: number;
+  seed: number;
+  scale: number;
+  source: "posterior" | "prior";
+}
+
+/** Statistics of many draws. */
+export interface Summary extends Sample {
+  count: number;
+  /** Whether the scale is that of a calibration (`scale: "auto"`). */
+  calibrated: boolean;
+  /** Mean of the aligned draws (n, p). */
+  consensus: FloatArray;
+  /** Covariance of each point over the draws (n, p, p). */
+  covariance: FloatArray;
+  /** Root mean square distance of each point from the consensus (n,). */
+  spread: FloatArray;
+  /** Share of neighbors that each point keeps (n,). */
+  stability: FloatArray;
+  /** Trustworthiness of each point of the reference embedding (n,). */
+  local_trust: FloatArray;
+  /** Spread of half-samples of the data (n,), with `scale: "auto"`. */
+  half_sample_spread?: FloatArray;
+  quantiles: Record<"levels" | "spread" | "stability" | "local_trust", number[]>;
+  notes: NoteOut[];
+  spectrum: Record<string, unknown>;
+}
+
+/** New points in the embedding of a posterior. */
+export interface Transform extends Sample {
+  dataset: string;
+  draws: number;
+  /** Coordinates (m, p). */
+  embedding: FloatArray;
+  /** Distance of each new point from its nearest neighbor of the data (m,). */
+  distances: FloatArray;
+  /** Mean over draws (m, p), with `draws`. */
+  mean?: FloatArray;
+  /** Covariance over draws (m, p, p), with `draws`. */
+  covariance?: FloatArray;
+}
+
+/** Scale at which draws spread as half-samples of the data do. */
+export interface Calibration {
+  scale: number;
+  ratio: number;
+  rank_correlation: number;
+  slope: number | null;
+  saturated: boolean;
+  half_samples: number;
+  draws: number;
+  seed: number;
+  /** Trial scales and their ratios. */
+  trace: [number, number][];
+  half_sample_spread: FloatArray;
+  draw_spread: FloatArray;
+}
+
+/** Suggested parameters, and the curves behind them. */
+export interface Advice {
+  n_neighbors: number | null;
+  n_components: number | null;
+  intrinsic_dimension: number | null;
+  neighbors_curve: Record<string, number | null>[];
+  components_curve: Record<string, number | null>[];
+}
+
+/** Array in JSON. */
+interface JsonArray {
+  shape: number[];
+  dtype: string;
+  data: unknown;
+}
+
+/** Return a result of JSON: its values, and its arrays by name beside them. */
+export function resultOf<T>(content: { arrays?: Record<string, JsonArray> }, more: object = {}): T {
+  const { arrays, ...values } = content;
+  return { ...values, ...arraysOf(arrays), ...more } as T;
+}
+
+/** Return a comparison of JSON; labels name its arrays, so they stay apart from its values. */
+export function comparisonOf(content: { arrays?: Record<string, JsonArray> }, job: string): Comparison {
+  return { ...content, arrays: arraysOf(content.arrays), job } as unknown as Comparison;
+}
+
+function arraysOf(arrays: Record<string, JsonArray> = {}): Record<string, NdArray> {
+  return Object.fromEntries(Object.entries(arrays).map(([name, array]) => [name, arrayOf(name, array)]));
+}
+
+/** Return an array of JSON; null is NaN, because JSON has no other. */
+function arrayOf(name: string, array: JsonArray): NdArray {
+  if (!isDtype(array.dtype)) throw new TypeError(`The array ${name} is of the unknown dtype ${array.dtype}.`);
+  const data = zeros(array.dtype as Dtype, sizeOf(array.shape)) as unknown[];
+  const isBig = array.dtype === "int64" || array.dtype === "uint64";
+  let filled = 0;
+  const fill = (value: unknown): void => {
+    if (Array.isArray(value)) value.forEach(fill);
+    else data[filled++] = isBig ? BigInt(value as number) : value === null ? Number.NaN : value;
+  };
+  fill(array.data);
+  return new NdArray(data as never, array.shape, array.dtype as Dtype);
+}

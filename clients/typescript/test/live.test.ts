@@ -1,0 +1,155 @@
+// The client against a running service, whose address is GLLE_URL.
+
+import assert from "node:assert/strict";
+import { before, describe, test } from "node:test";
+
+import { Client, ConflictError, type Dataset, InvalidRequestError, type JobEvent, NotFoundError, type Posterior } from "../src/index.ts";
+
+const N = 300;
+
+describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_URL is not set" }, () => {
+  const client = new Client();
+  let sheet: Dataset;
+  let posterior: Posterior;
+
+  before(async () => {
+    sheet = await client.synthetic("s_curve", N);
+    posterior = await client.fit(sheet, { n_neighbors: 10 });
+  });
+
+  test("an array, rows and a CSV file of the same values have the same values again", async () => {
+    const array = await sheet.data();
+    assert.deepEqual([array.dtype, array.shape], ["float64", [N, 3]]);
+    const rows = array.tolist() as number[][];
+    const csv = `x,y,z\n${rows.map((row) => row.join(",")).join("\n")}\n`;
+    const named = rows.map(([x, y, z]) => ({ x, y, z }) as Record<string, number>);
+    const uploads = [array, rows, named, new File([csv], "sheet.csv"), new Blob([csv], { type: "text/csv" })];
+    const datasets = await Promise.all(uploads.map((data) => client.dataset(data)));
+    for (const dataset of datasets) assert.deepEqual((await dataset.data()).data, array.data);
+    assert.equal(datasets[0]?.id, datasets[1]?.id);
+    assert.equal(datasets[2]?.id, datasets[3]?.id);
+    assert.deepEqual(datasets[2]?.names, ["x", "y", "z"]);
+    assert.equal((await sheet.data({ dtype: "float32" })).dtype, "float32");
+  });
+
+  test("columns have roles, a preview stores nothing, and refusals name the column", async () => {
+    const rows = Array.from({ length: 20 }, (_, i) => ({ x: i / 7, y: (i * i) % 5, kind: i % 2 ? "a" : "b", note: "" }));
+    const preview = await client.preview(rows, { label: "kind" });
+    assert.equal((preview.problem as { type: string } | null)?.type.startsWith("urn:glle:problem:"), true);
+    const dataset = await client.dataset(rows, { label: "kind", ignore: ["note"] });
+    assert.deepEqual([dataset.n, dataset.d, dataset.names], [20, 2, ["x", "y"]]);
+    const arrays = await dataset.arrays();
+    assert.deepEqual(arrays["labels"]?.tolist(), rows.map((row) => row.kind));
+    assert.deepEqual(arrays["data"]?.shape, [20, 2]);
+    const text = await client.dataset(rows, { label: "kind" }).catch((error: unknown) => error);
+    assert.ok(text instanceof InvalidRequestError && /note/.test(text.message) && text.remedy !== "");
+    await dataset.delete();
+    await assert.rejects(client.dataset(dataset.id), NotFoundError);
+  });
+
+  test("draws have the same bits alone, in a batch, in a stream and in float32", async () => {
+    const draw = await posterior.draw(7);
+    const batch = await posterior.draws(8, { scales: [0.5, 1] });
+    assert.deepEqual([draw.shape, batch.shape], [[N, 2], [2, 8, N, 2]]);
+    assert.deepEqual(batch.at(1).at(7).data, draw.data);
+    const job = await posterior.startDraws(8, { scales: [0.5, 1] });
+    const stream = [];
+    for await (const part of job.draws()) stream.push(part);
+    assert.equal(stream.length, 16);
+    assert.deepEqual(stream[15]?.data, draw.data);
+    assert.deepEqual(stream[3]?.data, batch.at(0).at(3).data);
+    assert.deepEqual((await posterior.draw(7, { dtype: "float32" })).data, Float32Array.from(draw.data));
+    assert.deepEqual(((await job.result()) as typeof batch).data, batch.data);
+  });
+
+  test("results have every member of their types", async () => {
+    const summary = await posterior.summary(10, { scale: "auto" });
+    assert.deepEqual([summary.consensus.shape, summary.covariance.shape], [[N, 2], [N, 2, 2]]);
+    for (const name of ["spread", "stability", "local_trust", "half_sample_spread"] as const) {
+      assert.deepEqual(summary[name]?.shape, [N], name);
+    }
+    assert.deepEqual(Object.keys(summary.quantiles), ["levels", "spread", "stability", "local_trust"]);
+    assert.deepEqual([summary.count, summary.calibrated, summary.source], [10, true, "posterior"]);
+    assert.ok(Array.isArray(summary.notes) && "spectrum" in summary);
+
+    const calibration = await posterior.calibration();
+    assert.equal(summary.scale, calibration.scale);
+    for (const name of ["ratio", "rank_correlation", "slope", "saturated", "trace"]) assert.ok(name in calibration, name);
+    assert.deepEqual([calibration.half_sample_spread.shape, calibration.draw_spread.shape], [[N], [N]]);
+
+    const placed = await posterior.transform((await sheet.data()).tolist() as number[][], { draws: 3 });
+    assert.deepEqual([placed.embedding.shape, placed.distances.shape], [[N, 2], [N]]);
+    assert.deepEqual([placed.mean?.shape, placed.covariance?.shape, placed.draws], [[N, 2], [N, 2, 2], 3]);
+
+    const advice = await client.advice(sheet);
+    assert.ok((advice.n_neighbors ?? 10) >= 2 && (advice.intrinsic_dimension ?? 2) > 0);
+    assert.ok(advice.neighbors_curve.length > 0 && advice.components_curve.length > 0);
+
+    assert.deepEqual((await posterior.reconstructions(2)).shape, [2, N, 3]);
+    const arrays = await posterior.arrays();
+    assert.deepEqual(Object.keys(arrays).sort(), Object.keys(posterior.metadata.arrays).sort());
+    assert.deepEqual(arrays["embedding"]?.shape, [N, 2]);
+  });
+
+  test("embeddings and comparisons have coordinates and scores", async () => {
+    const embedding = await client.embed(sheet, "lle", { parameters: { n_neighbors: 12 }, truth: sheet });
+    assert.deepEqual(embedding.embedding.shape, [N, 2]);
+    for (const name of ["id", "figures", "notes", "seconds", "scores", "job"]) assert.ok(name in embedding, name);
+    const methods = ["pca", { method: "lle", parameters: { n_neighbors: 12 }, label: "twelve" }];
+    const comparison = await client.compare(sheet, methods, { align: "first" });
+    assert.deepEqual(comparison.rows.map((row) => [row.label, row.problem]), [["pca", null], ["twelve", null]]);
+    assert.ok(Object.values(comparison.rows[1]?.scores ?? {}).length > 0);
+    for (const name of ["seconds", "eigenvalues", "figures", "notes", "embedding"]) {
+      assert.ok(name in (comparison.rows[0] ?? {}), name);
+    }
+    assert.deepEqual(comparison.arrays["twelve"]?.shape, [N, 2]);
+    assert.equal((await client.estimate(sheet, "lle")).problem, null);
+  });
+
+  test("methods, scores, estimates and lists are typed", async () => {
+    assert.ok((await client.methods({ makes: "embedding" })).some((method) => method.name === "pca"));
+    assert.ok((await client.scores()).some((score) => score.better === "higher"));
+    assert.equal((await client.estimateFit(sheet, { n_neighbors: 10 })).problem, null);
+    assert.ok((await client.info()).versions["glle"]);
+    const ids = [];
+    for await (const one of client.posteriors()) ids.push(one.id);
+    assert.ok(ids.includes(posterior.id));
+    assert.equal((await client.posterior(posterior.id)).id, posterior.id);
+    assert.equal(posterior.spec["n_neighbors"], 10);
+    assert.ok(posterior.notes.every((note) => typeof note === "string"));
+  });
+
+  test("a job reports events up to its end, which is not repeated", async () => {
+    const job = await posterior.startDraws(40, { seed: 5 });
+    const events: JobEvent[] = [];
+    for await (const event of job.events()) events.push(event);
+    const last = events.at(-1) as JobEvent;
+    assert.deepEqual([last.event, last.data.status], ["end", "succeeded"]);
+    assert.ok(events.slice(0, -1).every((event) => event.event === "progress" && event.data.total > 0));
+    for await (const event of job.events({ lastEventId: last.id })) assert.fail(JSON.stringify(event));
+    assert.equal((await job.wait()).status, "succeeded");
+    const progress: number[] = [];
+    await posterior.draws(40, { seed: 6, onProgress: ({ done }) => progress.push(done) });
+    assert.equal(progress.at(-1), 40);
+  });
+
+  test("a cancelled job ends its draws, its events and its result with a conflict", async () => {
+    const many = await client.fit(await client.synthetic("swiss_roll", 3000), { n_neighbors: 12 });
+    const job = await many.startDraws(4000, { seed: Math.floor(Math.random() * 2 ** 40) });
+    const draws = job.draws();
+    assert.deepEqual((await draws.next()).value?.shape, [3000, 2]);
+    await job.cancel();
+    await assert.rejects(async () => {
+      for await (const _ of draws); // those that are made already
+    }, ConflictError);
+    await assert.rejects(job.result(), ConflictError);
+    assert.equal((await job.refresh()).status, "cancelled");
+  });
+
+  test("pictures are PNG and SVG", async () => {
+    const png = await posterior.picture(7, { width: 400 });
+    assert.equal(png.type, "image/png");
+    assert.deepEqual([...new Uint8Array(await png.arrayBuffer()).slice(1, 4)], [..."PNG"].map((c) => c.charCodeAt(0)));
+    assert.match(await (await posterior.picture("summary", { format: "svg", count: 8 })).text(), /<svg/);
+  });
+});
