@@ -23,7 +23,7 @@ REPLACEMENTS = {  # "of its own class" and "as printed by the command" are plain
     r"looked after": "maintained",
 }
 WORDS = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(f'({word})' for word in REPLACEMENTS)})(?![a-zA-Z])", re.IGNORECASE)
-SUFFIXES = {".py", ".md", ".js", ".html", ".yml", ".yaml", ".toml", ".sh", ""}
+SUFFIXES = {".py", ".md", ".js", ".ts", ".html", ".yml", ".yaml", ".toml", ".sh", ""}
 VENDORED = ("service/explorer/vendor/", "LICENSE", "qa/vocabulary.py", "qa/test_vocabulary.py")
 
 
