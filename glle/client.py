@@ -138,6 +138,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic" or "tangent"
             - `disconnected`: "refuse" a graph of several components, or "bridge" it
             - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
+            - `standardize`: "zscore" or "robust" for features in different units
+            - `metric`: distance of the neighbors: "euclidean", "cosine", "correlation", "hamming", or
+              "precomputed" for a matrix of distances as the data
             - `landmarks`: number of points of the posterior; the others are placed on them; None for all
             - `search`: "exact", or "approximate" for many points with many features
             - `mean`, `covariance`, `max_iter`, `tol`: of the direct posterior and of the published em

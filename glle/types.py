@@ -30,6 +30,14 @@ class AdviceIn(TypedDict):
     """
     The ridge of LLE, as in a posterior.
     """
+    standardize: NotRequired[Literal["none", "zscore", "robust"]]
+    """
+    Of the features, as in a posterior.
+    """
+    metric: NotRequired[Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]]
+    """
+    Of the neighbors, as in a posterior.
+    """
 
 
 class ArrayOut(TypedDict):
@@ -700,6 +708,14 @@ class PosteriorIn(TypedDict):
     """
     m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.
     """
+    standardize: NotRequired[Literal["none", "zscore", "robust"]]
+    """
+    Transform each feature before the search: to mean 0 and standard deviation 1 (zscore), or to median 0 and interquartile range 1 (robust), for features in different units.
+    """
+    metric: NotRequired[Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]]
+    """
+    Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes a matrix of distances as the data.
+    """
 
 
 class PosteriorOut(TypedDict):
@@ -1196,6 +1212,14 @@ class FitOptions(TypedDict):
     """
     m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.
     """
+    standardize: NotRequired[Literal["none", "zscore", "robust"]]
+    """
+    Transform each feature before the search: to mean 0 and standard deviation 1 (zscore), or to median 0 and interquartile range 1 (robust), for features in different units.
+    """
+    metric: NotRequired[Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]]
+    """
+    Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes a matrix of distances as the data.
+    """
 
 
 class DrawsOptions(TypedDict):
@@ -1312,6 +1336,14 @@ class AdviceOptions(TypedDict):
     reg: NotRequired[float]
     """
     The ridge of LLE, as in a posterior.
+    """
+    standardize: NotRequired[Literal["none", "zscore", "robust"]]
+    """
+    Of the features, as in a posterior.
+    """
+    metric: NotRequired[Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]]
+    """
+    Of the neighbors, as in a posterior.
     """
 
 

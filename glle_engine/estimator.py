@@ -30,9 +30,11 @@ if TYPE_CHECKING:
         Disconnected,
         Mean,
         Method,
+        Metric,
         Noise,
         Search,
         Source,
+        Standardize,
         Variance,
         Variant,
     )
@@ -55,7 +57,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     random_state : int, RandomState or None
         Number of the stream of draws of `sample`, or a source of it; None for another one at each fit.
     n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search, \
-    landmarks
+    landmarks, standardize, metric
         As for `glle_engine.base.spec.FitSpec`.
 
     Attributes
@@ -101,6 +103,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         neighborhoods: Adaptation = DEFAULTS.neighborhoods,
         search: Search = DEFAULTS.search,
         landmarks: int | None = DEFAULTS.landmarks,
+        standardize: Standardize = DEFAULTS.standardize,
+        metric: Metric = DEFAULTS.metric,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -118,6 +122,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.neighborhoods = neighborhoods
         self.search = search
         self.landmarks = landmarks
+        self.standardize = standardize
+        self.metric = metric
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
@@ -224,6 +230,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.metric == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

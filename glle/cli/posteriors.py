@@ -31,6 +31,8 @@ _FIT_TEXTS = {
     "method": ("", "GLLE Algorithm 1 (em) or 2 (direct)"),
     "variant": ("", "weights that sum to one, or the equations as published"),
     "reg": ("", "ratio of noise to prior variance, the ridge of LLE"),
+    "standardize": ("", "zscore or robust, for features in different units"),
+    "metric": ("", "distance of the neighbors"),
     "landmarks": ("", "points that have the posterior; the others are placed on them"),
 }
 _DRAW_TEXTS = {

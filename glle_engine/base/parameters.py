@@ -43,6 +43,8 @@ class Parameter:
         Bounds of a number, inclusive and exclusive.
     optional : bool
         Whether None is a value.
+    added : bool
+        Whether `Specification.to_dict` leaves it out at its default, because ids without it are older.
 
     """
 
@@ -54,6 +56,7 @@ class Parameter:
     most: float | None = None
     below: float | None = None
     optional: bool = False
+    added: bool = False
 
     def checked(self, name: str, value: object) -> Any:
         """Return the value as a Python type, or raise `InvalidParameterError`."""
@@ -160,9 +163,9 @@ def number(
     return _declared(default, parameter)
 
 
-def choice(default: str, doc: str, *words: str) -> Any:
+def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
     """Declare one of several words."""
-    return _declared(default, Parameter(kind="word", doc=doc, words=words))
+    return _declared(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
 def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a switch
@@ -210,11 +213,13 @@ class Specification:
         return {"type": "object", "properties": members, "additionalProperties": False}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all parameters as a JSON-able dictionary, without optional ones that are None.
+        """Return the parameters as a JSON-able dictionary, without optional ones that are None and added defaults.
 
-        A new optional parameter so changes no id, because ids are digests of these dictionaries.
+        A new parameter so changes no id, because ids are digests of these dictionaries.
         """
-        values = {name: value for name, value in asdict(self).items() if value is not None}
+        idle = {item.name: item.default for item in fields(self) if item.metadata[_KEY].added}
+        values = asdict(self)
+        values = {name: value for name, value in values.items() if value is not None and value != idle.get(name)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Self, TypedDict, get_args
+from typing import Any, Literal, Self, TypedDict, get_args
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import Specification, choice, integer, number
@@ -17,12 +17,56 @@ Disconnected = Literal["refuse", "bridge"]
 Noise = Literal["isotropic", "tangent"]
 Adaptation = Literal["fixed", "adaptive"]
 Search = Literal["exact", "approximate"]
+Standardize = Literal["none", "zscore", "robust"]
+Metric = Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 
 
+def standardized() -> Any:
+    """Declare the parameter `standardize`."""
+    return choice(
+        "none",
+        "Transform each feature before the search: to mean 0 and standard deviation 1 (zscore), or to median 0 and "
+        "interquartile range 1 (robust), for features in different units.",
+        *get_args(Standardize),
+        added=True,
+    )
+
+
+def measured() -> Any:
+    """Declare the parameter `metric`."""
+    return choice(
+        "euclidean",
+        "Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of "
+        "centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes "
+        "a matrix of distances as the data.",
+        *get_args(Metric),
+        added=True,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class FitSpec(Specification):
+class SpaceSpec(Specification):
+    """Base of the specifications with `standardize` and `metric`, declared by `standardized` and `measured`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        standardize, metric = self.space
+        if standardize != "none" and metric in {"hamming", "precomputed"}:
+            raise InvalidParameterError(
+                f"standardize={standardize!r} has no meaning with metric={metric!r}.",
+                remedy="Leave standardize at 'none', or use metric='euclidean'.",
+            )
+
+    @property
+    def space(self) -> tuple[Standardize, Metric]:
+        """The parameters `standardize` and `metric`."""
+        return getattr(self, "standardize", "none"), getattr(self, "metric", "euclidean")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSpec(SpaceSpec):
     """Parameters of a posterior over reconstruction weights, described by `FitSpec.parameters()`.
 
     Equal fits have equal specifications, because an option without effect takes its default: `max_iter` and `tol`
@@ -97,6 +141,8 @@ class FitSpec(Specification):
         "are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.",
         least=4,
     )
+    standardize: Standardize = standardized()
+    metric: Metric = measured()
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` for an option without meaning, and reset options without effect."""
@@ -116,6 +162,11 @@ class FitSpec(Specification):
             (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", "noise='isotropic'"),
             (self.variance != "auto", is_constrained, f"variance={self.variance!r}", "variant='constrained'"),
             (self.landmarks is not None, is_constrained, f"landmarks={self.landmarks}", "variant='constrained'"),
+            (self.metric == "precomputed", is_constrained, "metric='precomputed'", "variant='constrained'"),
+            (self.metric == "precomputed", self.noise == "isotropic", "metric='precomputed'", "noise='isotropic'"),
+            (self.metric == "precomputed", not is_adaptive, "metric='precomputed'", "neighborhoods='fixed'"),
+            (self.metric == "precomputed", self.search == "exact", "metric='precomputed'", "search='exact'"),
+            (self.metric == "precomputed", self.landmarks is None, "metric='precomputed'", "landmarks=None"),
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(
@@ -159,3 +210,5 @@ class FitParameters(TypedDict, total=False):
     neighborhoods: Adaptation
     search: Search
     landmarks: int | None
+    standardize: Standardize
+    metric: Metric

@@ -15,6 +15,7 @@ from glle_engine.base.errors import (
     OutOfRangeError,
     TooFewPointsError,
 )
+from glle_engine.base.space import Space
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -85,7 +86,7 @@ class Unit:
 
 
 def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix (n, c) in the unit in which a posterior is computed.
+    """Return X as a C-contiguous float64 matrix (n, c) in the space and the unit in which a posterior is computed.
 
     For the constrained variant, which does not depend on the unit, data are divided by a power of two, and constant
     features are left out. For the published variant data are unchanged.
@@ -97,11 +98,12 @@ def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
         Published variant only.
 
     """
-    return in_unit(finite_matrix(X), spec)
+    data = finite_matrix(X)
+    return in_unit(Space.of(data, spec).points(data), spec)
 
 
 def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    """Return `checked_data` of a finite matrix."""
+    """Return `checked_data` of a finite matrix that is in its space."""
     require_enough_points(len(data), spec)
     if spec.variant == "published":
         require_range(data)
@@ -159,6 +161,11 @@ def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
 
 def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
     """Return X as a C-contiguous float64 matrix of finite numbers, or raise a `GlleError`."""
+    if hasattr(X, "toarray"):  # scipy.sparse
+        raise InvalidShapeError(
+            f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}; the search needs dense rows.",
+            remedy="Give X.toarray(), or 50 components by sklearn.decomposition.TruncatedSVD if that is too large.",
+        )
     raw = np.asarray(X)
     if raw.dtype.kind not in "fiub":
         raise InvalidShapeError(

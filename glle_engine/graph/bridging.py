@@ -8,15 +8,18 @@ import numpy as np
 
 from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.graph.neighbors import kneighbors_to
+from glle_engine.graph.relations import Distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from glle_engine.graph.relations import Data
 
 _ROUNDS = 64
 
 
 def bridge(
-    X: NDArray[np.float64], nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
+    X: Data, nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
     """Redirect few edges so that the graph has one closed class, and so one component.
 
@@ -25,7 +28,7 @@ def bridge(
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, or Distances
     nearest : (n, k) int32
         Nearest first.
     kept : (n, k) bool or None
@@ -63,8 +66,10 @@ def bridge(
     return nearest, kept, bridges
 
 
-def _closest_pair(X: NDArray[np.float64], a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
+def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
     """Return the closest pair of points of two sets; of several, the one of smallest indices."""
+    if isinstance(X, Distances):
+        return X.closest(a, b)
     index, distance = kneighbors_to(X[b], X[a], 1)
     best = int(np.argmin(distance))
     return int(a[best]), int(b[index[best, 0]])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Search
+    from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000
 
@@ -51,7 +52,7 @@ def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     return sorted(members, key=lambda points: int(points[0]))
 
 
-def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int, search: Search = "exact") -> int | None:
+def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -> int | None:
     """Return the smallest k > n_neighbors at which the kNN graph of X is one weak component.
 
     Returns
@@ -79,7 +80,7 @@ def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int, search: Sear
 
 
 def connected_neighbors(
-    X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress
+    X: Data, n_neighbors: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k nearest of each point and their distances, both (n, k), nearest first.
 
@@ -94,7 +95,7 @@ def connected_neighbors(
     return nearest, distances
 
 
-def require_connected(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> None:
+def require_connected(X: Data, nearest: NDArray[np.int32]) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
     label = components(nearest)
     count = int(label.max()) + 1

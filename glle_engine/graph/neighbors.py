@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.graph.relations import Distances
 from glle_engine.linalg.dense import has_compiler
 from glle_engine.linalg.distances import Products, leaves_of, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from glle_engine.graph.relations import Data
 
 # Above some 15 features scipy's KD-tree visits most of its leaves and BLAS wins (5,000 x 64: .08 s against .8 s).
 KD_TREE_MAX_FEATURES = 15
@@ -29,7 +32,7 @@ _LISTED = 1 << 22  # candidates that are listed at once
 
 
 def kneighbors(
-    X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
+    X: Data, n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     r"""Return the k points nearest to each point in Euclidean distance, the point itself left out.
 
@@ -42,7 +45,7 @@ def kneighbors(
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, or Distances
     n_neighbors : int
         k < n.
     on_progress
@@ -55,6 +58,8 @@ def kneighbors(
     distances : (n, k) float64
 
     """
+    if isinstance(X, Distances):
+        return X.nearest(n_neighbors, on_progress)
     return _search(X, X, np.arange(len(X)), n_neighbors, on_progress)
 
 
@@ -66,13 +71,16 @@ def kneighbors_of(
 
 
 def kneighbors_to(
-    data: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
+    data: Data, points: Data, n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
 
     The results (m, k) are those of `kneighbors`, but for identical rows of data, whose distance is exactly 0.
     `on_progress` is called with (points done, m, "neighbors").
     """
+    if isinstance(data, Distances) or isinstance(points, Distances):
+        assert isinstance(points, Distances)
+        return points.nearest(n_neighbors, on_progress)
     return _search(data, points, np.full(len(points), -1), n_neighbors, on_progress)
 
 

@@ -8,6 +8,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.hnsw import approximate_kneighbors, measured_recall, required_faiss
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.relations import Distances
 from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Search
+    from glle_engine.graph.relations import Data
 
 LOW_RECALL = 0.99
 MINUTE = 60.0  # seconds of an exact search that leaves out no pair
@@ -24,21 +26,22 @@ EXPECTED_RECALL = ".99 or more of the neighbours, .93 of those of noise in 64 di
 
 
 def neighbors_by(
-    search: Search, X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
+    search: Search, X: Data, n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return neighbors and distances (n, k) by the exact or the approximate search.
 
     See `glle_engine.graph.neighbors.kneighbors` and `glle_engine.graph.hnsw.approximate_kneighbors`.
     """
-    find = approximate_kneighbors if search == "approximate" else kneighbors
-    return find(X, n_neighbors, on_progress)
+    if search == "exact" or isinstance(X, Distances):
+        return kneighbors(X, n_neighbors, on_progress)
+    return approximate_kneighbors(X, n_neighbors, on_progress)
 
 
 def search_figures(
-    search: Search, X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
+    search: Search, X: Data, distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
     """Return the recall and the library of an approximate search; nothing for an exact one."""
-    if search == "exact":
+    if search == "exact" or isinstance(X, Distances):
         return {}
     recall, points = measured_recall(X, distances, on_progress)
     library = f"faiss {required_faiss().__version__}"

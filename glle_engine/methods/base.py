@@ -16,8 +16,11 @@ from glle_engine.base.errors import (
     MissingLibraryError,
     TooFewPointsError,
 )
+from glle_engine.base.maps import AffineMap, Map
 from glle_engine.base.progress import OnProgress, StageClock, silent
+from glle_engine.base.space import Space
 from glle_engine.base.validation import checked_matrix, finite_matrix
+from glle_engine.graph.relations import Distances, require_square
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.metrics.concentration import concentration_notes
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.diagnostics import Note
-    from glle_engine.base.maps import Map
+    from glle_engine.graph.relations import Data
     from glle_engine.methods.costs import Cost
 
 Family = Literal[
@@ -121,6 +124,10 @@ class Method(Generic[S]):
         The extra that installs them.
     any_unit : bool
         Whether `run` handles, or refuses, data whose squared distances leave the range of floating-point numbers.
+    any_space : bool
+        Whether `run` applies `standardize` and `metric` itself.
+    by_distances : bool
+        Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
     restore : callable, optional
         (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one.
 
@@ -141,6 +148,8 @@ class Method(Generic[S]):
     libraries: tuple[str, ...] = ()
     extra: str = ""
     any_unit: bool = False
+    any_space: bool = False
+    by_distances: bool = False
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
         None
     )
@@ -169,6 +178,13 @@ class Method(Generic[S]):
                 f"{self.title} takes no labels: they would change nothing.",
                 remedy="Leave labels away, or choose a supervised method.",
             )
+        if spec.space[1] == "precomputed":
+            if not (self.by_distances or self.any_space):
+                raise InvalidParameterError(
+                    f"{self.title} needs coordinates, not distances.",
+                    remedy="Use another metric, embed the distances by mds first, or take glle, lle or isomap.",
+                )
+            require_square(n, d)
         self.refuse(n, d, spec)
 
     def embed(
@@ -206,9 +222,26 @@ class Method(Generic[S]):
         if np.all(data == data[0]):
             raise DegenerateDataError(f"All {n} points are equal.", remedy="Check that the data were read as intended.")
         clock = StageClock(on_progress or silent)
-        embedding = self.run(data, spec, clock, *classes)
+        embedding = self.run(data if self.any_space else _placed(data, spec), spec, clock, *classes)
+        if isinstance(embedding.map, AffineMap) and not self.any_space:
+            embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
         notes = (*embedding.notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
+
+
+def _placed(data: NDArray[np.float64], spec: MethodSpec) -> Data:
+    """Return data in the space of a specification, or their distances."""
+    return Distances.among(data) if spec.space[1] == "precomputed" else Space.of(data, spec).points(data)
+
+
+def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> AffineMap | None:
+    """Return a map of standardized data as one of the data, or None for another space, in which it is not affine."""
+    if spec.space[1] != "euclidean":
+        return None
+    space = Space.of(data, spec)
+    if space.center is None or space.scale is None:
+        return affine
+    return AffineMap(space.center + space.scale * affine.mean, affine.components / space.scale)
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:

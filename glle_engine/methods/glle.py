@@ -88,6 +88,7 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     any_unit=True,
+    any_space=True,
     growth="n^1.2 for few features; n^2 d to find neighbours among many",
     reproducible=True,
 )

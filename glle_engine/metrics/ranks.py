@@ -11,11 +11,14 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import blocks
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors
+from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import Products, distances, unit_of
 from glle_engine.linalg.procrustes import disparity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from glle_engine.graph.relations import Data
 
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
@@ -46,8 +49,8 @@ def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> floa
 
 
 def trustworthiness(
-    X: NDArray[np.float64],
-    Y: NDArray[np.float64],
+    X: Data,
+    Y: Data,
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
@@ -61,7 +64,7 @@ def trustworthiness(
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, or Distances
     Y : (n, p) float64
     n_neighbors : int
         k < n / 2.
@@ -77,8 +80,8 @@ def trustworthiness(
 
 
 def local_trustworthiness(
-    X: NDArray[np.float64],
-    Y: NDArray[np.float64],
+    X: Data,
+    Y: Data,
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> NDArray[np.float64]:
@@ -102,8 +105,8 @@ def local_trustworthiness(
 
 
 def continuity(
-    X: NDArray[np.float64],
-    Y: NDArray[np.float64],
+    X: Data,
+    Y: Data,
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
@@ -114,17 +117,17 @@ def continuity(
     return trustworthiness(Y, X, n_neighbors, points)
 
 
-def _neighbors_of(Y: NDArray[np.float64], k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
-    return kneighbors(np.ascontiguousarray(Y, np.float64), k)[0][rows]
+def _neighbors_of(Y: Data, k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
+    return kneighbors(Y if isinstance(Y, Distances) else np.ascontiguousarray(Y, np.float64), k)[0][rows]
 
 
-def _excess_ranks(
-    X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
-) -> NDArray[np.float64]:
+def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> NDArray[np.float64]:
     """Sum max(0, r(i, j) - k) over j, r one more than the number of other points nearer to i than j.
 
     Distances that differ by less than 1e-12 of themselves are equal, so that rounding decides about no rank.
     """
+    if isinstance(X, Distances):
+        return X.ranks_beyond(rows, neighbors, k, _EQUAL)
     X = np.ascontiguousarray(X, np.float64)
     unit = unit_of(X)
     X = X if unit == 1.0 else X / unit

@@ -30,7 +30,9 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.validation import checked_data, require_training_data
+from glle_engine.base.space import Space
+from glle_engine.base.validation import finite_matrix, require_training_data
+from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import procrustes_rotation, turned
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.spec import FitSpec
+    from glle_engine.graph.relations import Data
     from glle_engine.posterior.posterior import Posterior
 
 HALF_SAMPLES = 20
@@ -166,7 +169,8 @@ def half_samples(
     (count, n, p) float64
 
     """
-    data = checked_data(X, spec)
+    given = finite_matrix(X)
+    data = located(Space.of(given, spec).points(given), spec)
     n = len(data)
     sampled = n if landmarks is None else len(landmarks)
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
@@ -182,12 +186,12 @@ def half_samples(
         chosen = rng.permutation(sampled) if landmarks is None else landmarks[rng.permutation(sampled)]
         half = np.sort(chosen[: sampled // 2])
         others = np.setdiff1d(np.arange(n), half, assume_unique=True)
-        sample = np.ascontiguousarray(data[half])
+        sample, rest = _parts(data, half, others)
         nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors)
         fitted = reference_embedding(sample, nearest, bridged)
         extension = hang(
             sample,
-            data[others],
+            rest,
             spec.n_neighbors,
             spec.reg,
             n_components=spec.n_components,
@@ -199,6 +203,13 @@ def half_samples(
         placed[j] = turned(placed[j], procrustes_rotation(placed[j], reference))
         on_progress(j + 1, count, "half-samples")
     return placed
+
+
+def _parts(data: Data, half: NDArray[Any], others: NDArray[Any]) -> tuple[Data, Data]:
+    """Return a half of the data, and the others in relation to it."""
+    if isinstance(data, Distances):
+        return data.at(half), data.of_others(others, half)
+    return np.ascontiguousarray(data[half]), data[others]
 
 
 def spread_of(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:

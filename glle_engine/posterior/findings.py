@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.diagnostics import Diagnostics, Note
+from glle_engine.graph.relations import Distances
 from glle_engine.graph.search import search_notes
 from glle_engine.linalg import dense
 from glle_engine.weights.lle import neighborhoods
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
     from glle_engine.eigen.eigenpairs import Eigenpairs
+    from glle_engine.graph.relations import Data
     from glle_engine.weights.gaussian import WeightLaw
 
 SMALL_GAP = 0.1
@@ -28,7 +30,7 @@ MOST = 0.99  # share of the variance
 
 
 def diagnose(
-    X: NDArray[np.float64],
+    X: Data,
     neighbors: NDArray[np.int32],
     distances: NDArray[np.float64],
     classes: list[NDArray[np.intp]],
@@ -52,8 +54,7 @@ def diagnose(
         "points_with_duplicates": int((distances[:, 0] == 0).sum()),
         "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
         "points_with_near_duplicates": _near_duplicates(distances),
-        "feature_scale_ratio": _scale_ratio(X),
-        "features_of_most_variance": _features_of_most_variance(X),
+        **_scale_figures(X, neighbors),
         "flat_neighborhoods": _flat_neighborhoods(X, neighbors, min(p, d)),
         "closed_classes": [len(members) for members in classes],
         "bridges": [list(pair) for pair in bridges],
@@ -67,7 +68,8 @@ def diagnose(
     if spec.variant == "published":
         sums = law.mean.sum(axis=1)
         figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
-    notes = [*_data_notes(figures, spec), *search_notes(figures), *_spectrum_notes(figures, p)]
+    searched = [] if isinstance(X, Distances) else search_notes(figures)
+    notes = [*_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, spec)
     return Diagnostics(figures, tuple(notes))
@@ -110,6 +112,14 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
 
 
+def _scale_figures(X: Data, neighbors: NDArray[np.int32]) -> dict[str, Any]:
+    """Return the figures of the scales of features, or how far distances are from those of points."""
+    if isinstance(X, Distances):
+        count, share = X.shortfall(neighbors)
+        return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
+    return {"feature_scale_ratio": _scale_ratio(X), "features_of_most_variance": _features_of_most_variance(X)}
+
+
 def _scale_ratio(X: NDArray[np.float64]) -> float:
     """Return the ratio of the largest to the smallest standard deviation of the varying features."""
     apart = X - X[0]  # the differences do not change with a translation
@@ -123,7 +133,7 @@ def _features_of_most_variance(X: NDArray[np.float64]) -> int:
     return int(np.searchsorted(np.cumsum(variance), MOST * variance.sum())) + 1
 
 
-def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], needed: int) -> int:
+def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:
     """Count neighborhoods whose differences span numerically fewer than `needed` dimensions."""
     if needed > min(X.shape[1], neighbors.shape[1]):
         return len(X)
@@ -170,7 +180,14 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             f"{near} points have a neighbour a million times nearer than is typical. Their weights rest on rounding or "
             "on measurement noise; merge such points, or add the noise they should have.",
         )
-    if figures["feature_scale_ratio"] >= UNEQUAL:
+    if bent := figures.get("non_euclidean_neighborhoods"):
+        yield Note(
+            "non-euclidean-distances",
+            f"No points of a Euclidean space have the distances of {bent:,} of {figures['n_points']:,} neighborhoods "
+            f"(negative eigenvalues are up to {figures['non_euclidean_share']:.2g} of the total). The nearest that "
+            "points can have replace them. Where that share is large, try the roots of the distances.",
+        )
+    if spec.metric == "euclidean" and figures["feature_scale_ratio"] >= UNEQUAL:
         yield Note(
             "unequal-feature-scales",
             f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "

@@ -16,12 +16,22 @@ from glle_engine.base.errors import (
 )
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.space import Space
 from glle_engine.base.spec import FitParameters, FitSpec
-from glle_engine.base.validation import Unit, digest, finite_matrix, in_unit, require_enough_points, require_resolved
+from glle_engine.base.validation import (
+    Unit,
+    checked_data,
+    digest,
+    finite_matrix,
+    in_unit,
+    require_enough_points,
+    require_resolved,
+)
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
+from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.posterior.findings import diagnose, given_figures, landmark_note
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Search
     from glle_engine.eigen.eigenpairs import Eigenpairs
+    from glle_engine.graph.relations import Data
 
 DRAWS = 64  # of a posterior, as far as the time to search an elimination order goes
 
@@ -105,13 +116,25 @@ def fit(
     """
     given = finite_matrix(X)
     spec = _merged(spec, parameters).of_points(len(given))
-    if spec.landmarks is None:
-        return _fitted(given, spec, on_progress, given_figures(given))
     require_enough_points(len(given), spec)
-    landmarks = chosen_landmarks(Unit.of(given).scaled(given), spec.landmarks, on_progress)
+    space, described = Space.of(given, spec), given_figures(given)
+    placed = space.points(given)
+    if spec.landmarks is None:
+        fitted = _fitted(located(placed, spec), spec, on_progress, described)
+    else:
+        fitted = _fitted_on_landmarks(placed, spec, on_progress, described)
+    return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)
+
+
+def _fitted_on_landmarks(
+    placed: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]
+) -> Posterior:
+    """Fit a posterior with landmarks: see `_fitted`."""
+    assert spec.landmarks is not None
+    landmarks = chosen_landmarks(Unit.of(placed).scaled(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks=None)
     try:
-        fitted = _fitted(given[landmarks], alone, on_progress, given_figures(given))
+        fitted = _fitted(in_unit(placed[landmarks], alone), alone, on_progress, described)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"The graph of the {len(landmarks):,} landmarks is not connected. {error.message}",
@@ -120,7 +143,7 @@ def fit(
         ) from error
     known = Points(fitted.neighbors, fitted.embedding, fitted.law, fitted.flatness)
     directions = fitted.diagnostics.figures["residual_dimension"]
-    points, figures = of_all_points(known, given, landmarks, spec, directions, on_progress)
+    points, figures = of_all_points(known, placed, landmarks, spec, directions, on_progress)
     diagnosed = fitted.diagnostics
     return replace(
         fitted,
@@ -129,20 +152,19 @@ def fit(
         law=points.law,
         embedding=points.embedding,
         diagnostics=Diagnostics({**diagnosed.figures, **figures}, (*diagnosed.notes, landmark_note(figures))),
-        data_sha256=digest(given),
         landmarks=landmarks,
     )
 
 
-def _fitted(given: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]) -> Posterior:
-    """Fit a posterior without landmarks; `described` are the figures of the data."""
-    data = in_unit(given, spec)
+def _fitted(data: Data, spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]) -> Posterior:
+    """Fit a posterior without landmarks to located data (`located`); `described` are the figures of the data."""
     nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
-    if not distances.any() and np.all(data == data[0]):
+    if not distances.any() and _are_equal(data):
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
         )
-    require_resolved(data, nearest, distances)
+    if not isinstance(data, Distances):
+        require_resolved(data, nearest, distances)
     mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS)
     if spec.variant == "constrained":
         law, facts = constrained_law(
@@ -156,6 +178,7 @@ def _fitted(given: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, 
             on_progress=on_progress,
         )
     else:
+        assert not isinstance(data, Distances)
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
     facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
@@ -172,8 +195,12 @@ def _fitted(given: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, 
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
         diagnostics=diagnostics,
         flatness=mean.flatness,
-        data_sha256=digest(given),
     )
+
+
+def _are_equal(data: Data) -> bool:
+    """Return whether all points are equal."""
+    return not data.known.any() if isinstance(data, Distances) else bool(np.all(data == data[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +231,14 @@ def fit_components(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpa
             f"Components are fitted without landmarks, not with landmarks={spec.landmarks}.",
             remedy="Fit each component with landmarks as a separate data set, or use disconnected='bridge'.",
         )
+    if spec.standardize != "none" or spec.metric == "precomputed":
+        raise InvalidParameterError(
+            f"Components are data sets: with standardize={spec.standardize!r} each is scaled differently, and "
+            "with metric='precomputed' each needs its own distances.",
+            remedy="Standardize the data and fit the components of the result, or use disconnected='bridge'.",
+        )
     given = finite_matrix(X)
-    label = components(neighbors_by(spec.search, in_unit(given, spec), spec.n_neighbors)[0])
+    label = components(neighbors_by(spec.search, checked_data(given, spec), spec.n_neighbors)[0])
     members = sorted((np.flatnonzero(label == c) for c in range(label.max() + 1)), key=len, reverse=True)
     smallest = len(members[-1])
     if smallest <= max(spec.n_neighbors, spec.n_components + 1):
@@ -234,7 +267,7 @@ class Reference:
 
 
 def reference_embedding(
-    data: NDArray[np.float64],
+    data: Data,
     nearest: NDArray[np.int32],
     spec: FitSpec,
     on_progress: OnProgress = silent,
@@ -253,6 +286,7 @@ def reference_embedding(
     kept: NDArray[np.bool_] | None = None
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":
+        assert not isinstance(data, Distances)
         kept, flatness = kept_candidates(data, nearest, spec.n_components, on_progress)
     bridges: list[tuple[int, int]] = []
     if spec.disconnected == "bridge":
@@ -267,6 +301,7 @@ def reference_embedding(
     del ascending  # the eigenproblem needs the memory
     frames = None
     if spec.noise == "tangent":
+        assert not isinstance(data, Distances)
         frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress, spec.search)
         weights = frame_weights(data, neighbors, frames, spec.reg, on_progress)
     else:
@@ -280,7 +315,7 @@ def reference_embedding(
 
 
 def require_connected(
-    X: NDArray[np.float64], neighbors: NDArray[np.int32], *, adaptive: bool = False, search: Search = "exact"
+    X: Data, neighbors: NDArray[np.int32], *, adaptive: bool = False, search: Search = "exact"
 ) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component."""
     label = components(neighbors)

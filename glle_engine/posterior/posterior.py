@@ -11,11 +11,13 @@ import numpy as np
 from glle_engine.base import npz
 from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.base.parameters import check_integer
+from glle_engine.base.space import Space, require_restorable
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import require_training_data
 from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.eigen.pattern import Pattern
+from glle_engine.graph.relations import Distances
 from glle_engine.posterior.draw import Draw, DrawKey
 from glle_engine.posterior.placement.draws import LandmarkSampler, Placement
 from glle_engine.posterior.placement.out_of_sample import Extension, extend, reconstruct
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Align, Source
     from glle_engine.eigen.batched.solver import LaneSolver
+    from glle_engine.graph.relations import Data
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +66,8 @@ class Posterior:
     landmarks : (m,) int32, optional
         With landmarks their rows, ascending. `neighbors` are then landmarks, `order`, `pins` and `eigenvalues` are of
         the eigenproblem of the landmarks, and `embedding` has (1/m) Y^T Y = I over the landmarks.
+    center, scale : (d,) float64, optional
+        Of the standardization (`glle_engine.base.space`), in the units of the data.
 
     """
 
@@ -78,6 +83,8 @@ class Posterior:
     version: str = __version__
     data_sha256: str | None = None
     landmarks: NDArray[np.int32] | None = None
+    center: NDArray[np.float64] | None = None
+    scale: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -267,13 +274,25 @@ class Posterior:
         """Generate data (n, d) from weights (n, k): :math:`x_i = X_i w_i` (GLLE, Algorithm 1).
 
         The published em adds the mean of the data, as its model does. `X` (n, d) is the data of the fit; other data
-        raise `DataMismatchError`.
+        raise `DataMismatchError`, and metrics other than Euclidean `InvalidParameterError`. Standardized data are
+        generated in their units.
         """
+        require_restorable(self.spec.metric)
         require_training_data(X, self.data_sha256)
         data = np.asarray(X, np.float64)
-        rebuilt = reconstruct(data, self.neighbors, weights)
-        published_em = self.spec.variant == "published" and self.spec.method == "em"
-        return np.asarray(rebuilt + data.mean(axis=0) if published_em else rebuilt)
+        if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
+            return reconstruct(data, self.neighbors, weights)
+        space = Space.of(data, self.spec)
+        placed = space.points(data)
+        rebuilt = reconstruct(placed, self.neighbors, weights)
+        return space.restored(rebuilt + placed.mean(axis=0) if self.spec.method == "em" else rebuilt)
+
+    def placed(self, X: ArrayLike) -> Data:
+        """Return the data X (n, d) of the fit in their space (`glle_engine.base.space`), or their distances."""
+        data = np.asarray(X, np.float64)
+        if self.spec.metric == "precomputed":
+            return Distances.among(data)
+        return Space.of(data, self.spec).points(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name; `from_parts` rebuilds the posterior from these and `head`."""
@@ -290,6 +309,8 @@ class Posterior:
             "order": self.order,
             "pins": self.pins,
             "landmarks": self.landmarks,
+            "center": self.center,
+            "scale": self.scale,
         }
         return {name: array for name, array in named.items() if array is not None}
 
@@ -329,6 +350,8 @@ class Posterior:
             version=head["version"],
             data_sha256=head.get("data_sha256"),
             landmarks=arrays.get("landmarks"),
+            center=arrays.get("center"),
+            scale=arrays.get("scale"),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -12,11 +12,13 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import checked_data
+from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.connectivity import closed_classes, components
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.relations import located
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.metrics.ranks import continuity, trustworthiness
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.base.spec import Metric, Standardize
+    from glle_engine.graph.relations import Data
 
 DEFAULT_RANGE = (5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
 PROBES = 2000
@@ -129,6 +134,8 @@ def advise(
     n_components: int = 2,
     max_components: int = 10,
     reg: float = 1e-3,
+    standardize: Standardize = "none",
+    metric: Metric = "euclidean",
     on_progress: OnProgress = silent,
 ) -> Advice:
     """Evaluate a range of n_neighbors, and the n_components for the best of them.
@@ -143,6 +150,8 @@ def advise(
     max_components : int
         The number of eigenvalues examined.
     reg : float
+    standardize, metric
+        As for `FitSpec`.
     on_progress
         Called with (done, total, "advice").
 
@@ -153,7 +162,11 @@ def advise(
 
     """
     ks = sorted({check_integer("n_neighbors", k, 2) for k in n_neighbors})
-    data = checked_data(X, FitSpec(n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg))
+    spec = FitSpec(
+        n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg, standardize=standardize, metric=metric
+    )
+    given = finite_matrix(X)
+    data = located(Space.of(given, spec).points(given), spec)
     ks = [k for k in ks if k < len(data)]
     if not ks:
         raise InvalidParameterError("The range of n_neighbors is empty.", remedy="Give at least one k below n.")
@@ -242,7 +255,7 @@ def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
     return float(counted.sum() / total) if total > 0 else 0.0
 
 
-def _reconstruction_error(X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+def _reconstruction_error(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
     k, total = neighbors.shape[1], 0.0
     for block in neighborhoods(X, neighbors):
         w = weights[block.rows]
@@ -272,7 +285,7 @@ def _best(rows: list[NeighborsRow]) -> int | None:
 
 
 def _spectrum(
-    X: NDArray[np.float64], nearest: NDArray[np.int32], k: int, max_components: int, reg: float
+    X: Data, nearest: NDArray[np.int32], k: int, max_components: int, reg: float
 ) -> tuple[ComponentsRow, ...]:
     neighbors = np.sort(nearest[:, :k], axis=1)
     weights = lle_weights(X, neighbors, reg)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import FitSpec
+    from glle_engine.graph.relations import Data
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
@@ -77,7 +78,7 @@ class Noise:
     @classmethod
     def of(
         cls,
-        X: NDArray[np.float64],
+        X: Data,
         neighbors: NDArray[np.int32],
         embedding: NDArray[np.float64],
         spec: FitSpec,
@@ -92,7 +93,7 @@ class Noise:
 
 
 def constrained_law(
-    X: NDArray[np.float64],
+    X: Data,
     neighbors: NDArray[np.int32],
     embedding: NDArray[np.float64],
     weights: NDArray[np.float64],
@@ -150,7 +151,7 @@ def constrained_law(
 
 
 def law_at(
-    X: NDArray[np.float64],
+    X: Data,
     neighbors: NDArray[np.int32],
     embedding: NDArray[np.float64],
     weights: NDArray[np.float64],
@@ -195,9 +196,7 @@ def law_at(
     return law, noise_ratio
 
 
-def _unit_ratio(
-    X: NDArray[np.float64], neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None
-) -> float:
+def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> float:
     """Return mean tr(G) / mean tr(D_y^T D_y): the square of the data's unit in units of the embedding."""
     data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
     drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))

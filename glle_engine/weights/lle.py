@@ -14,12 +14,15 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.graph.relations import Distances
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from glle_engine.graph.relations import Data
 
 _BLOCK_ENTRIES = 1 << 20
 
@@ -51,18 +54,19 @@ class Neighborhoods:
 
 
 def neighborhoods(
-    X: NDArray[np.float64],
+    X: Data,
     neighbors: NDArray[np.int32],
     stage: str = "weights",
     on_progress: OnProgress = silent,
     kept: NDArray[np.bool_] | None = None,
-    points: NDArray[np.float64] | None = None,
+    points: Data | None = None,
 ) -> Iterator[Neighborhoods]:
     """Yield the neighborhoods of X in blocks that fit the processor's caches.
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, or Distances
+        Distances have no differences, and the Gram matrices of `glle_engine.graph.relations`.
     neighbors : (n, k) int32
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
@@ -76,6 +80,12 @@ def neighborhoods(
     points = X if points is None else points
     size = max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1])))
     for rows in blocks(n, size, stage, on_progress):
+        if isinstance(X, Distances) or isinstance(points, Distances):
+            assert isinstance(points, Distances)
+            gram = points.gram(rows, neighbors[rows])
+            own = np.ones(gram.shape[:2], bool)
+            yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), own)
+            continue
         differences = X[neighbors[rows]] - points[rows, None, :]
         if kept is not None:
             differences *= kept[rows, :, None]
@@ -85,12 +95,12 @@ def neighborhoods(
 
 
 def lle_weights(
-    X: NDArray[np.float64],
+    X: Data,
     neighbors: NDArray[np.int32],
     reg: float = 1e-3,
     on_progress: OnProgress = silent,
     kept: NDArray[np.bool_] | None = None,
-    points: NDArray[np.float64] | None = None,
+    points: Data | None = None,
 ) -> NDArray[np.float64]:
     """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
 

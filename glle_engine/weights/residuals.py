@@ -18,21 +18,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.graph.relations import Distances
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from glle_engine.graph.relations import Data
 
 _BLOCK_ENTRIES = 1 << 20
 _TILE = 512  # rows or columns of the second moments at a time
 _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
-def residual_dimension(X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
     """Return the participation ratio of the residuals of weights (n, k), whose rows sum to 1.
 
     It is in [1, min(n, d)], to rounding, or 0 if the residuals are no larger than the rounding of the data.
     """
+    if isinstance(X, Distances):
+        return X.residual_dimension(neighbors, weights)
     rest = residuals(X, neighbors, weights)
     if dense.dot(rest, rest) <= _ROUNDING**2 * dense.dot(X, X):
         return 0.0

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
+from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
 from service.encoding.arrays import CSV, JSON, NPZ, negotiate
@@ -250,6 +251,7 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
 
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
+    require_restorable(FitSpec.from_dict(record.spec).metric)
     require_drawable(stores, record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(
@@ -280,7 +282,13 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     require_within(stores, "n_neighbors", max(ks))
     require_within(stores, "n_components", body.n_components)
     require_within(stores, "max_components", body.max_components)
-    least = FitSpec(n_neighbors=min(ks), n_components=body.n_components, reg=body.reg)
+    least = FitSpec(
+        n_neighbors=min(ks),
+        n_components=body.n_components,
+        reg=body.reg,
+        standardize=body.standardize,
+        metric=body.metric,
+    )
     require_enough_points(dataset.n, least)
     require_not_all_equal(stores, dataset)
     spec = AdviceSpec(
@@ -289,6 +297,8 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
         n_components=body.n_components,
         max_components=body.max_components,
         reg=body.reg,
+        standardize=body.standardize,
+        metric=body.metric,
         engine=stores.queue.numbers_for_new(),
     )
     return _submitted(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)

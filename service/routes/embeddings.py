@@ -50,7 +50,7 @@ from service.schemas.analyses import PointsIn
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.results import CoordinatesOut
-from service.submission.idempotency import Answers, remembered
+from service.submission.idempotency import Answers, once, remembered
 from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
 from service.submission.planning import Allowance, Plan
 from service.submission.scoring import judgement
@@ -297,6 +297,8 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     training = require_dataset(stores, recipe.dataset)
     dataset, (m, _), points = new_points(stores, body, training.d)
     parameters = embedder.spec.from_dict(recipe.parameters)
+    if parameters.space[1] != "euclidean":
+        raise no_map(f"{embedder.title} with metric={parameters.space[1]!r}")
     stores.cache.check_size(entry_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
     seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)

@@ -66,7 +66,16 @@ EXPORT = 1  # version of the format of an exported file
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
 ArrayName = Literal[
-    "mean", "covariance_factor", "neighbors", "embedding", "eigenvalues", "sigma", "prior_factor", "landmarks"
+    "mean",
+    "covariance_factor",
+    "neighbors",
+    "embedding",
+    "eigenvalues",
+    "sigma",
+    "prior_factor",
+    "landmarks",
+    "center",
+    "scale",
 ]
 
 

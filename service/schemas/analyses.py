@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from glle_engine.base.spec import Source
+from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES
 from glle_engine.posterior.selection import DEFAULT_RANGE
 from service.schemas.resources import CommandIn, DatasetCommandIn, First, Scale, Seed
@@ -79,3 +79,5 @@ class AdviceIn(DatasetCommandIn):
     n_components: int = Field(default=2, ge=1, description="p of the scored embeddings.")
     max_components: int = Field(default=10, ge=1, description="Number of dimensions to examine in the spectrum.")
     reg: float = Field(default=1e-3, gt=0, description="The ridge of LLE, as in a posterior.")
+    standardize: Standardize = Field(default="none", description="Of the features, as in a posterior.")
+    metric: Metric = Field(default="euclidean", description="Of the neighbors, as in a posterior.")

@@ -22,7 +22,8 @@ from worker.records.draws import DrawKey
 if TYPE_CHECKING:
     from glle_engine import Posterior
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.spec import Source
+    from glle_engine.base.spec import Metric, Source, Standardize
+    from glle_engine.graph.relations import Data
     from worker.analyses.base import AnalysisContext
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -73,7 +74,7 @@ class SummarySpec(SampleSpec):
             warnings = calibration.meta.get("notes", [])  # a cached calibration of an earlier version has none
         draws = context.draws(posterior, sample.keys(self.count))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
-        trust = _local_trust(data, posterior, context.on_progress)
+        trust = _local_trust(posterior.placed(data), posterior, context.on_progress)
         ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
@@ -188,6 +189,8 @@ class AdviceSpec(AnalysisSpec):
     n_components: int
     max_components: int
     reg: float
+    standardize: Standardize = "none"
+    metric: Metric = "euclidean"
 
     def __post_init__(self) -> None:
         # Equal ranges are equal requests.
@@ -198,6 +201,12 @@ class AdviceSpec(AnalysisSpec):
         """One step for each n_neighbors, and one for the spectrum."""
         return len(self.n_neighbors) + 1
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters, without those added later at their defaults, which older requests lack."""
+        values = super().to_dict()
+        added = {"standardize": "none", "metric": "euclidean"}
+        return {name: value for name, value in values.items() if added.get(name) != value}
+
     def run(self, context: AnalysisContext) -> Entry:
         """Return the engine's advice, without arrays."""
         advice = advise(
@@ -206,6 +215,8 @@ class AdviceSpec(AnalysisSpec):
             n_components=self.n_components,
             max_components=self.max_components,
             reg=self.reg,
+            standardize=self.standardize,
+            metric=self.metric,
             on_progress=context.on_progress,
         )
         return Entry(advice.to_dict(), {})
@@ -233,7 +244,7 @@ def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in meta.items() if name not in parameters}
 
 
-def _local_trust(data: Array, posterior: Posterior, on_progress: OnProgress) -> Array:
+def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> Array:
     """Return each point's trustworthiness in the reference embedding (n,)."""
     points = np.arange(len(data))
     k = min(TRUST_NEIGHBORS, (len(data) - 1) // 2)

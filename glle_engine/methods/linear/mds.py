@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
-from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import DegenerateDataError, InvalidShapeError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
+from glle_engine.graph.relations import ROUNDING, checked_distances
 from glle_engine.methods.base import Embedding, Method, require_rank
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.pca import principal_axes
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-ROUNDING = 1e-7  # of the largest dissimilarity: digits of a root of a difference of squares
 NEGATIVE = 1e-6  # of the largest eigenvalue: smaller negative ones are those of distances
 
 
@@ -50,42 +50,10 @@ def double_center(matrix: NDArray[np.float64]) -> None:
     matrix -= (means - means.mean())[:, None]
 
 
-def checked_dissimilarities(D: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a matrix of dissimilarities, exactly symmetric.
-
-    Raises
-    ------
-    InvalidParameterError
-        With the first entry that is negative, on the diagonal and not 0, or not symmetric.
-
-    """
-    tolerance = ROUNDING * float(D.max())
-    checks = (
-        (D < 0, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
-        (np.diag(np.diag(D) > tolerance), "is on the diagonal and not 0", "Set the diagonal to 0."),
-        (
-            np.abs(D - D.T) > tolerance,
-            "differs from its mirror image",
-            "Give a symmetric matrix, such as (D + D^T) / 2.",
-        ),
-    )
-    for is_wrong, reason, remedy in checks:
-        if is_wrong.any():
-            row, column = (int(i) for i in np.argwhere(is_wrong)[0])
-            raise InvalidParameterError(
-                f"The dissimilarity X[{row}, {column}] = {D[row, column]:g} {reason}.",
-                remedy=remedy,
-                details={"row": row, "column": column},
-            )
-    symmetric = (D + D.T) / 2
-    np.fill_diagonal(symmetric, 0.0)
-    return symmetric
-
-
 def run(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the inner products."""
     if spec.dissimilarity == "precomputed":
-        return scaling_of(checked_dissimilarities(X), spec.n_components, on_progress)
+        return scaling_of(checked_distances(X), spec.n_components, on_progress)
     axes = principal_axes(X, spec.n_components, on_progress)
     centered = X - X.mean(axis=0)
     centered /= np.abs(centered).max()  # fourth powers stay in range

@@ -29,7 +29,7 @@ from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.lle_variants.rewired import first_connecting
-from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.metrics.residual_variance import unexplained_variance
 from glle_engine.posterior.selection import advise
@@ -44,7 +44,7 @@ _PROBES = 1000  # points whose distances or neighborhoods are compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoKLleSpec(MethodSpec):
+class AutoKLleSpec(DistanceSpec):
     """Parameters of LLE with automatic k."""
 
     k_least: int = integer(5, "The smallest number of neighbours that is tried.", least=2)

@@ -18,11 +18,13 @@ from scipy.spatial.distance import cdist
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks, silent
+from glle_engine.graph.relations import Distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
 
 _BLOCK_ENTRIES = 1 << 18  # a block and its temporaries fit in the cache
 _ENTROPY_TOLERANCE = 1e-10
@@ -51,13 +53,13 @@ def require_perplexity(n: int, perplexity: float) -> None:
 
 
 def conditional_affinities(
-    X: NDArray[np.float64], perplexity: float, on_progress: OnProgress = silent
+    X: Data, perplexity: float, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     r"""Return :math:`p_{j|i}` for all pairs, and a mask of the points with the required entropy.
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, or Distances
     perplexity : float
         The effective number of neighbors, above 1 and below n - 1.
     on_progress
@@ -78,7 +80,8 @@ def conditional_affinities(
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "affinities", on_progress):
         others = np.ones((rows.stop - rows.start, n), dtype=bool)
         others[np.arange(len(others)), np.arange(rows.start, rows.stop)] = False
-        distances = cdist(X[rows], X, "sqeuclidean")[others].reshape(len(others), n - 1)
+        squares = X.known[rows] ** 2 if isinstance(X, Distances) else cdist(X[rows], X, "sqeuclidean")
+        distances = squares[others].reshape(len(others), n - 1)
         shares, is_met[rows] = _calibrated(distances, math.log(perplexity))
         P[rows] = 0.0
         P[rows][others] = shares.ravel()

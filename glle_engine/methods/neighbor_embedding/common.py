@@ -9,17 +9,20 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import silent
+from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, require_rank, require_size
 from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.linear.mds import scaling_of
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.neighbor_embedding.affinities import require_perplexity
-from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.descent import Descent
 
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
@@ -29,7 +32,7 @@ MOST_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerplexitySpec(MethodSpec):
+class PerplexitySpec(DistanceSpec):
     """Parameters of a method on affinities."""
 
     perplexity: float = number(
@@ -51,7 +54,7 @@ class DescentSpec(PerplexitySpec):
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
 
 
-def initial(X: NDArray[np.float64], n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:
+def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:
     """Return initial coordinates (n, p), the first column (pca) or all (random) of standard deviation one.
 
     A little noise on the principal components separates equal points, and lets the descent leave the line on which
@@ -60,11 +63,14 @@ def initial(X: NDArray[np.float64], n_components: int, initialization: str, seed
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
     if initialization == "random":
         return noise
-    Y = principal_axes(X, n_components, silent).scores
+    if isinstance(X, Distances):  # classical scaling has the principal components of points with these distances
+        Y = scaling_of(X.known, n_components, silent).Y
+    else:
+        Y = principal_axes(X, n_components, silent).scores
     return np.asarray(Y / Y[:, 0].std() + _NOISE * noise)
 
 
-def start(X: NDArray[np.float64], spec: DescentSpec) -> NDArray[np.float64]:
+def start(X: Data, spec: DescentSpec) -> NDArray[np.float64]:
     """Return the start of a descent (n, p), small relative to the width of the Gaussians."""
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 

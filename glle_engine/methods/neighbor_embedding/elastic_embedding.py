@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding import common
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _HOMOTOPY_SPAN = 100.0  # from the first lambda to the last
@@ -51,14 +53,14 @@ class ElasticSpec(DescentSpec):
     homotopy: int = integer(1, "How many values of lambda to go through, growing to the one wanted.", least=1, most=100)
 
 
-def repulsive_weights(X: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
     """Return w- (n, n), symmetric, zero on the diagonal, of sum one."""
     n = len(X)
     if kind == "one":
         weights = np.full((n, n), 1.0 / (n * (n - 1)))
         np.fill_diagonal(weights, 0.0)
         return weights
-    weights = cdist(X, X, "sqeuclidean")
+    weights = X.known**2 if isinstance(X, Distances) else cdist(X, X, "sqeuclidean")
     weights /= weights.max()  # keeps the sum finite in any unit
     weights /= weights.sum()
     return np.asarray(weights)
@@ -83,7 +85,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     return values
 
 
-def run(X: NDArray[np.float64], spec: ElasticSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: ElasticSpec, on_progress: OnProgress) -> Embedding:
     """Embed by springs and repulsion."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
@@ -123,5 +125,6 @@ METHOD = Method(
     run=run,
     refuse=common.refuse,
     cost=cost,
+    by_distances=True,
     growth="n^2 an iteration, and n^3 once",
 )

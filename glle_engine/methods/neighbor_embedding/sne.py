@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _LEAST_TOTAL = 1e-200
@@ -92,7 +93,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
     return objective
 
 
-def _run(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress, *, symmetric: bool) -> Embedding:
+def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, *, symmetric: bool) -> Embedding:
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
     joint = joint_affinities(P)
@@ -109,12 +110,12 @@ def _run(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress, *, 
     return common.descended(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
 
 
-def run(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: DescentSpec, on_progress: OnProgress) -> Embedding:
     """Embed by conditional affinities."""
     return _run(X, spec, on_progress, symmetric=False)
 
 
-def run_symmetric(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress) -> Embedding:
+def run_symmetric(X: Data, spec: DescentSpec, on_progress: OnProgress) -> Embedding:
     """Embed by joint affinities."""
     return _run(X, spec, on_progress, symmetric=True)
 
@@ -130,6 +131,7 @@ SNE = Method(
     run=run,
     refuse=common.refuse,
     cost=common.descent_cost("sne"),
+    by_distances=True,
     growth="n^2 an iteration, and n^3 once",
 )
 
@@ -143,5 +145,6 @@ SYMMETRIC_SNE = Method(
     run=run_symmetric,
     refuse=common.refuse,
     cost=common.descent_cost("symmetric-sne"),
+    by_distances=True,
     growth="n^2 an iteration, and n^3 once",
 )

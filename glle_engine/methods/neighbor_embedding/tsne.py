@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
 
 _START = 1e-4  # standard deviation, of van der Maaten and Hinton
 _EVERY = 25  # iterations between callbacks, each of which computes the divergence
@@ -75,7 +76,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
 
 
-def run(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: TsneSpec, on_progress: OnProgress) -> Embedding:
     """Embed by openTSNE in one thread, with the neighbors of this library."""
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
@@ -121,7 +122,7 @@ def run(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> Embe
     return Embedding(np.array(embedding, dtype=np.float64), None, figures, notes)
 
 
-def _affinities(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, tuple[Note, ...]]:
+def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, tuple[Note, ...]]:
     """Return openTSNE's affinities to the nearest neighbors, and notes on points without the perplexity."""
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
@@ -161,7 +162,7 @@ def _not_settled(decrease: float | None) -> Note:
     return Note("not-converged", f"The coordinates may not be final: {reason}. Give a larger n_iter.")
 
 
-def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64]:
+def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """Return the small start of the descent (n, p); P are the sparse affinities."""
     if spec.initialization != "spectral":
         return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
@@ -206,6 +207,7 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
+    by_distances=True,
     growth="n log n, and n^2 d to find neighbours among many features",
     libraries=("openTSNE",),
     extra="tsne",

@@ -24,15 +24,17 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method, require_points
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.parameters import MethodSpec, integer, number
+from glle_engine.methods.parameters import DistanceSpec, integer, number
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
 
 DENSE_MOST = 2_000
 _TRUNCATED = 32
@@ -43,7 +45,7 @@ _SMALLEST = 1e-150
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffusionMapsSpec(MethodSpec):
+class DiffusionMapsSpec(DistanceSpec):
     """Parameters of diffusion maps."""
 
     epsilon: float | str = number(
@@ -97,13 +99,13 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     return csr_array((S + S.T) / 2), d
 
 
-def run(X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the random walk."""
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
     k = spec.neighbors_among(n)
     if k is None:
-        distances = np.maximum(cdist(X, X), np.finfo(np.float64).tiny)
+        distances = np.maximum(X.known if isinstance(X, Distances) else cdist(X, X), np.finfo(np.float64).tiny)
         np.fill_diagonal(distances, 0.0)
         graph = csr_array(distances)
     else:
@@ -127,7 +129,7 @@ def run(X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
 
 
-def _bandwidth(X: NDArray[np.float64], on_progress: OnProgress) -> float:
+def _bandwidth(X: Data, on_progress: OnProgress) -> float:
     """Return the median squared distance to the 10th neighbor, over the points without ten duplicates."""
     n = len(X)
     _, distances = kneighbors(X, min(_BANDWIDTH_NEIGHBORS, n - 1), on_progress)
@@ -214,5 +216,6 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
+    by_distances=True,
     growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
 )

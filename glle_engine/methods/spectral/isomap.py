@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
 
 _DENSE_MOST = 500
 _BLOCK_ENTRIES = 1 << 20
@@ -84,7 +85,7 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     return distances
 
 
-def run(X: NDArray[np.float64], spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     """Embed by shortest paths between all points, or from landmarks."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     n, p = len(X), spec.n_components
@@ -166,5 +167,6 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
+    by_distances=True,
     growth="n^2 log n; n log n a landmark",
 )

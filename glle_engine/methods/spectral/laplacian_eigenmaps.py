@@ -24,9 +24,8 @@ from glle_engine.methods.parameters import NeighborSpec, boolean, choice, number
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
             )
 
 
-def run(X: NDArray[np.float64], spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     on_progress(0, 1, "embedding")
@@ -89,5 +88,6 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=estimator("laplacian-eigenmaps"),
+    by_distances=True,
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class LleSpec(NeighborSpec):
 
 
 def lle_of(
-    X: NDArray[np.float64],
+    X: Data,
     nearest: NDArray[np.int32],
     spec: LleSpec,
     on_progress: OnProgress,
@@ -74,7 +75,7 @@ def embedding_of(
     return Embedding(scaled(pairs.vectors[:, :p]), pairs.values[:p], {"relative_gap": gap})
 
 
-def run(X: NDArray[np.float64], spec: LleSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: LleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k nearest neighbors."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     return lle_of(X, nearest, spec, on_progress)
@@ -96,6 +97,7 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=estimator("lle"),
+    by_distances=True,
     growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
     reproducible=True,
 )

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from glle_engine.base.parameters import require_known_names
+from glle_engine.base.space import Space
 from glle_engine.base.spec import FitParameters, FitSpec
-from glle_engine.base.validation import finite_matrix, in_unit
+from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
+from glle_engine.graph.relations import located
 from glle_engine.linalg import LANES, dense
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.factorization import Factorization, Work, sample
@@ -115,7 +117,7 @@ class Estimate:
 
     def most_landmarks(self, is_affordable: Callable[[Self], bool]) -> int | None:
         """Return the largest affordable number of landmarks for all n points, or None if there is none."""
-        if self.spec.variant != "constrained":
+        if self.spec.variant != "constrained" or self.spec.metric == "precomputed":
             return None
 
         return self._most(is_affordable, self._marked, self.size)
@@ -201,7 +203,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     require_known_names(FitSpec, parameters)
     given = finite_matrix(X)
     spec = replace(spec or FitSpec(), **parameters).of_points(len(given))
-    data = in_unit(given, spec)
+    data = located(Space.of(given, spec).points(given), spec)
     n = len(data)
     if spec.landmarks is not None:
         data = sample(data, spec.landmarks)  # as far from each other as the landmarks, nearly

@@ -19,12 +19,15 @@ from scipy.sparse.linalg import splu
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.relations import Distances
 from glle_engine.linalg import dense
 from glle_engine.posterior.fit import DRAWS
 from glle_engine.posterior.selection import intrinsic_dimension
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from glle_engine.graph.relations import Data
 
 MOST_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
 MOST_INTERPRETED = 2000  # points without numba, where SuperLU also computes the factors
@@ -76,7 +79,7 @@ class Factorization:
     dimension: float
 
     @classmethod
-    def of(cls, X: NDArray[np.float64], n_neighbors: int) -> Self:
+    def of(cls, X: Data, n_neighbors: int) -> Self:
         """Analyse the graph of data X (n, d), or those of subsamples; a function of the data."""
         n = len(X)
         least = max(DENSE_BELOW + 1, _LEAST_PER_NEIGHBOR * n_neighbors)
@@ -124,13 +127,19 @@ class Factorization:
         return cls(tuple(value["points"]), works, value["dimension"])
 
 
-def sample(X: NDArray[np.float64], size: int, first: int = 0) -> NDArray[np.float64]:
-    """Return some rows of X (n, d) in their order: those from `first` on of a permutation that depends on n only."""
-    shuffled = np.random.Generator(np.random.Philox(key=len(X))).permutation(len(X))
-    return X[np.sort(shuffled[first : first + size])]
+def sample(X: Data, size: int, first: int = 0) -> Data:
+    """Return some rows of data X (n, d) in their order: see `sampled`."""
+    rows = sampled(len(X), size, first)
+    return X.at(rows) if isinstance(X, Distances) else X[rows]
 
 
-def _searched(X: NDArray[np.float64], n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
+def sampled(n: int, size: int, first: int = 0) -> NDArray[np.intp]:
+    """Return some of n rows, ascending: those from `first` on of a permutation that depends on n only."""
+    shuffled = np.random.Generator(np.random.Philox(key=n)).permutation(n)
+    return np.asarray(np.sort(shuffled[first : first + size]), np.intp)
+
+
+def _searched(X: Data, n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
     """Return the work on the graph of some points, and the distances (m, k) to their neighbors."""
     nearest, distances = kneighbors(X, n_neighbors)
     return analysed(np.sort(nearest, axis=1)), distances

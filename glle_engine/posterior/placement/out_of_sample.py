@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.brief import brief
-from glle_engine.base.errors import InvalidShapeError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.space import Space
 from glle_engine.base.validation import Unit, require_finite, require_training_data
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
+from glle_engine.graph.relations import Distances, checked_distances
 from glle_engine.posterior.summary import aligned_to_consensus, moments
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.tangent import frame_weights, frames_at, pooled_neighbors
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.spec import FitSpec, Noise
+    from glle_engine.graph.relations import Data
     from glle_engine.posterior.draw import Draw
 
 
@@ -44,7 +47,8 @@ class Extension:
     weights : (m, k) float64
         Rows summing to 1.
     distances : (m,) float64
-        To the nearest training point, in units of the data; large distances mean extrapolation.
+        To the nearest training point, in the space of the fit (`glle_engine.base.space`), by default in units of the
+        data; large distances mean extrapolation.
 
     """
 
@@ -112,10 +116,15 @@ def extend(
     if points.ndim != 2 or points.shape[1] != data.shape[1]:
         raise InvalidShapeError(
             f"The new points have shape {points.shape}; the training data have {data.shape[1]} features.",
-            remedy=f"Give a matrix of {data.shape[1]} columns.",
+            remedy=f"Give a matrix of {data.shape[1]} columns"
+            + (", the distances to the training points." if spec.metric == "precomputed" else "."),
         )
     require_finite(points, "new")
     require_training_data(data, data_sha256)
+    if spec.metric == "precomputed":
+        return _among_distances(data, points, spec)
+    space = Space.of(data, spec)
+    data, points = space.points(data), space.points(points)
     unit = Unit.of(data)
     known = data if landmarks is None else data[landmarks]
     extension = hang(
@@ -131,9 +140,25 @@ def extend(
     return replace(extension, neighbors=neighbors, distances=unit.restored(extension.distances))
 
 
+def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spec: FitSpec) -> Extension:
+    """Attach new points by their distances (m, n) to the training points, whose distances (n, n) are `data`."""
+    if (points < 0).any():
+        row, column = (int(i) for i in np.argwhere(points < 0)[0])
+        raise InvalidParameterError(
+            f"The distance new[{row}, {column}] = {points[row, column]:g} is negative.",
+            remedy="Give the distances of the new points, one row each, to all training points.",
+        )
+    exponent = int(np.frexp(data.max())[1])
+    known = checked_distances(np.ldexp(data, -exponent))
+    with np.errstate(over="ignore"):
+        away = np.ldexp(points, -exponent)
+    extension = hang(Distances(known, known), Distances(away, known), spec.n_neighbors, spec.reg)
+    return replace(extension, distances=np.ldexp(extension.distances, exponent))
+
+
 def hang(
-    data: NDArray[np.float64],
-    points: NDArray[np.float64],
+    data: Data,
+    points: Data,
     n_neighbors: int,
     reg: float,
     *,
@@ -189,8 +214,8 @@ class Attachment:
 
 
 def attach(
-    data: NDArray[np.float64],
-    points: NDArray[np.float64],
+    data: Data,
+    points: Data,
     n_neighbors: int,
     reg: float,
     *,
@@ -206,10 +231,14 @@ def attach(
     nearest, distances = kneighbors_to(data, points, max(k, pooled))
     neighbors = nearest[:, :k].copy()
     if noise == "tangent":
+        assert not isinstance(data, Distances)
+        assert not isinstance(points, Distances)
         frames = frames_at(points, data, nearest[:, :pooled], n_components)
         weights = frame_weights(data, neighbors, frames, reg, points=points)
     else:
         if flatness is not None:
+            assert not isinstance(data, Distances)
+            assert not isinstance(points, Distances)
             kept = kept_of_new(points, data, neighbors, flatness, n_components)
         weights = lle_weights(data, neighbors, reg, kept=kept, points=points)
     return Attachment(neighbors, weights, distances[:, :k] == 0, distances[:, 0].copy(), frames, kept)

@@ -11,6 +11,7 @@ import pytest
 
 from glle_engine import fit, manifolds
 from glle_engine.graph.search import EXPECTED_RECALL
+from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.cost.search import Search
@@ -39,9 +40,15 @@ def estimated(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dic
     """Make an estimate and return it."""
     result_of(stores, client.post(f"{PATH}?wait=0", json=body))
     answer = client.post(f"{PATH}?wait=0", json=body)
-    assert answer.status_code == 200
+    assert answer.status_code == 200, answer.text
     payload: dict[str, Any] = answer.json()
     return payload
+
+
+def resulting(client: httpx.Client, stores: Stores, answer: httpx.Response) -> dict[str, Any]:
+    """Run the job of a 202, and return its result."""
+    result: dict[str, Any] = client.get(result_of(stores, answer)).json()
+    return result
 
 
 def seconds_per_point(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -60,7 +67,7 @@ def test_an_estimate_is_made_once(client: httpx.Client, stores: Stores) -> None:
     assert stores.jobs.fetch(job["id"]).queue.endswith("-short")
     result = client.get(result_of(stores, first)).json()
     answer = client.post(PATH, json=body)
-    assert answer.status_code == 200
+    assert answer.status_code == 200, answer.text
     payload = answer.json()
     expected = estimate(X, n_neighbors=8, n_components=3)
     assert payload["fit"] == result["fit"] == expected.fit._asdict()
@@ -189,3 +196,49 @@ def test_a_posterior_on_landmarks_over_http(client: httpx.Client, stores: Stores
     )
     assert whole["posterior"] == none["posterior"] != posterior["id"]
     check_problem(client.post("/v1/posteriors", json={**body, "landmarks": 5}), 422, "invalid-parameter")
+
+
+def test_standardized_posteriors_over_http(client: httpx.Client, stores: Stores) -> None:
+    """Fit, arrays, new points and advice; the defaults are no parameters, so that the id stays."""
+    X = manifolds.make("s_curve", 120, seed=2).X * [1, 700, 1]
+    body = {"dataset": upload(client, X), "n_neighbors": 8, "standardize": "zscore"}
+    estimated(client, stores, body)
+    tasks.fit(client.post("/v1/posteriors?wait=0", json=body).json()["id"])
+    posterior = client.post("/v1/posteriors?wait=0", json=body).json()
+    assert posterior["spec"]["standardize"] == "zscore"
+    url = posterior["links"]["self"]
+    scale = client.get(f"{url}/arrays?name=scale", headers={"Accept": "application/x-npy"})
+    np.testing.assert_allclose(np.load(io.BytesIO(scale.content)), X.std(axis=0))
+    expected = fit(X, n_neighbors=8, standardize="zscore")
+    moved = resulting(client, stores, client.post(f"{url}/transform?wait=0", json={"data": X[:5].tolist()}))
+    np.testing.assert_array_equal(moved["arrays"]["embedding"]["data"], expected.embedding[:5].tolist())
+    assert resulting(client, stores, client.get(f"{url}/summary?count=4&wait=0"))["arrays"]["local_trust"]["data"]
+    plain = {"dataset": body["dataset"], "n_neighbors": 8}
+    same = {**plain, "standardize": "none", "metric": "euclidean"}
+    ids = [client.post("/v1/posteriors?wait=0", json=each).json()["posterior"] for each in (plain, same)]
+    assert ids[0] == ids[1] != posterior["id"]
+    request = {"dataset": body["dataset"], "n_neighbors": [8, 10], "standardize": "zscore"}
+    advice = resulting(client, stores, client.post("/v1/advice?wait=0", json=request))
+    assert advice["n_components"] == round(advice["intrinsic_dimension"]) == 2
+    assert advice["notes"][0]["code"] == "dimension"
+    wrong = {**plain, "standardize": "zscore", "metric": "hamming"}
+    check_problem(client.post("/v1/posteriors", json=wrong), 422, "invalid-parameter")
+
+
+def test_posteriors_of_distances_over_http(client: httpx.Client, stores: Stores) -> None:
+    """The data set is the matrix; new points are rows of distances; nothing generates data."""
+    X = manifolds.make("s_curve", 60, seed=2).X
+    D = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
+    body = {"dataset": upload(client, D), "n_neighbors": 8, "metric": "precomputed"}
+    estimated(client, stores, body)
+    tasks.fit(client.post("/v1/posteriors?wait=0", json=body).json()["id"])
+    posterior = client.post("/v1/posteriors?wait=0", json=body).json()
+    url = posterior["links"]["self"]
+    moved = resulting(client, stores, client.post(f"{url}/transform?wait=0", json={"data": D[:3].tolist()}))
+    expected = fit(D, n_neighbors=8, metric="precomputed")
+    np.testing.assert_array_equal(moved["arrays"]["embedding"]["data"], expected.embedding[:3].tolist())
+    trust = resulting(client, stores, client.get(f"{url}/summary?count=4&wait=0"))["arrays"]["local_trust"]["data"]
+    assert np.mean(trust) == pytest.approx(trustworthiness(X, expected.embedding), abs=1e-9)
+    problem = client.post(f"{url}/reconstructions", json={"count": 1})
+    check_problem(problem, 422, "invalid-parameter")
+    assert "coordinates" in problem.json()["remedy"]

@@ -27,6 +27,8 @@ CASES: list[tuple[str, dict[str, object]]] = [
     ("ppca", {}),
     ("npe", {}),
     ("npe", {"variance": 0.9}),
+    ("npe", {"standardize": "zscore"}),
+    ("npe", {"standardize": "robust", "variance": 0.9}),
     ("kernel-pca", {"kernel": "rbf"}),
     ("kernel-pca", {"kernel": "cosine"}),
     ("kernel-pca", {"kernel": "linear"}),

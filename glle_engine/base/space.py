@@ -1,0 +1,191 @@
+r"""Space of a fit: data after standardization, placed so that Euclidean distances order pairs as the metric does.
+
+LLE is invariant to what leaves distances unchanged, because its weights depend on distances only: with
+:math:`d_{ij}` the distances, a neighborhood has the Gram matrix :math:`G_{jk} = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2`.
+A metric therefore determines both the neighbors and the weights, if it is the distance of points of some Euclidean
+space, and both are computed there:
+
+- *cosine*: rows of length 1, whose squared distance is :math:`2 (1 - \cos)`;
+- *correlation*: centred rows of length 1, with :math:`2 (1 - r)`;
+- *hamming*: one column for each level of each feature, 0 or 1, whose squared distance is twice the number of features
+  that differ; if no feature has more than two levels, one column for each, and the number itself.
+
+Weights of the untransformed rows would change with the length of a row, which the metric ignores. Standardization is an
+affine map of each feature; weights that sum to one commute with it, so that generated data have the units of the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.spec import Metric, SpaceSpec, Standardize
+
+LEVELS = 20_000  # of all features together: a matrix of 1,000 points has 160 MB
+_SHOWN = 10  # columns in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Space of data.
+
+    Attributes
+    ----------
+    metric
+    center, scale : (d,) float64, optional
+        Subtracted from each feature, and divided by, in the units of the data; the scale of a constant feature is 1.
+    levels : tuple of arrays, optional
+        Values of each feature, ascending, for the Hamming distance.
+
+    """
+
+    metric: Metric
+    center: NDArray[np.float64] | None = None
+    scale: NDArray[np.float64] | None = None
+    levels: tuple[NDArray[np.float64], ...] | None = None
+
+    @classmethod
+    def of(cls, data: NDArray[np.float64], spec: SpaceSpec) -> Self:
+        """Return the space of finite data (n, d).
+
+        Raises
+        ------
+        InvalidParameterError
+            If a varying feature has no interquartile range (robust), or features are not integers (hamming).
+
+        """
+        standardize, metric = spec.space
+        if metric == "hamming":
+            return cls(metric, levels=_levels(data))
+        if standardize == "none":
+            return cls(metric)
+        return cls(metric, *_center_and_scale(data, standardize))
+
+    def points(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the places (m, q) of data (m, d) of the fit, or of new data, each row independently.
+
+        Raises
+        ------
+        DegenerateDataError
+            For a row without a direction (cosine, correlation).
+
+        """
+        if self.center is not None and self.scale is not None:
+            with np.errstate(over="ignore"):  # new points may be far; halves of data of the fit do not overflow
+                data = (data / 2 - self.center / 2) / (self.scale / 2)
+        if self.metric in {"cosine", "correlation"}:
+            return _directions(data, self.metric)
+        return data if self.levels is None else _indicators(data, self.levels)
+
+    def restored(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return places (m, d) of a Euclidean space in the units of the data."""
+        require_restorable(self.metric)
+        if self.center is None or self.scale is None:
+            return places
+        return np.asarray(places * self.scale + self.center)
+
+
+def require_restorable(metric: Metric) -> None:
+    """Raise `InvalidParameterError` unless places of the metric determine data."""
+    if metric == "euclidean":
+        return
+    remedy = {
+        "cosine": "Divide each row by its length, and fit the result with metric='euclidean': the posterior is the "
+        "same, and it generates rows of that kind.",
+        "correlation": "Subtract its mean from each row, divide the row by its length, and fit the result with "
+        "metric='euclidean': the posterior is the same, and it generates rows of that kind.",
+        "hamming": "Encode each level as a column of 0 and 1, and fit the result with metric='euclidean': the "
+        "posterior is the same, and it generates such columns.",
+        "precomputed": "Fit the coordinates of the points, if there are some.",
+    }[metric]
+    raise InvalidParameterError(f"Weights of metric={metric!r} generate no data in the units given.", remedy=remedy)
+
+
+def _center_and_scale(
+    data: NDArray[np.float64], standardize: Standardize
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return center and scale of each feature; computed in a power of two, so that squares stay in range."""
+    largest, least = data.max(axis=0), data.min(axis=0)
+    exponents = np.frexp(np.maximum(np.abs(largest), np.abs(least)))[1]
+    scaled = np.ldexp(data, -exponents)
+    if standardize == "zscore":
+        center = scaled.mean(axis=0)
+        scale = np.sqrt(((scaled - center) ** 2).mean(axis=0))
+    else:
+        lower, center, upper = np.quantile(scaled, [0.25, 0.5, 0.75], axis=0)
+        scale = upper - lower
+    constant = largest == least
+    flat = np.flatnonzero(~constant & ~(scale > 0))
+    if len(flat):
+        shown = ", ".join(map(str, flat[:_SHOWN])) + (", ..." if len(flat) > _SHOWN else "")
+        raise InvalidParameterError(
+            f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, counted from "
+            "0), so that standardize='robust' has no interquartile range to divide by.",
+            remedy="Use standardize='zscore', or leave these columns out.",
+            details={"columns": [int(j) for j in flat]},
+        )
+    center = np.ldexp(center, exponents)
+    scale = np.maximum(np.ldexp(scale, exponents), np.finfo(np.float64).tiny)
+    return np.where(constant, least, center), np.where(constant, 1.0, scale)
+
+
+def _directions(data: NDArray[np.float64], metric: Metric) -> NDArray[np.float64]:
+    """Return rows of length 1, after subtraction of their mean for a correlation."""
+    is_flat = data.max(axis=1) == data.min(axis=1) if metric == "correlation" else ~data.any(axis=1)
+    if is_flat.any():
+        row = int(np.argmax(is_flat))
+        flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
+        raise DegenerateDataError(
+            f"Row {row} {flaw}; {int(is_flat.sum())} of {len(data)} rows are such.",
+            remedy="Leave such rows out, or use metric='euclidean'.",
+            details={"row": row, "rows": int(is_flat.sum())},
+        )
+    rows = np.ldexp(data, -np.frexp(np.abs(data).max(axis=1, keepdims=True))[1])
+    if metric == "correlation":
+        rows = rows - rows.mean(axis=1, keepdims=True)
+    return np.asarray(rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True)))
+
+
+def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Return the values of each feature."""
+    fractions = np.argwhere(data != np.floor(data))
+    if len(fractions):
+        row, column = (int(i) for i in fractions[0])
+        raise InvalidParameterError(
+            f"X[{row}, {column}] is {data[row, column]:g}: metric='hamming' compares integers, booleans or codes.",
+            remedy="Use metric='euclidean', with standardize='zscore' if the units differ, or round the data.",
+            details={"row": row, "column": column},
+        )
+    levels = tuple(np.unique(column) for column in data.T)
+    count = sum(map(len, levels))
+    if count > LEVELS and max(map(len, levels)) > 2:
+        raise InvalidParameterError(
+            f"The {len(levels):,} features have {count:,} levels, which metric='hamming' makes columns; {LEVELS:,} are "
+            "possible.",
+            remedy="Leave columns with a level for each point out, or use metric='precomputed' with their distances.",
+            details={"levels": count, "most": LEVELS},
+        )
+    return levels
+
+
+def _indicators(data: NDArray[np.float64], levels: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
+    """Return the columns of the levels, and one of what values of no level add to every distance.
+
+    Squared distances of the result are integers, so that ties of the Hamming distance are ties of it.
+    """
+    is_binary = max(map(len, levels)) <= 2
+    known = [np.isin(column, values) for column, values in zip(data.T, levels, strict=True)]
+    unseen = np.sum(~np.array(known), axis=0)
+    parts = [
+        np.where(is_known, column == values[-1], 0.5)[:, None] if is_binary else column[:, None] == values
+        for column, values, is_known in zip(data.T, levels, known, strict=True)
+    ]
+    # An unknown level adds 1 (binary) or 2 to the squared distance from every point: 1/4 or 1 by its own columns.
+    return np.column_stack([*parts, np.sqrt(unseen * (0.75 if is_binary else 1.0))]).astype(np.float64)

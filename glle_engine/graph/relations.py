@@ -1,0 +1,214 @@
+r"""Points known by their distances only (``metric="precomputed"``).
+
+LLE needs no coordinates, because the Gram matrix of a neighborhood follows from distances (the identity of classical
+scaling; Saul and Roweis 2003, section 6.1):
+
+.. math:: G_{jk} = (x_j - x_i)^T (x_k - x_i) = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2
+
+If no points of a Euclidean space have these distances, some of the matrices have negative eigenvalues. 0 replaces
+them, which gives the nearest Gram matrix; `Distances.shortfall` measures how much that changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.progress import OnProgress, blocks
+from glle_engine.base.validation import in_unit, require_enough_points
+from glle_engine.linalg import dense
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.spec import FitSpec
+
+ROUNDING = 1e-7  # of the largest distance: digits of a root of a difference of squares
+NEGATIVE = 1e-10  # of the largest eigenvalue of a Gram matrix: rounding
+_BLOCK_ENTRIES = 1 << 22
+_RESIDUAL = 2.0**-46  # of the largest squared distance: residuals that are rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Distances from m points to n known points, and among these.
+
+    Attributes
+    ----------
+    to_known : (m, n) float64
+    known : (n, n) float64
+        Exactly symmetric, with a diagonal of 0. The same array as `to_known` if the points are the known ones.
+
+    """
+
+    to_known: NDArray[np.float64]
+    known: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.to_known)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of points and of known points."""
+        return self.to_known.shape[0], self.to_known.shape[1]
+
+    @classmethod
+    def among(cls, matrix: NDArray[np.float64]) -> Self:
+        """Return the distances among points by their matrix (n, n); errors as for `checked_distances`."""
+        known = checked_distances(matrix)
+        return cls(known, known)
+
+    def at(self, rows: NDArray[np.intp]) -> Self:
+        """Return the distances among some of the known points."""
+        return type(self).among(self.known[np.ix_(rows, rows)])
+
+    def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
+        """Return the distances from some of the known points to others of these."""
+        return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
+
+    def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the k nearest known points of each point and their distances (m, k), by (distance, index).
+
+        A known point is not its own neighbor. `on_progress` is called with (points done, m, "neighbors").
+        """
+        m, n = self.shape
+        indices, distances = np.empty((m, k), np.int32), np.empty((m, k))
+        for rows in blocks(m, max(1, _BLOCK_ENTRIES // n), "neighbors", on_progress):
+            apart = self.to_known[rows].copy()
+            if self.to_known is self.known:
+                apart[np.arange(len(apart)), np.arange(rows.start, rows.start + len(apart))] = np.inf
+            order = np.argsort(apart, axis=1, kind="stable")[:, :k]
+            indices[rows], distances[rows] = order, np.take_along_axis(apart, order, axis=1)
+        return indices, distances
+
+    def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
+        """Return the closest pair of points of two sets; of several, the one of smallest indices."""
+        best = int(np.argmin(self.known[np.ix_(a, b)]))
+        return int(a[best // len(b)]), int(b[best % len(b)])
+
+    def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the nearest Gram matrices (r, k, k) of some points with neighbors (r, k)."""
+        gram = self._unprojected(rows, neighbors)
+        values, vectors = dense.eigh(gram)
+        bent = values[:, 0] < -NEGATIVE * np.abs(values).max(axis=1)
+        if bent.any():
+            roots = vectors[bent] * np.sqrt(np.maximum(values[bent], 0.0))[:, None, :]
+            gram[bent] = dense.gram(np.ascontiguousarray(roots))
+        return gram
+
+    def shortfall(self, neighbors: NDArray[np.int32]) -> tuple[int, float]:
+        """Return the number of neighborhoods (n, k) that no points have, and the largest share of negative eigenvalues.
+
+        The share is the sum of the negative eigenvalues of a Gram matrix over that of all absolute ones.
+        """
+        count, largest = 0, 0.0
+        size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
+        for rows in blocks(len(neighbors), size, "diagnostics"):
+            values = dense.eigvalsh(self._unprojected(rows, neighbors[rows]))
+            count += int((values[:, 0] < -ROUNDING * np.abs(values).max(axis=1)).sum())
+            total = np.abs(values).sum(axis=1)
+            share = -np.minimum(values, 0.0).sum(axis=1) / np.where(total > 0, total, 1.0)
+            largest = max(largest, float(share.max(initial=0.0)))
+        return count, largest
+
+    def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+        r"""Return `glle_engine.weights.residuals.residual_dimension`, from distances.
+
+        With V = W - I, whose rows sum to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`.
+        """
+        n, k = neighbors.shape
+        columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
+        values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
+        V = csr_array((values.ravel(), columns.ravel(), np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
+        largest = float(self.known.max()) or 1.0
+        total, squares = 0.0, 0.0
+        for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "posterior"):
+            halves = (V[rows] @ ((self.known / largest) ** 2)) / -2
+            products = V @ halves.T  # (n, r)
+            total += float(products[np.arange(rows.start, rows.start + len(halves)), np.arange(len(halves))].sum())
+            squares += float((products * products).sum())
+        return float(np.clip(total * total / squares, 1.0, n)) if total > _RESIDUAL * n and squares > 0 else 0.0
+
+    def ranks_beyond(
+        self, rows: NDArray[np.intp], neighbors: NDArray[np.int32], k: int, equal: float
+    ) -> NDArray[np.float64]:
+        """Return the sums (m,) of max(0, r - k) over neighbors (m, c) of points (m,), r their ranks by distance.
+
+        Distances that differ by less than the share `equal` of themselves are equal.
+        """
+        excess = np.zeros(len(rows))
+        for item, (row, near) in enumerate(zip(rows, neighbors, strict=True)):
+            others = np.sort(np.delete(self.known[row], row))
+            rank = 1 + np.searchsorted(others, self.known[row, near] * (1 - equal), side="left")
+            excess[item] = np.maximum(rank - k, 0).sum()
+        return excess
+
+    def _unprojected(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return (d_ij^2 + d_ik^2 - d_jk^2) / 2 (r, k, k)."""
+        own = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
+        between = self.known[neighbors[:, :, None], neighbors[:, None, :]] ** 2
+        return np.asarray((own[:, :, None] + own[:, None, :] - between) / 2)
+
+
+Data: TypeAlias = "NDArray[np.float64] | Distances"  # coordinates (n, d), or distances
+
+
+def located(placed: NDArray[np.float64], spec: FitSpec) -> Data:
+    """Return data in their space (`glle_engine.base.space`) in the unit of computation: coordinates, or distances.
+
+    Errors as for `glle_engine.base.validation.in_unit` and `checked_distances`.
+    """
+    if spec.metric != "precomputed":
+        return in_unit(placed, spec)
+    require_enough_points(len(placed), spec)
+    known = checked_distances(placed)
+    return Distances.among(np.ldexp(known, -int(np.frexp(known.max())[1])))
+
+
+def require_square(n: int, d: int) -> None:
+    """Raise `InvalidShapeError` unless a matrix of n x d dissimilarities is square."""
+    if n != d:
+        raise InvalidShapeError(
+            f"A matrix of dissimilarities is square, not {n} x {d}.",
+            remedy="Give the dissimilarities of all pairs, or 'euclidean' in place of 'precomputed' for points.",
+            details={"rows": n, "columns": d},
+        )
+
+
+def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a matrix of dissimilarities (n, n), exactly symmetric, with a diagonal of 0.
+
+    Raises
+    ------
+    InvalidShapeError
+        If it is not square.
+    InvalidParameterError
+        With the first entry that is negative, on the diagonal and not 0, or not symmetric.
+
+    """
+    require_square(*D.shape)
+    tolerance = ROUNDING * float(D.max())
+    checks = (
+        (D < 0, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
+        (np.diag(np.diag(D) > tolerance), "is on the diagonal and not 0", "Set the diagonal to 0."),
+        (
+            np.abs(D - D.T) > tolerance,
+            "differs from its mirror image",
+            "Give a symmetric matrix, such as (D + D^T) / 2.",
+        ),
+    )
+    for is_wrong, reason, remedy in checks:
+        if is_wrong.any():
+            row, column = (int(i) for i in np.argwhere(is_wrong)[0])
+            raise InvalidParameterError(
+                f"The dissimilarity X[{row}, {column}] = {D[row, column]:g} {reason}.",
+                remedy=remedy,
+                details={"row": row, "column": column},
+            )
+    symmetric = D / 2 + D.T / 2
+    np.fill_diagonal(symmetric, 0.0)
+    return symmetric

@@ -1,0 +1,73 @@
+"""Standardization and metrics of the methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from glle_engine import GlleError, manifolds
+from glle_engine.methods import METHODS
+
+SPACED = [name for name, method in METHODS.items() if "metric" in method.spec.parameters()]
+BY_DISTANCES = [name for name in SPACED if METHODS[name].by_distances]
+SMALL = {"max_iter": 5, "n_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}
+
+
+def parameters_of(name: str) -> dict[str, object]:
+    """Return parameters of a quick run."""
+    return {key: value for key, value in SMALL.items() if key in METHODS[name].spec.parameters()}
+
+
+@pytest.mark.parametrize(
+    "name", ["lle", "isomap", "laplacian-eigenmaps", "ltsa", "diffusion-maps", "npe", "glle", "sne"]
+)
+def test_a_method_embeds_standardized_data(name: str) -> None:
+    """The embedding is that of the data standardized by hand; defaults change no parameters."""
+    X = manifolds.make("s_curve", 120, seed=0).X
+    method = METHODS[name]
+    parameters = parameters_of(name)
+    by_hand = (X - X.mean(axis=0)) / X.std(axis=0)
+    a = method.embed(X * [1, 500, 0.01], method.spec(**parameters, standardize="zscore"))
+    b = method.embed(by_hand, method.spec(**parameters))
+    assert cdist(a.Y, a.Y) == pytest.approx(cdist(b.Y, b.Y), rel=1e-3, abs=1e-4)
+    assert not {"standardize", "metric"} & set(method.spec(**parameters).to_dict())
+    with pytest.raises(GlleError, match="one of none, zscore, robust"):
+        method.spec(standardize="minmax")
+
+
+def test_every_method_on_neighbors_has_the_parameters() -> None:
+    """Those with n_neighbors or perplexity, but for a graphical model of features."""
+    on_neighbors = {
+        name for name, method in METHODS.items() if {"n_neighbors", "perplexity"} & set(method.spec.parameters())
+    }
+    assert on_neighbors <= {*SPACED, "drill"}
+
+
+@pytest.mark.parametrize("name", BY_DISTANCES)
+def test_a_method_embeds_distances(name: str) -> None:
+    """As the points that have them."""
+    method = METHODS[name]
+    try:
+        method.require_available()
+    except GlleError as error:
+        pytest.skip(str(error))
+    X = manifolds.make("s_curve", 120, seed=0).X
+    parameters = parameters_of(name)
+    a = method.embed(X, method.spec(**parameters))
+    b = method.embed(cdist(X, X), method.spec(**parameters, metric="precomputed"))
+    assert a.Y.shape == b.Y.shape
+    assert np.isfinite(b.Y).all()
+    if name not in {"t-sne", "sne", "symmetric-sne", "elastic-embedding"}:  # a descent amplifies rounding
+        assert cdist(b.Y, b.Y) == pytest.approx(cdist(a.Y, a.Y), rel=1e-4, abs=1e-5)
+    with pytest.raises(GlleError, match="square"):
+        method.embed(X, method.spec(**parameters, metric="precomputed"))
+
+
+@pytest.mark.parametrize("name", ["ltsa", "npe", "mvu"])
+def test_a_method_on_coordinates_refuses_distances(name: str) -> None:
+    """With the methods that take them."""
+    method = METHODS[name]
+    D = np.ones((30, 30)) - np.eye(30)
+    with pytest.raises(GlleError, match=r"needs coordinates.*isomap|not installed"):
+        method.embed(D, method.spec(metric="precomputed"))
