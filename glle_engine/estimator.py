@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Variance,
         Variant,
     )
+    from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.posterior import Posterior
 
 DEFAULTS = FitSpec()
@@ -126,8 +127,16 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.metric = metric
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,  # noqa: ARG002  # scikit-learn's signature
+        *,
+        neighbors: GivenNeighbors | None = None,
+    ) -> Self:
         """Fit the posterior to X (n, d); y is ignored.
+
+        `neighbors` replaces the search, as in `glle_engine.fit`.
 
         Raises
         ------
@@ -138,9 +147,11 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         data = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=4)
         spec = self.get_params()
         self.seed_ = _seed(spec.pop("random_state"))
-        if spec["n_neighbors"] is None:
+        if spec["n_neighbors"] is None and neighbors is not None:
+            del spec["n_neighbors"]
+        elif spec["n_neighbors"] is None:
             spec["n_neighbors"] = min(DEFAULTS.n_neighbors, len(data) // 2)
-        self.posterior_: Posterior = fit_posterior(data, **spec)
+        self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **spec)
         for note in self.posterior_.diagnostics.notes:
             if note.code == "bridged":
                 warnings.warn(note.message, UserWarning, stacklevel=2)

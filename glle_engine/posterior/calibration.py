@@ -273,6 +273,11 @@ def calibrate(
         raise InvalidParameterError(
             "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
         )
+    if posterior.diagnostics.figures.get("given_neighbors"):
+        raise InvalidParameterError(
+            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
+            remedy="Give the scale as a number, or fit without neighbors.",
+        )
     require_training_data(X, posterior.data_sha256)
     halves = half_samples(
         X,

@@ -68,7 +68,8 @@ def diagnose(
     if spec.variant == "published":
         sums = law.mean.sum(axis=1)
         figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
-    searched = [] if isinstance(X, Distances) else search_notes(figures)
+    is_given = facts.get("given_neighbors", False)
+    searched = [] if isinstance(X, Distances) or is_given else search_notes(figures)
     notes = [*_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, spec)
@@ -179,6 +180,12 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             "near-duplicates",
             f"{near} points have a neighbour a million times nearer than is typical. Their weights rest on rounding or "
             "on measurement noise; merge such points, or add the noise they should have.",
+        )
+    if figures.get("given_neighbors"):
+        yield Note(
+            "given-neighbors",
+            "The neighbors are those given, and not searched. New points have the nearest points of the data as "
+            "neighbors; the scale cannot be calibrated.",
         )
     if bent := figures.get("non_euclidean_neighborhoods"):
         yield Note(

@@ -31,6 +31,7 @@ from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
+from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.posterior.findings import diagnose, given_figures, landmark_note
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Search
     from glle_engine.eigen.eigenpairs import Eigenpairs
+    from glle_engine.graph.given import GivenNeighbors
     from glle_engine.graph.relations import Data
 
 DRAWS = 64  # of a posterior, as far as the time to search an elimination order goes
@@ -56,6 +58,7 @@ def fit(
     X: ArrayLike,
     spec: FitSpec | None = None,
     *,
+    neighbors: GivenNeighbors | None = None,
     on_progress: OnProgress = silent,
     **parameters: Unpack[FitParameters],
 ) -> Posterior:
@@ -75,6 +78,9 @@ def fit(
         times a power of two have the same posterior, bit for bit, up to the largest double.
     spec : FitSpec, optional
         Defaults to ``FitSpec()``.
+    neighbors : optional
+        Neighbors in place of a search (`glle_engine.graph.given.checked_neighbors`), k of each point; `n_neighbors` is
+        then k. Weights need the distances among neighbors, which follow from X.
     on_progress : callable
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
         "embedding", "posterior", "diagnostics", with landmarks "landmarks" before and "placing" after them. An
@@ -115,12 +121,16 @@ def fit(
 
     """
     given = finite_matrix(X)
+    indices = None
+    if neighbors is not None:
+        indices = checked_neighbors(neighbors, len(given))
+        spec = _with_neighbors(spec, parameters, indices.shape[1])
     spec = _merged(spec, parameters).of_points(len(given))
     require_enough_points(len(given), spec)
     space, described = Space.of(given, spec), given_figures(given)
     placed = space.points(given)
     if spec.landmarks is None:
-        fitted = _fitted(located(placed, spec), spec, on_progress, described)
+        fitted = _fitted(located(placed, spec), spec, on_progress, described, indices)
     else:
         fitted = _fitted_on_landmarks(placed, spec, on_progress, described)
     return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)
@@ -156,9 +166,39 @@ def _fitted_on_landmarks(
     )
 
 
-def _fitted(data: Data, spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]) -> Posterior:
-    """Fit a posterior without landmarks to located data (`located`); `described` are the figures of the data."""
-    nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
+def _with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
+    """Return a specification with the number of given neighbors; raise `InvalidParameterError` if it has no meaning."""
+    wanted = parameters.get("n_neighbors", k if spec is None else spec.n_neighbors)
+    merged = _merged(spec, {**parameters, "n_neighbors": k})
+    for is_wrong, option, needed in (
+        (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
+        (merged.landmarks is not None, f"landmarks={merged.landmarks}", "landmarks=None"),
+        (merged.noise == "tangent", "noise='tangent', which searches 3 k neighbors,", "noise='isotropic'"),
+        (merged.search == "approximate", "search='approximate'", "search='exact'"),
+    ):
+        if is_wrong:
+            raise InvalidParameterError(
+                f"{option} contradicts given neighbors.", remedy=f"Use {needed} or leave neighbors away."
+            )
+    return merged
+
+
+def _fitted(
+    data: Data,
+    spec: FitSpec,
+    on_progress: OnProgress,
+    described: dict[str, Any],
+    indices: NDArray[np.int32] | None = None,
+) -> Posterior:
+    """Fit a posterior without landmarks to located data (`located`).
+
+    `described` are the figures of the data, and `indices` (n, k) given neighbors.
+    """
+    if indices is None:
+        nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
+    else:
+        nearest, distances = nearest_first(data, indices)
+        described = {**described, "given_neighbors": True}
     if not distances.any() and _are_equal(data):
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."

@@ -1,0 +1,100 @@
+"""Neighbors that the caller has searched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+from sklearn.neighbors import NearestNeighbors, kneighbors_graph, radius_neighbors_graph
+
+from glle_engine import FitSpec, GlleError, fit, manifolds
+from glle_engine.estimator import GLLE
+from glle_engine.graph.given import checked_neighbors
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.posterior.calibration import calibrate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@pytest.fixture(scope="module")
+def points() -> NDArray[np.float64]:
+    """Return a sheet (200, 3)."""
+    return manifolds.make("s_curve", 200, seed=0).X
+
+
+def test_the_nearest_neighbors_give_the_same_posterior(points: NDArray[np.float64]) -> None:
+    """In every form, with any order of a row and with or without the point itself: all bits."""
+    expected = fit(points, n_neighbors=8)
+    searched = NearestNeighbors(n_neighbors=8).fit(points)
+    indices = searched.kneighbors(return_distance=False)
+    forms: list[Any] = [
+        indices[:, ::-1],
+        searched.kneighbors(),
+        searched.kneighbors()[::-1],
+        NearestNeighbors(n_neighbors=9).fit(points).kneighbors(points),
+        kneighbors_graph(points, 8),
+        kneighbors_graph(points, 8, mode="distance"),
+        kneighbors_graph(points, 9, include_self=True),
+    ]
+    for form in forms:
+        posterior = fit(points, neighbors=form)
+        assert posterior.spec == expected.spec == FitSpec(n_neighbors=8)
+        assert posterior.embedding.tobytes() == expected.embedding.tobytes()
+        assert posterior.covariance_factor.tobytes() == expected.covariance_factor.tobytes()
+        assert [note.code for note in posterior.diagnostics.notes] == ["given-neighbors"]
+    assert GLLE().fit(points, neighbors=forms[0]).embedding_.tobytes() == expected.embedding.tobytes()
+
+
+def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> None:
+    """Neighbors of another metric; new points are placed, training points keep their places."""
+    others = np.argsort(cdist(points, points, "chebyshev"), axis=1, kind="stable")[:, :9]
+    posterior = fit(points, neighbors=others)
+    assert (posterior.neighbors != fit(points, n_neighbors=8).neighbors).any()
+    for row, near in zip(posterior.neighbors, others, strict=True):
+        assert set(row) <= set(near)
+    np.testing.assert_array_equal(posterior.transform(points, points), posterior.embedding)
+    with pytest.raises(GlleError, match="fit without neighbors"):
+        calibrate(posterior, points)
+    same = fit(cdist(points, points), metric="precomputed", neighbors=others)
+    np.testing.assert_allclose(same.embedding, posterior.embedding, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda near: near[:-1], "shape"),
+        (lambda near: near.astype(float), "type float64"),
+        (lambda near: (near, np.ones((200, 3))), "their distances"),
+        (lambda near: np.where(near == 7, 200, near), "is 200, not a point from 0 to 199"),
+        (lambda near: np.where(np.arange(200)[:, None] == 5, 5, near), "its own neighbor"),
+        (lambda near: np.where(np.arange(200)[:, None] == 5, 6, near), "Point 5 has a neighbor twice"),
+        (lambda near: near[:, :1], "at least two"),
+        (lambda _: csr_array((100, 100)), "shape \\(100, 100\\)"),
+    ],
+)
+def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: Any, words: str) -> None:
+    """With the first wrong entry and the remedy."""
+    with pytest.raises(GlleError, match=words) as caught:
+        checked_neighbors(change(kneighbors(points, 6)[0]), 200)
+    assert caught.value.remedy
+
+
+def test_a_graph_of_a_radius_is_refused(points: NDArray[np.float64]) -> None:
+    """Its points have different numbers of neighbors."""
+    with pytest.raises(GlleError, match="not of a radius"):
+        fit(points, neighbors=radius_neighbors_graph(points, 0.6))
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"n_neighbors": 9}, {"landmarks": 50}, {"noise": "tangent"}, {"search": "approximate"}]
+)
+def test_parameters_that_contradict_neighbors_are_refused(
+    points: NDArray[np.float64], parameters: dict[str, Any]
+) -> None:
+    """Nothing is silently ignored."""
+    with pytest.raises(GlleError, match="contradicts given neighbors"):
+        fit(points, neighbors=kneighbors(points, 6)[0], **parameters)
