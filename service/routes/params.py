@@ -42,7 +42,7 @@ async def require_known_query(request: Request) -> None:
     """
     query = request.query_params
     route = request.scope["route"]
-    if not query or not isinstance(route, APIRoute) or not request.url.path.startswith(STRICT):
+    if not query or not isinstance(route, APIRoute) or not request.scope["path"].startswith(STRICT):
         return
     is_list = _query_parameters(route)
     if unknown := [redacted(name)[:50] for name in query if name not in is_list]:

@@ -21,7 +21,7 @@ from glle_engine import FitSpec, manifolds
 from service.app import create_app
 from service.cli.main import listen
 from tests.conftest import until
-from tests.service.schemas.bodies import check_body
+from tests.service.schemas.bodies import CheckedClient
 from worker.base.versions import queue_name
 from worker.execution.draws import draw_and_cache
 from worker.jobs.priority_scripts import TASKS
@@ -50,8 +50,7 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
         thread.start()
         until(lambda: server.started)
         try:
-            url, hooks = f"http://127.0.0.1:{sock.getsockname()[1]}", {"response": [check_body]}
-            with httpx.Client(base_url=url, timeout=30, event_hooks=hooks) as client:
+            with CheckedClient(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=30) as client:
                 yield client
         finally:
             server.should_exit = True

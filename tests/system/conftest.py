@@ -14,19 +14,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 import redis
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from qa.inputs.fuzz.running import LIMITS, make_key
 from tests.conftest import until
+from tests.service.schemas.bodies import CheckedClient
 from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
 from worker.observability.live_workers import begun_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE_EACH = {"GLLE_API_PROCESSES": "1", "GLLE_WORKERS": "1"}  # starts in half the time
@@ -205,8 +207,8 @@ def collecting(spans: list[tuple[str, str, str]]) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def client(up: Up) -> Iterator[httpx.Client]:
-    """Return an HTTP client of the service."""
-    with httpx.Client(base_url=up.url, timeout=60) as http_client:
+    """Return an HTTP client of the service, which compares each response with the contract."""
+    with CheckedClient(base_url=up.url, timeout=60) as http_client:
         yield http_client
 
 
