@@ -171,6 +171,20 @@ test("draws arrive one by one, and none twice after a lost connection", async ()
   assert.deepEqual(draws, [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9], [10, 11]]]);
 });
 
+test("draws begin once their scale is known", async () => {
+  const file = writeNpy(new NdArray(Float64Array.of(1, 2), [1, 1, 2], "float64"));
+  const { client } = scripted([Response.json(JOB), Response.json(JOB, { status: 202 }), new Response(file)]);
+  const draws = [];
+  for await (const draw of (await client.job("job_1")).draws()) draws.push(draw.tolist());
+  assert.deepEqual(draws, [[[1, 2]]]);
+});
+
+test("draws that stay away are an error", async () => {
+  const answers = Array.from({ length: 5 }, () => [broken(), Response.json(JOB)]).flat();
+  const { client } = scripted([Response.json(JOB), ...answers]);
+  await assert.rejects((await client.job("job_1")).draws().next(), UnavailableError);
+});
+
 test("draws of a job that fails throw its problem", async () => {
   const file = writeNpy(new NdArray(new Float64Array(12), [3, 2, 2], "float64"));
   const { client } = scripted([
@@ -203,6 +217,7 @@ test("data that cannot be sent are refused with a remedy", async () => {
   await assert.rejects(client.dataset([[1, 2]], { label: "x" }), /needs named columns/);
   await assert.rejects(client.fit("sheet.csv"), /no id of a data set/);
   await assert.rejects(client.dataset([{ x: new Date() }] as never), /Row 0, column x/);
+  await assert.rejects(client.fit("ds_1", { reg: Number.NaN }), /reg is NaN/);
   assert.throws(() => new Client({ url: "localhost" }), /no URL/);
 });
 

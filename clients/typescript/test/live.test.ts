@@ -58,6 +58,10 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
     assert.equal(stream.length, 16);
     assert.deepEqual(stream[15]?.data, draw.data);
     assert.deepEqual(stream[3]?.data, batch.at(0).at(3).data);
+    const calibrated = await posterior.startDraws(2, { scale: "auto" }); // the stream begins after the calibration
+    for await (const part of calibrated.draws()) stream.push(part);
+    assert.deepEqual(stream.at(-1)?.data, (await posterior.draw(1, { scale: "auto" })).data);
+    assert.equal(stream.length, 18);
     assert.deepEqual((await posterior.draw(7, { dtype: "float32" })).data, Float32Array.from(draw.data));
     assert.deepEqual(((await job.result()) as typeof batch).data, batch.data);
   });

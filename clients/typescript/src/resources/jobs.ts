@@ -3,7 +3,7 @@
 import { type Dtype, NdArray, sizeOf } from "../arrays/ndarray.ts";
 import { decode, type NpyHeader, parseNpyHeader } from "../arrays/npy.ts";
 import { type Connection, joined } from "../transport/connection.ts";
-import { jobError } from "../transport/errors.ts";
+import { jobError, unreachableError } from "../transport/errors.ts";
 import { EventParser } from "../transport/events.ts";
 import { Failure, sleep } from "../transport/retries.ts";
 import { type CallOptions, NPY, pathOf, type Session, split, type WaitOptions } from "../transport/session.ts";
@@ -24,7 +24,8 @@ export type JobResult = FloatArray | Posterior | Summary | Transform | Calibrati
 
 const SILENCE = 45; // seconds of events without a heartbeat, which comes every 15 s
 const RECONNECT = 1; // seconds, unless the stream says otherwise
-const EMPTY_CONNECTIONS = 5; // in a row without a draw
+const MOST_LOST = 5; // connections in a row without a draw
+const POLL = 0.5; // seconds, while the scale is being calibrated or evicted draws are made again
 
 /** Job: `metadata` is the service's description as of the last request; `refresh` returns a new object. */
 export class Job {
@@ -100,9 +101,9 @@ export class Job {
   }
 
   /**
-   * Iterate over the draws of a job, or over its reconstructions, each as soon as it and those before it are made.
+   * Iterate over the draws of a job, each as soon as it and those before it are made.
    *
-   * With several scales they come scale by scale. A lost connection is opened again; no draw is repeated. The problem
+   * With several scales they come scale by scale, with `scale: "auto"` after the calibration. A lost connection is opened again; no draw is repeated. The problem
    * of a failed job is thrown.
    */
   async *draws(options: CallOptions & { dtype?: "float64" | "float32" } = {}): AsyncGenerator<FloatArray> {
@@ -110,19 +111,20 @@ export class Job {
     const path = pathOf("jobs", this.id, "result");
     const call = { method: "GET" as const, path, query: { ...query, partial: true }, accept: NPY };
     let sent = 0;
-    for (let empty = 0; empty < EMPTY_CONNECTIONS; empty++) {
+    let lost = 0;
+    while (true) {
       const connection = await this.#session.open(call, signal);
       if (connection.status === 202) {
         connection.close();
-        await this.#session.follow((await this.refresh(options)).metadata, { signal });
+        await sleep(POLL, signal);
         continue;
       }
+      const before = sent;
       let reason = "the response is shorter than its header says";
       try {
         for await (const [index, draw, count] of parts(connection)) {
           if (index < sent) continue; // of an earlier connection
           sent = index + 1;
-          empty = -1;
           yield draw;
           if (sent === count) return;
         }
@@ -132,7 +134,8 @@ export class Job {
       }
       const { metadata } = await this.refresh({ signal });
       if (metadata.status === "failed" || metadata.status === "cancelled") throw jobError(metadata);
-      if (empty === EMPTY_CONNECTIONS - 1) throw new Failure(reason, true);
+      lost = sent > before ? 0 : lost + 1;
+      if (lost === MOST_LOST) throw unreachableError(this.#session.endpoint.url, reason);
       await sleep(RECONNECT, signal);
     }
   }

@@ -180,7 +180,12 @@ function remaining(options: WaitOptions, started: number): WaitOptions {
 }
 
 function jsonBody(body: object): { media: string; content: string } {
-  const plain = (_: string, value: unknown): unknown => (ArrayBuffer.isView(value) ? Array.from(value as never) : value);
+  const plain = (name: string, value: unknown): unknown => {
+    if (typeof value === "number" && !Number.isFinite(value)) {
+      throw new TypeError(`${name} is ${value}, which JSON cannot hold. Give a finite number.`);
+    }
+    return ArrayBuffer.isView(value) ? Array.from(value as never) : value;
+  };
   return { media: JSON_MEDIA, content: JSON.stringify(body, plain) };
 }
 
