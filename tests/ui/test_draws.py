@@ -288,7 +288,7 @@ def test_three_dimensions_turn_by_dragging_and_by_keys(explorer: Explorer) -> No
     mouse.click(*side[row])
     expect(explorer.at("point").locator("h2")).to_have_text(f"Row {row}")
     explorer.at("straighten").click()
-    explorer.page.evaluate("scrollTo(0, 0)")
+    explorer.page.evaluate("scrollTo(0, 0)")  # who pressed Fit was far down; the picture is at the top
     np.testing.assert_allclose(explorer.places(), front, atol=0.5)
     explorer.at("stage").focus()
     explorer.page.keyboard.press("Alt+ArrowRight")

@@ -96,7 +96,7 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
     _, svg = download(explorer, "svg")
     legend = next(group for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("id") == "legend")  # noqa: S314
     texts = [text.text for text in legend.iter(f"{SVG}text")]
-    assert texts == ["Labels", 'the "inner", first  (45)', "outer  (45)"]
+    assert texts == ["Labels", "outer (45)", 'the "inner", first (45)']
     _, png = download(explorer, "png")
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     corner = picture[-picture.shape[0] // 8 :, : picture.shape[1] // 20].reshape(-1, 3)
@@ -106,13 +106,16 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
 
 
 def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
-    """The PNG is not empty; the SVG has one circle per row."""
+    """The PNG is not empty; the SVG has one circle per row, and the ellipses that the stage has."""
+    tab_at_third_draw.at("shape-ellipse").click()
     _, png = download(tab_at_third_draw, "png")
     assert png.startswith(b"\x89PNG")
     assert len(png) > 5000
     _, svg = download(tab_at_third_draw, "svg")
     circles = ET.fromstring(svg).iter(f"{SVG}circle")  # noqa: S314 -- written by the page
     assert len(list(circles)) == 150
+    overlay = next(group for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("id") == "overlay")  # noqa: S314
+    assert len([path for path in overlay.iter(f"{SVG}path") if path.get("fill") == "none"]) == 100
 
 
 def test_a_link_restores_the_view(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import TYPE_CHECKING
 
 import httpx
 from playwright.sync_api import expect
 
+from tests.system.conftest import fitted, synthetic
 from tests.ui.driver.tables import csv, two_sheets
 
 if TYPE_CHECKING:
@@ -122,23 +124,23 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
         expect(explorer.at("chosen")).to_contain_text("60,000 rows")
         running.click()
         for one in (explorer, other):
-            expect(one.at("stage")).to_be_visible(timeout=60_000)
-            one.wait_drawn()
+            expect(one.at("play")).to_be_enabled(timeout=120_000)
         assert explorer.state("posterior")["id"] == other.state("posterior")["id"]
     assert explorer.state("draws")["count"] == 2
     expect(explorer.page).to_have_url(re.compile("#posterior=(?!.*job=)"))
 
 
-def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer, link: str) -> None:
+def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer) -> None:
     """A click on an entry shows its draws; the address then has the posterior."""
-    id_ = link.partition("posterior=")[2].partition("&")[0]
-    headers = {"Content-Type": "application/merge-patch+json"}
-    path = f"{explorer.url}/v1/posteriors/{id_}"
-    assert httpx.patch(path, content=b'{"name": "my sheet"}', headers=headers).is_success
+    with httpx.Client(base_url=explorer.url, timeout=60) as client:
+        posterior = fitted(client, synthetic(client, 140, seed=secrets.randbelow(2**31)))
+        headers = {"Content-Type": "application/merge-patch+json"}
+        assert client.patch(posterior, content=b'{"name": "my sheet"}', headers=headers).is_success
     explorer.open()
-    explorer.at("recent-posterior").filter(has_text="my sheet").click()
+    explorer.at("recent-posterior").filter(has_text="my sheet").first.click()
     explorer.wait_drawn()
-    expect(explorer.page).to_have_url(re.compile(f"posterior={id_}"))
+    expect(explorer.page).to_have_url(re.compile(f"posterior={posterior.rpartition('/')[2]}"))
+    assert explorer.state("dataset")["n"] == 140
 
 
 def test_a_job_whose_record_is_gone_leaves_its_data(explorer: Explorer) -> None:

@@ -81,7 +81,7 @@ class Explorer:
     def open(self, link: str = "/") -> None:
         """Open the page and wait until it has loaded the methods."""
         self.page.goto(self.url + link)
-        expect(self.at("method-panel")).to_have_count(1)  # hidden once a link has its picture
+        expect(self.at("method-panel")).to_have_count(1, timeout=30_000)  # hidden once a link has its picture
 
     def at(self, name: str) -> Locator:
         """Return the element with this test id."""

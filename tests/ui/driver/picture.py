@@ -20,15 +20,16 @@ COLORS = 256  # palette size; one third of the bytes, with hardly a visible diff
 
 
 def main() -> None:
-    """Fit an S-curve, show a draw with the spread of its points, and save a screenshot."""
+    """Open the digits, show a draw with the density of each label, and save a screenshot."""
     with TemporaryDirectory() as folder, running(Path(folder)) as up, launched() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 880}, color_scheme="light")
         page.set_default_timeout(30_000)
         explorer = Explorer(page, up.url)
         explorer.open()
-        explorer.make_sheet("s_curve", 600)
-        explorer.fit(count=24)
-        explorer.at("shape-ellipse").click()
+        explorer.at("example-digits").click()
+        explorer.wait_drawn()
+        explorer.at("play").click()
+        explorer.at("shape-density").click()
         explorer.at("scrub").fill("3")
         expect(explorer.at("frame-name")).to_contain_text("Draw 2")
         page.mouse.move(640, 20)

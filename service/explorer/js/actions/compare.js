@@ -6,7 +6,7 @@ import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
-import { clearResults, runWork } from './state.js';
+import { clearResults, fold, runWork } from './state.js';
 
 const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
 const REST = 400; // milliseconds after the last change
@@ -58,7 +58,8 @@ export async function showEmbedding(started) {
     askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', method.title).then((answer) => answer.json()),
   ]);
   const single = { title: method.title, path, body, data: embedding.data, p: embedding.shape[1], result };
-  set({ single, isSetUp: false, announcement: `${method.title} is done.` });
+  set({ single, announcement: `${method.title} is done.` });
+  fold();
 }
 
 /** Embed by each method of the comparison, and judge all by the same scores. */
@@ -80,7 +81,8 @@ export async function showComparison(started) {
   const comparison = await (await askMade(`${path}?points=0:1`, 'application/json', 'Comparing')).json();
   const places = await placesOf(comparison, path);
   if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
-  set({ comparison: { rows: comparison.rows, places }, isSetUp: false, announcement: 'The comparison is ready.' });
+  set({ comparison: { rows: comparison.rows, places }, announcement: 'The comparison is ready.' });
+  fold();
 }
 
 /** Embeddings of the rows by label: aligned ones in one response, others one by one. */

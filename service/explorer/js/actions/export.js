@@ -7,8 +7,9 @@ import { paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
 import { paintLegend, svgLegend } from '../plot/legend.js';
-import { drawOverlay } from '../plot/overlay.js';
+import { drawMarks, drawOverlay } from '../plot/overlay.js';
 import { sizeOf } from '../plot/size.js';
+import { SvgContext } from '../plot/svg.js';
 import { onStage } from '../views/stage.js';
 import { state } from '../store.js';
 
@@ -53,11 +54,12 @@ function painted(picture) {
   return context;
 }
 
-/** Save the points as circles of an SVG, with the legend. */
+/** Save the points as circles of an SVG, with the overlay and the legend. */
 export function saveSvg() {
-  const { xy, look, plot, overlay } = onStage;
+  const { xy, look, plot, overlay, box } = onStage;
   if (!plot || !xy) return 'Show a draw first';
-  const { x, y, sx, sy } = plot.screen();
+  const screen = plot.screen();
+  const { x, y, sx, sy } = screen;
   const { size, opacity } = sizeOf(xy.length / 2);
   const [width, height] = [overlay.clientWidth, overlay.clientHeight];
   const mask = state.selection?.mask;
@@ -68,10 +70,13 @@ export function saveSvg() {
     groups[look.index[i]].push(`<circle ${place} r="${size / 2}"${faint}/>`);
   }
   const drawn = groups.map((circles, i) => circles.length && `<g fill="${look.palette[i]}">${circles.join('')}</g>`);
+  const marks = new SvgContext();
+  drawMarks(marks, { width, height }, xy, screen, box, look, colors());
   const text = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
     `<title>${titleOf(state.frame)}</title><rect width="100%" height="100%" fill="${colors().surface}"/>`,
     `<g fill-opacity="${opacity}">${drawn.filter(Boolean).join('\n')}</g>`,
+    `<g id="overlay">${marks.elements.join('\n')}</g>`,
     `${svgLegend(look, height, colors())}</svg>`,
   ].join('\n');
   save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);

@@ -7,7 +7,7 @@ import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { embed } from './compare.js';
 import { writeLink } from './link.js';
-import { clearResults, runWork } from './state.js';
+import { clearResults, fold, runWork } from './state.js';
 
 /** The scales of the paper's figure 4, and the number of draws at each. */
 export const SCALES = [0.01, 0.1, 1, 5, 10];
@@ -81,7 +81,8 @@ export async function drawScales() {
 export async function show(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
   const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Fitting again');
-  set({ posterior, job: null, reference: embedding.data, isSetUp: false, announcement: 'The fit is done.' });
+  set({ posterior, job: null, reference: embedding.data, announcement: 'The fit is done.' });
+  fold();
   writeLink();
   const neighbors = await askArray(`${here}?name=neighbors`, 'Fitting again', { floats: false });
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });

@@ -1,7 +1,7 @@
 /** State transitions that several actions share. */
 
 import { Cancelled, Refused } from '../api.js';
-import { set } from '../store.js';
+import { set, state } from '../store.js';
 
 const NO_RESULTS = {
   job: null,
@@ -25,6 +25,12 @@ const NO_RESULTS = {
 /** Clear the results, but not the data set. */
 export const clearResults = () => set(NO_RESULTS);
 
+/** Give the page to the picture: fold the set-up away, and scroll to the top, because who pressed Fit may be far down. */
+export function fold() {
+  set({ isSetUp: false });
+  scrollTo({ top: 0 });
+}
+
 /** Run some work with a progress bar; show its problem, or announce its cancellation. */
 export async function runWork(work) {
   set({ problem: null, work: { label: 'Starting', stage: '', done: 0, total: 0 } });
@@ -35,6 +41,7 @@ export async function runWork(work) {
     else if (error instanceof Refused) set({ problem: error.problem });
     else throw error;
   } finally {
-    set({ work: null });
+    const { reference, single, comparison } = state;
+    set({ work: null, isSetUp: state.isSetUp || !(reference || single || comparison) }); // the next step is there
   }
 }

@@ -8,7 +8,7 @@ import { state, useStore } from '../store.js';
 
 const BUTTONS = [
   ['png', 'PNG', savePng, 'The picture as it is on the screen'],
-  ['svg', 'SVG', saveSvg, 'The points and the legend as circles and text, for print'],
+  ['svg', 'SVG', saveSvg, 'The picture as lines and circles, for print'],
   ['npy', 'npy', saveNpy, 'The embedding for numpy'],
   ['csv', 'CSV', saveCsv, 'The embedding with labels, colours and spread, for a spreadsheet'],
 ];

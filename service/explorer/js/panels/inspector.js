@@ -3,7 +3,7 @@
 import { MOST_SHAPES, MOST_TRAILS } from '../plot/overlay.js';
 import { choosePoints, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
-import { html, number, percent, useState } from '../lib/html.js';
+import { html, number, percent, useRef, useState } from '../lib/html.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
 import { choices, LOOK, resolved } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
@@ -90,22 +90,27 @@ function Point() {
   const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'neighbors', 'dataset');
   const { hover, selection, columns, summary, dataset } = state;
   const [missed, setMissed] = useState('');
+  const rowField = useRef(null);
+  const textField = useRef(null);
   const row = hover >= 0 ? hover : selection?.list.length === 1 ? selection.list[0] : -1;
   const find = (event) => {
     const wanted = event.target.valueAsNumber;
     if (wanted >= 0 && wanted < points()) choosePoints([wanted]);
+    if (textField.current) textField.current.value = '';
+    setMissed('');
   };
   const search = (event) => {
     const rows = rowsWith(event.target.value);
+    rowField.current.value = '';
     choosePoints(rows);
     setMissed(event.target.value.trim() && !rows.length ? event.target.value.trim() : '');
   };
   return html`<section class="panel point" data-testid="point">
     <div class="panel-head"><h2>${row >= 0 ? `Row ${number(row)}` : 'Point'}</h2>
       <label class="find">Row <input type="number" min="0" max=${points() - 1} data-testid="find-row" aria-label="Select a row by its number, from 0"
-        onChange=${find} /></label></div>
+        ref=${rowField} onChange=${find} /></label></div>
     ${(columns?.labels || state.metadata) && html`<label class="find wide">Search <input type="text" data-testid="find-label"
-      placeholder="label or text" onChange=${search} /></label>`}
+      placeholder="label or text" ref=${textField} onChange=${search} /></label>`}
     ${missed && html`<p class="quiet" role="status" data-testid="not-found">No row has “${missed}”.</p>`}
     ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
       ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbours` : ''}.

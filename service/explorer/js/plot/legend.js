@@ -14,7 +14,7 @@ export function legendMarks({ legend }) {
   if (legend.kind === 'classes') {
     legend.entries.forEach(({ name, color, count }, i) => {
       const y = PAD + (i + 1) * LINE + 11;
-      marks.push({ circle: color, x: PAD + 5, y: y - 4 }, { text: `${name}  (${number(count)})`, x: PAD + 17, y });
+      marks.push({ circle: color, x: PAD + 5, y: y - 4 }, { text: `${name} (${number(count)})`, x: PAD + 17, y });
     });
   } else {
     const y = PAD + LINE;

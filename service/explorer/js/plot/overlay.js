@@ -27,6 +27,12 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   if (!xy) return;
   const ratio = canvas.width / width;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  drawMarks(context, { width, height }, xy, screen, box, look, colors);
+  context.setTransform(1, 0, 0, 1, 0, 0);
+}
+
+/** Draw the marks of the overlay by a context of a canvas or of SVG. */
+export function drawMarks(context, { width, height }, xy, screen, box, look, colors) {
   const p = dimension();
   const view = { screen, box, look, colors, p, directions: directionsOf(p, state.axes, state.turn) };
   const at = (row) => [screen.x + screen.sx * xy[2 * row], screen.y + screen.sy * xy[2 * row + 1]];
@@ -41,7 +47,6 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   if (hasSpread) drawContours(context, at, hover, view);
   for (const row of new Set([only, hover])) if (row >= 0) drawRing(context, at(row), colors);
   if (state.turn) drawAxes(context, width, height, view);
-  context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
 /** The ellipse of a row's spread on the screen, which shares the frame of the draws; traced as the current path. */
@@ -61,7 +66,7 @@ function drawContours(context, at, hover, view) {
     const isLoud = row === hover || rows.size <= 2;
     context.strokeStyle = isLoud ? view.colors.ink : view.look.palette[view.look.index[row]];
     context.lineWidth = 1;
-    context.globalAlpha = isLoud ? 0.9 : 0.6;
+    context.globalAlpha = isLoud ? 0.9 : rows.size > 30 ? 0.4 : 0.7;
     const middle = traceContour(context, row, view);
     context.stroke();
     if (!isLoud) continue;
