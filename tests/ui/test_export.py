@@ -137,6 +137,14 @@ def test_a_link_restores_the_view(
         assert np.abs(np.subtract(other.places(), tab_at_third_draw.places())).max() < 1
 
 
+def test_a_link_pasted_into_the_tab_opens(explorer: Explorer, link: str) -> None:
+    """The page that is open already follows the new fragment."""
+    explorer.open()
+    explorer.page.goto(explorer.url + link)
+    explorer.wait_drawn()
+    assert explorer.state("draws")["count"] == 6
+
+
 def test_the_snippets_for_shell_and_python_give_the_draw(tab_at_third_draw: Explorer, tmp_path: Path) -> None:
     """The snippets run unchanged and return the visible embedding."""
     expected = embedding(tab_at_third_draw, 2)

@@ -101,6 +101,34 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
         expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
 
 
+def within(inner: dict[str, float], outer: dict[str, float]) -> bool:
+    """Return whether a bounding box is within another."""
+    return all(
+        outer[start] <= inner[start] and inner[start] + inner[size] <= outer[start] + outer[size]
+        for start, size in (("x", "width"), ("y", "height"))
+    )
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_legend_and_tools_hide_nothing(tab: Tab, up: Up, link: str, width: int) -> None:
+    """On a wide page legend and tools are in opposite corners of the stage, on a phone below the picture."""
+    with tab(up.url, viewport={"width": width, "height": 844}) as explorer:
+        explorer.open(link)
+        explorer.wait_drawn()
+        stage, legend, tool = (explorer.at(name).bounding_box() for name in ("stage", "legend", "zoom-in"))
+        assert stage
+        assert legend
+        assert tool
+        if width == 390:
+            assert min(legend["y"], tool["y"]) >= stage["y"] + stage["height"]
+        else:
+            assert within(legend, stage)
+            assert within(tool, stage)
+            unit = min(stage["width"], stage["height"])
+            assert legend["x"] + legend["width"] < stage["x"] + (stage["width"] - unit) / 2 + 1
+        explorer.save_picture(f"draws-{width}")
+
+
 def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> None:
     """Tab visits all controls in order with a visible focus; Space and arrow keys control the animation."""
     explorer.open(link)

@@ -113,6 +113,22 @@ def test_every_library_has_its_licence() -> None:
         assert "ermission" in text, library.name
 
 
+def test_every_example_has_its_source_and_licence(client: httpx.Client) -> None:
+    """The examples are served as CSV with a column of labels, and their README names author, DOI and licence."""
+    text = (FOLDER / "examples" / "README.md").read_text("utf-8")
+    assert "Creative Commons Attribution 4.0" in text
+    labels = {"digits": ("digit", 1797, 10), "wine": ("cultivar", 178, 3)}
+    assert {path.stem for path in (FOLDER / "examples").glob("*.csv")} == labels.keys()
+    for name, (label, n, classes) in labels.items():
+        answer = client.get(f"/explorer/examples/{name}.csv")
+        assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+        head, *rows = answer.text.splitlines()
+        assert (head.split(",")[0], len(rows)) == (label, n)
+        assert len({row.split(",")[0] for row in rows}) == classes
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| `{name}.csv`")]
+        assert "doi:10.24432/" in line
+
+
 def test_named_files_exist() -> None:
     """Every path in the page, its modules and its style sheet exists."""
     named = re.findall(r'(?:href|src)="/explorer/([^"]+)"', (FOLDER / "index.html").read_text("utf-8"))
