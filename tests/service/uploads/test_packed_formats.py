@@ -18,7 +18,7 @@ from pyarrow import parquet
 from service.uploads import label_columns
 from service.uploads.formats import arrow_columns, arrow_stream
 from service.uploads.registry import ColumnRoles, Limits, reader_of
-from tests.service.uploads.test_formats import header, npy, read, refused
+from tests.service.uploads.test_formats import LIMITS, header, npy, read, refused
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
@@ -435,3 +435,42 @@ def test_csv_header_by_the_media_type() -> None:
     assert read("1,2\n3,4\n", "text/csv; header=present").names == ["1", "2"]
     np.testing.assert_array_equal(read("1,2\n3,4\n", "text/csv; header=absent").values, [[1, 2], [3, 4]])
     assert refused("a,b\n1,2\n", "text/csv; header=absent").code == "bad-cell"
+
+
+def test_a_missing_label_is_the_empty_label_in_every_format() -> None:
+    """An empty cell, null and NaN, with the same notice."""
+    labels = ["u", None, "v", None]
+    table = pa.table({"a": [1.0, 2.0, 3.0, 4.0], "kind": labels})
+    cells = "".join(f"{row},{label or ''}\n" for row, label in enumerate(labels, 1))
+    bodies = {
+        "text/csv": f"a,kind\n{cells}".encode(),
+        "application/json": json.dumps({"data": [[1], [2], [3], [4]], "names": ["a"], "labels": labels}).encode(),
+        "application/zip": npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""])),
+        PARQUET: packed(table),
+        ARROW: stream(table),
+    }
+    for kind, body in bodies.items():
+        found = read(body, kind, None if kind == "application/json" else "kind")
+        assert found.labels is not None
+        assert found.labels.tolist() == ["u", "", "v", ""], kind
+        assert found.source["notices"] == ["The label is missing in 2 of 4 rows; these rows share the empty label."], (
+            kind
+        )
+
+
+@pytest.mark.parametrize("role", ["features", "id", "ignore", "one_hot"])
+def test_formats_without_columns_refuse_their_roles(role: str) -> None:
+    """JSON, npy and npz have members in place of columns; the problem names the role and the remedy."""
+    bodies = {
+        "application/json": b"[[1]]",
+        "application/x-npy": npy(np.ones((2, 2))),
+        "application/zip": npz(data=np.ones((2, 2))),
+    }
+    for kind, body in bodies.items():
+        with tempfile.TemporaryFile() as file:
+            file.write(body)
+            file.seek(0)
+            with pytest.raises(ProblemError) as caught:
+                reader_of(kind, Settings()).read(file, LIMITS, ColumnRoles.of({role: ["a"]}))
+        assert caught.value.problem.code == f"{role}-not-here"
+        assert caught.value.problem.remedy
