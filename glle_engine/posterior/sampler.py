@@ -74,7 +74,8 @@ class Sampler:
         # Threads take a lane group each; those of a single group share its factorisation.
         within = threads if len(begin) == 1 else 1
         groups = itertools.chain(begin, groups)
-        for group in ordered_map(lambda keys: self._solved(keys, source, align, within), groups, threads):
+        at_once = threads // within
+        for group in ordered_map(lambda keys: self._solved(keys, source, align, within), groups, at_once):
             yield from group
 
     def _check_source(self, source: Source) -> None:

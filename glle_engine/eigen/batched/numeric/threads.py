@@ -52,7 +52,7 @@ def factorise_by(
     begin, resumes = 0, False
     if heavy:
         below = np.diff(structure.place_start)
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads - 1) as pool:  # the caller is one more
             rooms = [scratch, *(np.empty_like(scratch) for _ in range(threads - 1))]
             for front in heavy:
                 factorise(*matrix, begin, front + 1, resumes, True)  # noqa: FBT003 -- numba's calls are positional
@@ -60,8 +60,9 @@ def factorise_by(
                 parts = [(top, min(top + size, int(below[front]))) for top in range(0, int(below[front]), size)]
                 tasks = [
                     pool.submit(update, tag, structure, front, *rows, lower, upper, blocks, room)
-                    for rows, room in zip(parts, rooms, strict=False)
+                    for rows, room in zip(parts[1:], rooms[1:], strict=False)
                 ]
+                update(tag, structure, front, *parts[0], lower, upper, blocks, scratch)
                 for task in tasks:
                     task.result()
                 begin, resumes = front, True
