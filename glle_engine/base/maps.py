@@ -1,6 +1,6 @@
 """Maps of methods: functions from new points to places in an embedding.
 
-An affine map is y = C (x - m), with a mean m (d,) and components C (p, d). Kernel PCA has a map of its own
+An affine map is y = C (x - m), with a mean m (d,) and components C (p, d). Kernel PCA has another map
 (`glle_engine.methods.linear.kernel_pca`).
 """
 

@@ -101,12 +101,11 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
         expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
 
 
-def within(inner: dict[str, float], outer: dict[str, float]) -> bool:
+def within(inner: FloatRect, outer: FloatRect) -> bool:
     """Return whether a bounding box is within another."""
-    return all(
-        outer[start] <= inner[start] and inner[start] + inner[size] <= outer[start] + outer[size]
-        for start, size in (("x", "width"), ("y", "height"))
-    )
+    right, bottom = outer["x"] + outer["width"], outer["y"] + outer["height"]
+    is_across = outer["x"] <= inner["x"] and inner["x"] + inner["width"] <= right
+    return is_across and outer["y"] <= inner["y"] and inner["y"] + inner["height"] <= bottom
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 390])
