@@ -99,6 +99,8 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
         explorer.at("tab-draws").tap()
         explorer.at("play").tap()
         expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
+        explorer.at("set-up").tap()
+        expect(explorer.at("change-data")).to_be_in_viewport()  # the page scrolls to it
 
 
 def within(inner: FloatRect, outer: FloatRect) -> bool:

@@ -18,6 +18,7 @@ import { Grid, Scales } from './views/grid.js';
 import { Stage } from './views/stage.js';
 import { Transport } from './views/transport.js';
 import { writeLink } from './actions/link.js';
+import { toggleSetUp } from './actions/state.js';
 
 const VIEWS = [
   ['draws', 'One at a time'],
@@ -64,7 +65,7 @@ function Top() {
 function SetUp() {
   const { isSetUp } = useStore('isSetUp');
   return html`<button type="button" class="fold" data-testid="set-up" aria-expanded=${isSetUp} aria-controls="setup"
-    title="Data, method and draws (s)" onClick=${() => set({ isSetUp: !isSetUp })}><span aria-hidden="true">☰</span> Set-up</button>`;
+    title="Data, method and draws (s)" onClick=${toggleSetUp}><span aria-hidden="true">☰</span> Set-up</button>`;
 }
 
 /** The tabs of the views. */

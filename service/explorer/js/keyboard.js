@@ -1,6 +1,7 @@
 /** Keyboard shortcuts of the page, inactive in an input field. */
 
 import { choosePoints } from './actions/selection.js';
+import { toggleSetUp } from './actions/state.js';
 import { switchTheme } from './lib/theme.js';
 import { onStage } from './views/stage.js';
 import { goTo, togglePlay } from './views/transport.js';
@@ -20,7 +21,7 @@ export const KEYS = [
   ['2', 'Draws side by side', () => state.posterior && set({ view: 'grid' })],
   ['3', 'Grid of scales', () => state.posterior && set({ view: 'scales' })],
   ['4', 'Methods side by side', () => state.dataset && set({ view: 'compare' })],
-  ['s', 'Set-up', () => set({ isSetUp: !state.isSetUp })],
+  ['s', 'Set-up', toggleSetUp],
   ['e', 'Points, halos, ellipses, density', () => set({ shape: { none: 'halo', halo: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] })],
   ['r', 'Turn three dimensions by dragging, or not', () => set({ isTurning: !state.isTurning })],
   ['t', 'Trails', () => set({ trails: !state.trails })],

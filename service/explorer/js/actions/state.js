@@ -31,6 +31,13 @@ export function fold() {
   scrollTo({ top: 0 });
 }
 
+/** Show or hide the set-up; on a phone, where it is below the picture, scroll to it. */
+export function toggleSetUp() {
+  set({ isSetUp: !state.isSetUp });
+  if (!state.isSetUp || !matchMedia('(max-width: 780px)').matches) return;
+  requestAnimationFrame(() => document.getElementById('setup').scrollIntoView({ block: 'start' }));
+}
+
 /** Run some work with a progress bar; show its problem, or announce its cancellation. */
 export async function runWork(work) {
   set({ problem: null, work: { label: 'Starting', stage: '', done: 0, total: 0 } });
