@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from playwright.sync_api import FloatRect
+
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer
 
@@ -105,9 +107,13 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
 
 def within(inner: FloatRect, outer: FloatRect) -> bool:
     """Return whether a bounding box is within another."""
-    right, bottom = outer["x"] + outer["width"], outer["y"] + outer["height"]
-    is_across = outer["x"] <= inner["x"] and inner["x"] + inner["width"] <= right
-    return is_across and outer["y"] <= inner["y"] and inner["y"] + inner["height"] <= bottom
+    right, bottom = inner["x"] + inner["width"], inner["y"] + inner["height"]
+    return (
+        outer["x"] <= inner["x"]
+        and outer["y"] <= inner["y"]
+        and right <= outer["x"] + outer["width"]
+        and bottom <= outer["y"] + outer["height"]
+    )
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 390])

@@ -126,7 +126,7 @@ class Explorer:
 
     def wait_drawn(self) -> None:
         """Wait until draws and spread are available and no work is pending."""
-        expect(self.at("shape-halo")).to_be_enabled(timeout=60_000)
+        expect(self.at("shape-halo")).to_be_enabled(timeout=150_000)
         expect(self.at("cancel")).to_have_count(0)
 
     def places(self) -> list[list[float]]:
