@@ -154,6 +154,9 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
     const png = await posterior.picture(7, { width: 400 });
     assert.equal(png.type, "image/png");
     assert.deepEqual([...new Uint8Array(await png.arrayBuffer()).slice(1, 4)], [..."PNG"].map((c) => c.charCodeAt(0)));
+    const sheets = [{ scale: 0.5 }, { scales: [0.5] }].map((options) => posterior.picture("draws", { count: 4, ...options }));
+    const [one, several] = await Promise.all(sheets.map(async (picture) => (await picture).arrayBuffer()));
+    assert.deepEqual(one, several);
     assert.match(await (await posterior.picture("summary", { format: "svg", count: 8 })).text(), /<svg/);
   });
 });

@@ -93,7 +93,8 @@ export class Posterior {
 
   /** Return a picture of one draw (its index), of a sheet of draws, or of the summary. */
   async picture(of: number | "draws" | "summary" = "summary", options: PosteriorPictureOptions = {}): Promise<Blob> {
-    const { format = "png", ...more } = options;
+    const { format = "png", scale, ...rest } = options;
+    const more = scale === undefined ? rest : of === "draws" ? { scales: [scale], ...rest } : { ...rest, scale };
     const path = typeof of === "number" ? this.#path(`draws/${of}.${format}`) : this.#path(`${of}.${format}`);
     return picture(this.#session, path, more);
   }
