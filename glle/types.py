@@ -2213,6 +2213,10 @@ class CoordinatesOut(TypedDict):
     """
     Duration of each stage.
     """
+    map: NotRequired[dict[str, list[int]] | None]
+    """
+    Shapes of the arrays of its map to new points, by name; null without a map.
+    """
     links: NotRequired[dict[str, str]]
     """
     URLs of related resources.

@@ -12,6 +12,10 @@ export type AdviceIn = {
   max_components?: number;
   /** The ridge of LLE, as in a posterior. */
   reg?: number;
+  /** Of the features, as in a posterior. */
+  standardize?: "none" | "zscore" | "robust";
+  /** Of the neighbors, as in a posterior. */
+  metric?: "euclidean" | "cosine" | "correlation" | "hamming" | "precomputed";
 };
 
 /** Keyword arguments, of `AdviceIn`. */
@@ -24,6 +28,55 @@ export type AdviceOptions = {
   max_components?: number;
   /** The ridge of LLE, as in a posterior. */
   reg?: number;
+  /** Of the features, as in a posterior. */
+  standardize?: "none" | "zscore" | "robust";
+  /** Of the neighbors, as in a posterior. */
+  metric?: "euclidean" | "cosine" | "correlation" | "hamming" | "precomputed";
+};
+
+/** Judgement of n_neighbors and n_components. */
+export type AdviceOut = {
+  /** Suggestion; null if no graph of the range is connected. */
+  n_neighbors: number | null;
+  /** Suggestion at that n_neighbors, or null. */
+  n_components: number | null;
+  intrinsic_dimension: number;
+  neighbors_curve: NeighborsRowOut[];
+  components_curve: ComponentsRowOut[];
+};
+
+/** An array of any number of axes. */
+export type ArrayOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: unknown[];
+};
+
+/** Arrays of a calibration. */
+export type CalibrationArraysOut = {
+  /** (n,), of each point over half-samples. */
+  half_sample_spread: VectorOut;
+  /** (n,), of each point over draws at the scale. */
+  draw_spread: VectorOut;
+};
+
+/** Result of a calibration without its request. */
+export type CalibrationFactsOut = {
+  /** Scale at which draws spread as half-samples do. */
+  scale: number;
+  /** Median spread of draws at the scale over that of half-samples. */
+  ratio: number;
+  /** Spearman's, between the two spreads over points. */
+  rank_correlation: number;
+  /** Of spread over scale in logarithms; null if scale 1 was right at once. */
+  slope: number | null;
+  /** Whether the spread hardly depends on the scale. */
+  saturated: boolean;
+  /** Pairs of scale and ratio, in the order of their evaluation. */
+  trace: number[][];
 };
 
 /** Effort of the calibration of the scale. */
@@ -44,6 +97,31 @@ export type CalibrationOptions = {
   draws?: number;
   /** Stream of draws. */
   seed?: number;
+};
+
+/** Calibration of the scale. */
+export type CalibrationOut = {
+  /** Scale at which draws spread as half-samples do. */
+  scale: number;
+  /** Median spread of draws at the scale over that of half-samples. */
+  ratio: number;
+  /** Spearman's, between the two spreads over points. */
+  rank_correlation: number;
+  /** Of spread over scale in logarithms; null if scale 1 was right at once. */
+  slope: number | null;
+  /** Whether the spread hardly depends on the scale. */
+  saturated: boolean;
+  /** Pairs of scale and ratio, in the order of their evaluation. */
+  trace: number[][];
+  /** Version of the engine's numbers. */
+  engine: string;
+  /** Number of random halves of the data. */
+  half_samples: number;
+  /** Draws at each trial scale. */
+  draws: number;
+  /** Of the request, as for draws. */
+  seed: number;
+  arrays: CalibrationArraysOut;
 };
 
 /** Health check. */
@@ -77,12 +155,31 @@ export type CompareOptions = {
 
 /** Method to compare. */
 export type ComparedIn = {
-  /** Name of an embedding method: GET /v1/methods. */
+  /** Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same. */
   method: string;
   /** Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas. */
   parameters?: Record<string, unknown>;
   /** Name of its row; by default the method, numbered from its second row on. */
   label?: string | null;
+};
+
+/** Row of a comparison. */
+export type ComparedOut = {
+  label: string;
+  method: string;
+  /** Every parameter with its value. */
+  parameters: Record<string, unknown>;
+  /** Id of the embedding; null without one, like the next members. */
+  embedding: string | null;
+  seconds: Record<string, number> | null;
+  eigenvalues: number[] | null;
+  figures: Record<string, unknown> | null;
+  scores: Record<string, number> | null;
+  /** Why the method has no embedding; null if it has one. */
+  problem: ProblemOut | null;
+  notes: NoteOut[];
+  /** URLs of related resources. */
+  links: Record<string, string>;
 };
 
 /** Methods to compare on one data set. */
@@ -112,11 +209,80 @@ export type ComparisonIn = {
   align?: "first" | "truth" | null;
 };
 
+/** Several methods with the same scores. */
+export type ComparisonOut = {
+  dataset: string;
+  labels: string | null;
+  truth: string | null;
+  n_neighbors: number;
+  engine: string;
+  align: "first" | "truth" | null;
+  /** Label of the row, or truth. */
+  aligned_to: string | null;
+  rows: ComparedOut[];
+  /** With align: the embeddings by label. */
+  arrays?: Record<string, MatrixOut>;
+};
+
+/** Spectral gap after one n_components. */
+export type ComponentsRowOut = {
+  n_components: number;
+  eigenvalue: number;
+  /** Near 0, this coordinate and the next can swap. */
+  relative_gap: number;
+};
+
+/** Embedding with its coordinates, and its scores in the result of a job. */
+export type CoordinatesOut = {
+  /** Digest of data set, method, all parameters, labels and engine version. */
+  id: string;
+  /** Id of its data set. */
+  dataset: string;
+  method: string;
+  /** Every parameter with its value. */
+  parameters: Record<string, unknown>;
+  /** Data set with the classes for a supervised method. */
+  labels: string | null;
+  /** Version of the engine. */
+  engine: string;
+  /** Points. */
+  n: number;
+  /** Eigenvalues of spectral methods, in the order of the columns. */
+  eigenvalues: number[] | null;
+  /** Figures of the method, such as log_likelihood and iterations. */
+  figures: Record<string, unknown>;
+  /** Warnings and findings, with the remedy. */
+  notes: NoteOut[];
+  /** Duration of each stage. */
+  seconds: Record<string, number>;
+  /** Shapes of the arrays of its map to new points, by name; null without a map. */
+  map?: Record<string, number[]> | null;
+  /** URLs of related resources. */
+  links?: Record<string, string>;
+  /** By name; absent if none were asked for. */
+  scores?: Record<string, number>;
+  /** Data set with the true coordinates. */
+  truth?: string | null;
+  /** Neighbors that the scores used. */
+  n_neighbors?: number;
+  arrays: EmbeddingArraysOut;
+};
+
 /** Expected cost on one core. */
 export type CostOut = {
   seconds: number;
   /** Peak of the working memory, without the data. */
   bytes: number;
+};
+
+/** An array of three axes. */
+export type CubeOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: number[][][];
 };
 
 /** A data set. */
@@ -192,12 +358,36 @@ export type DatasetPreviewOut = {
   problem: ProblemOut | null;
 };
 
+/** The values of a data set (n, d), and its columns. */
+export type DatasetValuesOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: number[][];
+  /** Names of the features. */
+  names: string[] | null;
+  /** Label of each point. */
+  labels?: (string | number | boolean)[];
+  /** Number of each point for its color. */
+  color?: number[];
+  /** True coordinates of each point. */
+  coordinates?: number[][];
+};
+
 /** Keyword arguments, the query of GET /v1/datasets. */
 export type DatasetsOptions = {
   /** Only those with this tag; if repeated, with all of them. */
   tag?: string[];
   /** Only those with this name. */
   name?: string | null;
+};
+
+/** Place of a draw in its stream. */
+export type DrawAddressOut = {
+  index: number;
+  scale: number;
 };
 
 /** Keyword arguments, the query of GET /v1/posteriors/{id}/draws/{index}. */
@@ -214,6 +404,30 @@ export type DrawOptions = {
   dtype?: "float64" | "float32";
   /** Only these points: `a:b` as in Python, half open; or a comma list of at most 1,000 positions from 0. */
   points?: string | null;
+};
+
+/** One draw (n, p). */
+export type DrawOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: number[][];
+  /** p smallest eigenvalues above the constant eigenvector's. */
+  eigenvalues: number[];
+  /** Stream of draws. */
+  seed: number;
+  /** Index in the stream. */
+  index: number;
+  /** Factor on the covariance, also for auto. */
+  scale: number;
+  /** Law of the weights. */
+  source: "posterior" | "prior";
+  /** Whether it is rotated to the reference embedding. */
+  align: "procrustes" | "none";
+  /** Solver, residual and findings of this draw. */
+  diagnostics: Record<string, unknown>;
 };
 
 /** Draws to make. */
@@ -254,9 +468,31 @@ export type DrawsOptions = {
   priority?: "interactive" | "batch";
 };
 
+/** Draws (count, n, p), or (scales, count, n, p). */
+export type DrawsOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: number[][][] | number[][][][];
+  /** Of each draw, with the same leading axes. */
+  eigenvalues: number[][] | number[][][];
+  /** Of each draw, scale by scale. */
+  diagnostics: (Record<string, unknown>)[];
+  /** Index and scale of each draw, scale by scale. */
+  draws: DrawAddressOut[];
+};
+
+/** Arrays of an embedding. */
+export type EmbeddingArraysOut = {
+  /** (n, p). */
+  embedding: MatrixOut;
+};
+
 /** Embedding to compute. */
 export type EmbeddingIn = {
-  /** Name of an embedding method: GET /v1/methods. */
+  /** Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same. */
   method: string;
   /** Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas. */
   parameters?: Record<string, unknown>;
@@ -304,13 +540,15 @@ export type EmbeddingOut = {
   notes: NoteOut[];
   /** Duration of each stage. */
   seconds: Record<string, number>;
+  /** Shapes of the arrays of its map to new points, by name; null without a map. */
+  map?: Record<string, number[]> | null;
   /** URLs of related resources. */
   links: Record<string, string>;
 };
 
 /** Embedding to estimate: of a data set, or of n points with d features. */
 export type EstimateIn = {
-  /** Name of an embedding method: GET /v1/methods. */
+  /** Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same. */
   method: string;
   /** Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas. */
   parameters?: Record<string, unknown>;
@@ -343,6 +581,24 @@ export type EstimateOut = {
   most_points: number | null;
   /** Reason for a refusal; null if it is accepted. */
   problem: ProblemOut | null;
+};
+
+/** Expected cost of a fit, without the limits: POST /v1/posteriors/estimate adds them. */
+export type EstimatedOut = {
+  n: number;
+  d: number;
+  spec: Record<string, unknown>;
+  search: number[];
+  factorization: Record<string, unknown>;
+  compiled: boolean;
+  fit: CostOut;
+  stages: Record<string, number>;
+  draw: CostOut;
+  single_draw_seconds: number;
+  posterior_bytes: number;
+  factor_entries: number;
+  factor_flops: number;
+  intrinsic_dimension: number;
 };
 
 /** Keyword arguments, of `PosteriorIn`. */
@@ -399,6 +655,23 @@ export type FitOptions = {
    * placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.
    */
   landmarks?: number | null;
+  /**
+   * Transform each feature before the search: to mean 0 and standard deviation 1 (zscore), or to median 0 and
+   * interquartile range 1 (robust), for features in different units.
+   */
+  standardize?: "none" | "zscore" | "robust";
+  /**
+   * Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of
+   * centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes a
+   * matrix of distances as the data.
+   */
+  metric?: "euclidean" | "cosine" | "correlation" | "hamming" | "precomputed";
+};
+
+/** Arrays of generated data. */
+export type GeneratedArraysOut = {
+  /** (count, n, d), a data set for each draw. */
+  data: CubeOut;
 };
 
 /** Versions and limits of the service. */
@@ -419,7 +692,7 @@ export type InfoOut = {
 /** A job: a fit, draws, or an analysis. */
 export type JobOut = {
   id: string;
-  kind: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "comparison" | "picture";
+  kind: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "placement" | "comparison" | "picture";
   status: "queued" | "running" | "cancelling" | "cancelled" | "succeeded" | "failed";
   progress: ProgressOut;
   /** ISO 8601, UTC, like the other times. */
@@ -452,17 +725,30 @@ export type JobPage = {
   items: JobOut[];
 };
 
+/** Result of a job, by its `kind`. */
+export type JobResultOut = PosteriorOut | DrawsOut | SummaryOut | TransformOut | ReconstructionsOut | CalibrationOut | AdviceOut | EstimatedOut | CoordinatesOut | ComparisonOut;
+
 /** Keyword arguments, the query of GET /v1/jobs. */
 export type JobsOptions = {
   /** Only jobs of this status. */
   status?: "queued" | "running" | "cancelling" | "cancelled" | "succeeded" | "failed" | null;
   /** Only jobs of this kind. */
-  kind?: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "comparison" | "picture" | null;
+  kind?: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "placement" | "comparison" | "picture" | null;
 };
 
 /** The process runs. */
 export type LiveOut = {
   status?: "ok";
+};
+
+/** An array of two axes. */
+export type MatrixOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: number[][];
 };
 
 /** All methods. */
@@ -487,6 +773,8 @@ export type MethodOut = {
   needs_labels: boolean;
   /** Whether it has a seed that changes the embedding. */
   random: boolean;
+  /** Whether its results place new points: POST .../transform. */
+  has_map: boolean;
   /**
    * Whether the same request has the same bits on every processor; else the last digits depend on BLAS kernels and
    * the mathematical library.
@@ -518,6 +806,19 @@ export type NamingIn = {
   tags?: string[] | null;
 };
 
+/** Quality of one n_neighbors. */
+export type NeighborsRowOut = {
+  n_neighbors: number;
+  /** Components of the graph. */
+  components: number;
+  closed_classes: number;
+  reconstruction_error: number;
+  /** Null with several components, like the next two. */
+  trustworthiness: number | null;
+  continuity: number | null;
+  instability: number | null;
+};
+
 /** Warning or finding. */
 export type NoteOut = {
   code: string;
@@ -532,6 +833,14 @@ export type NumericsOut = {
   pinned: boolean;
   /** Workers with a recent heartbeat. */
   workers: number;
+};
+
+/** New points to embed, as a data set or inline. */
+export type PointsIn = {
+  /** Id of a data set: the new points. */
+  dataset?: string | null;
+  /** A few new points, a row each, stored with the job only. The body may have 64 KiB. */
+  data?: number[][] | null;
 };
 
 /** Expected cost of a posterior and of its draws, and whether the limits allow it. */
@@ -631,6 +940,17 @@ export type PosteriorIn = {
    * placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.
    */
   landmarks?: number | null;
+  /**
+   * Transform each feature before the search: to mean 0 and standard deviation 1 (zscore), or to median 0 and
+   * interquartile range 1 (robust), for features in different units.
+   */
+  standardize?: "none" | "zscore" | "robust";
+  /**
+   * Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of
+   * centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes a
+   * matrix of distances as the data.
+   */
+  metric?: "euclidean" | "cosine" | "correlation" | "hamming" | "precomputed";
 };
 
 /** A fitted posterior. */
@@ -712,6 +1032,37 @@ export type ProgressOut = {
   eta: number | null;
 };
 
+/** Quantiles over the points. */
+export type QuantilesOut = {
+  levels: number[];
+  spread: number[];
+  stability: number[];
+  local_trust: number[];
+};
+
+/** Use of a quota. */
+export type QuotaOut = {
+  used: number;
+  /** The quota; null for no limit. */
+  allowed: number | null;
+  /** Seconds until it is unused if nothing more is sent; null if it does not refill by itself. */
+  reset: number | null;
+};
+
+/** Use of each quota. */
+export type QuotasOut = {
+  /** Bytes of data sets on disk; DELETE frees them. */
+  bytes: QuotaOut;
+  /** Open jobs; their ends free them. */
+  jobs: QuotaOut;
+  /** Requests of the last minute, to one second's share of each API process. */
+  requests: QuotaOut;
+  /** Records of ended jobs, of which the oldest are removed. */
+  records: QuotaOut;
+  /** Posteriors; DELETE frees them. */
+  posteriors: QuotaOut;
+};
+
 /** The service is ready. */
 export type ReadyOut = {
   /** degraded: a check has a warning. */
@@ -750,6 +1101,23 @@ export type ReconstructionsOptions = {
   source?: "posterior" | "prior";
 };
 
+/** Data generated from drawn weights. */
+export type ReconstructionsOut = {
+  /** Version of the engine's numbers. */
+  engine: string;
+  /** Of the request, as for draws. */
+  seed: number;
+  /** Of the request, as for draws. */
+  first: number;
+  /** Of the request, as for draws. */
+  scale: number;
+  /** Of the request, as for draws. */
+  source: "posterior" | "prior";
+  /** Number of data sets. */
+  count: number;
+  arrays: GeneratedArraysOut;
+};
+
 /** All scores. */
 export type ScoreList = {
   items: ScoreOut[];
@@ -771,6 +1139,15 @@ export type ScoreOut = {
   reproducible: boolean;
 };
 
+/** Spectra of the draws, a row each. */
+export type SpectrumOut = {
+  eigenvalues: number[][];
+  /** Null if the solver did not estimate the next eigenvalue. */
+  relative_gaps: (number | null)[];
+  /** Agreement of the span of a draw with that of the reference. */
+  agreement: number[];
+};
+
 /** Entry points of the API. */
 export type StartOut = {
   name: string;
@@ -778,6 +1155,22 @@ export type StartOut = {
   version: string;
   /** Paths of the explorer, the documentation, the contract and the info. */
   links: Record<string, string>;
+};
+
+/** Arrays of a summary. */
+export type SummaryArraysOut = {
+  /** (n, p), the generalised Procrustes mean. */
+  consensus: MatrixOut;
+  /** (n, p, p) of the position of each point over the draws. */
+  covariance: CubeOut;
+  /** (n,), the root of the trace of the covariance. */
+  spread: VectorOut;
+  /** (n,), the share of neighbors that stay neighbors. */
+  stability: VectorOut;
+  /** (n,), trustworthiness in the reference embedding. */
+  local_trust: VectorOut;
+  /** (n,), with scale=auto. */
+  half_sample_spread?: VectorOut;
 };
 
 /** Keyword arguments, the query of GET /v1/posteriors/{id}/summary. */
@@ -794,6 +1187,31 @@ export type SummaryOptions = {
   dtype?: "float64" | "float32";
   /** Only these points: `a:b` as in Python, half open; or a comma list of at most 1,000 positions from 0. */
   points?: string | null;
+};
+
+/** Summary of draws. */
+export type SummaryOut = {
+  /** Version of the engine's numbers. */
+  engine: string;
+  /** Of the request, as for draws. */
+  seed: number;
+  /** Of the request, as for draws. */
+  first: number;
+  /** Of the request, as for draws. */
+  scale: number;
+  /** Of the request, as for draws. */
+  source: "posterior" | "prior";
+  /** Number of draws. */
+  count: number;
+  /** Whether the scale is the calibrated one. */
+  calibrated: boolean;
+  quantiles: QuantilesOut;
+  /** Findings of the fit and of the draws. */
+  notes: NoteOut[];
+  /** With scale=auto. */
+  calibration?: CalibrationFactsOut;
+  spectrum: SpectrumOut;
+  arrays: SummaryArraysOut;
 };
 
 /** A synthetic manifold to sample. */
@@ -814,6 +1232,30 @@ export type SyntheticOptions = {
   noise?: number;
   /** The same seed gives the same points. */
   seed?: number;
+};
+
+/** A table as JSON; for documentation, because the readers of uploads parse it. */
+export type TableIn = {
+  /** Points, a row each. */
+  data: number[][];
+  /** Names of the features. */
+  names?: string[] | null;
+  /** Label of each point; null if missing. */
+  labels?: (string | number | null)[] | null;
+  /** Number of each point for its color. */
+  color?: number[] | null;
+};
+
+/** Arrays of new points. */
+export type TransformArraysOut = {
+  /** (m, p), positions in the reference embedding. */
+  embedding: MatrixOut;
+  /** (m,), to the nearest training point. */
+  distances: VectorOut;
+  /** (m, p) over the draws, if any. */
+  mean?: MatrixOut;
+  /** (m, p, p) over the draws, if any. */
+  covariance?: CubeOut;
 };
 
 /** New points to embed, as a data set or inline, and the draws to embed them in. */
@@ -848,6 +1290,25 @@ export type TransformOptions = {
   draws?: number;
 };
 
+/** New points in an embedding. */
+export type TransformOut = {
+  /** Version of the engine's numbers. */
+  engine: string;
+  /** Of the request, as for draws. */
+  seed: number;
+  /** Of the request, as for draws. */
+  first: number;
+  /** Of the request, as for draws. */
+  scale: number;
+  /** Of the request, as for draws. */
+  source: "posterior" | "prior";
+  /** Id of the new points. */
+  dataset: string;
+  /** Number of draws; 0 for none. */
+  draws: number;
+  arrays: TransformArraysOut;
+};
+
 /** Keyword arguments, the query of POST /v1/datasets. */
 export type UploadOptions = {
   /** Column of labels: its name, in CSV also its number from 0, in npz a member. */
@@ -872,8 +1333,28 @@ export type UploadOptions = {
   charset?: "utf-8" | "utf-16" | "windows-1252" | "iso-8859-15" | "macintosh" | null;
 };
 
+/** Use of the service by one tenant. */
+export type UsageOut = {
+  tenant: string;
+  quotas: QuotasOut;
+  /** Number of data sets. */
+  datasets: number;
+  /** Bytes of the arrays of its posteriors, of which some may be evicted. */
+  posterior_bytes: number;
+};
+
 /** Variant of a method. */
 export type VariantOut = {
   name: string;
   description: string;
+};
+
+/** An array of one axis. */
+export type VectorOut = {
+  /** Lengths of the axes. */
+  shape: number[];
+  /** numpy's name of the type. */
+  dtype: string;
+  /** Nested lists, the first axis outermost. */
+  data: number[];
 };
