@@ -233,7 +233,11 @@ def require_known_names(specification: type[Specification], names: Iterable[str]
     """Raise `InvalidParameterError` for names that are no parameters, with the closest ones."""
     valid = list(specification.parameters())
     if unknown := sorted(set(map(str, names)) - set(valid)):
-        close = [match for name in unknown for match in get_close_matches(name, valid, 1)]
+        close = [
+            match
+            for name in unknown
+            for match in get_close_matches(name, valid, 1) or [each for each in valid if each.startswith(name)][:1]
+        ]
         raise InvalidParameterError(
             f"Unknown parameters: {', '.join(unknown)}.",
             remedy=(f"Did you mean {', '.join(close)}? " if close else "") + f"The parameters are {', '.join(valid)}.",

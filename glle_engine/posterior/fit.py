@@ -130,7 +130,13 @@ def fit(
     space, described = Space.of(given, spec), given_figures(given)
     placed = space.points(given)
     if spec.landmarks is None:
-        fitted = _fitted(located(placed, spec), spec, on_progress, described, indices)
+        try:
+            fitted = _fitted(located(placed, spec), spec, on_progress, described, indices)
+        except DisconnectedGraphError as error:
+            if indices is None:
+                raise
+            remedy = "Give more neighbors of each point, or ask for disconnected='bridge'."
+            raise DisconnectedGraphError(error.message, remedy=remedy, details=error.details) from error
     else:
         fitted = _fitted_on_landmarks(placed, spec, on_progress, described)
     return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)

@@ -9,6 +9,8 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import silent
+from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, require_rank, require_size
 from glle_engine.methods.costs import Cost, estimate
@@ -48,7 +50,11 @@ class DescentSpec(PerplexitySpec):
     """Parameters of a method that descends along the spectral direction."""
 
     initialization: str = choice(
-        "pca", "Where the descent starts: principal components, scaled small, or noise.", "pca", "random"
+        "pca",
+        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small.",
+        "pca",
+        "spectral",
+        "random",
     )
     max_iter: int = integer(1000, "The most iterations of the descent.", least=1)
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
@@ -70,8 +76,25 @@ def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArr
     return np.asarray(Y / Y[:, 0].std() + _NOISE * noise)
 
 
-def start(X: Data, spec: DescentSpec) -> NDArray[np.float64]:
-    """Return the start of a descent (n, p), small relative to the width of the Gaussians."""
+def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
+    r"""Return the smoothest functions (n, p) on affinities P (n, n): the bottom of :math:`L y = \lambda D y`.
+
+    D has the sums of P, and L = D - P (Belkin and Niyogi 2003); the constant is left out.
+    """
+    half = np.sqrt(joint.sum(axis=1))
+    _, vectors = leading_eigenpairs(joint / (half[:, None] * half), n_components + 1, silent)
+    return sign_convention(vectors[:, 1:] / half[:, None])
+
+
+def start(X: Data, spec: DescentSpec, joint: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the start of a descent (n, p), small relative to the width of the Gaussians.
+
+    `joint` (n, n) are the affinities, for the spectral start.
+    """
+    if spec.initialization == "spectral":
+        noise = np.random.default_rng(spec.seed).standard_normal((len(X), spec.n_components))
+        Y = spectral(joint, spec.n_components)
+        return np.asarray(_START * (Y / Y[:, 0].std() + _NOISE * noise))
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 
 

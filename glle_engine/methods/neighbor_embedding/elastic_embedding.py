@@ -92,7 +92,7 @@ def run(X: Data, spec: ElasticSpec, on_progress: OnProgress) -> Embedding:
     del P
     repulsive = repulsive_weights(X, spec.repulsive_weights)
     factor = attraction_factor(attractive)
-    Y = common.start(X, spec)
+    Y = common.start(X, spec, attractive)
     iterations = evaluations = 0
     for strength in strengths(spec.repulsion, spec.homotopy):
         descent = descend(

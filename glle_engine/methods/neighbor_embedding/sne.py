@@ -100,7 +100,7 @@ def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, *, symmetric: bool
     del P
     descent = descend(
         joint_divergence(joint) if symmetric else mean_divergence(entropy, joint),
-        common.start(X, spec),
+        common.start(X, spec, joint),
         attraction_factor(joint),
         max_iter=spec.max_iter,
         tol=spec.tol,

@@ -98,3 +98,13 @@ def test_parameters_that_contradict_neighbors_are_refused(
     """Nothing is silently ignored."""
     with pytest.raises(GlleError, match="contradicts given neighbors"):
         fit(points, neighbors=kneighbors(points, 6)[0], **parameters)
+
+
+def test_a_graph_in_parts_is_refused_or_bridged() -> None:
+    """The remedy is about the neighbors given, not about n_neighbors."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.random((40, 2)), rng.random((40, 2)) + 5])
+    near = kneighbors(X, 6)[0]
+    with pytest.raises(GlleError, match=r"2 components.*Give more neighbors of each point"):
+        fit(X, neighbors=near)
+    assert len(fit(X, neighbors=near, disconnected="bridge").diagnostics.figures["bridges"]) > 0

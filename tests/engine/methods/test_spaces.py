@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from glle_engine import GlleError, manifolds
 from glle_engine.methods import METHODS
+from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities
+from glle_engine.methods.neighbor_embedding.common import spectral
 
 SPACED = [name for name, method in METHODS.items() if "metric" in method.spec.parameters()]
 BY_DISTANCES = [name for name in SPACED if METHODS[name].by_distances]
@@ -62,6 +65,34 @@ def test_a_method_embeds_distances(name: str) -> None:
         assert cdist(b.Y, b.Y) == pytest.approx(cdist(a.Y, a.Y), rel=1e-4, abs=1e-5)
     with pytest.raises(GlleError, match="square"):
         method.embed(X, method.spec(**parameters, metric="precomputed"))
+
+
+def test_the_spectral_start_solves_the_laplacian() -> None:
+    """Smallest eigenvalues of L y = lambda D y, without the constant, for affinities of two parts nearly apart."""
+    X = np.concatenate([np.random.default_rng(0).random((30, 2)), np.random.default_rng(1).random((30, 2)) + 2])
+    joint = joint_affinities(conditional_affinities(X, 9.0)[0])
+    degrees = np.diag(joint.sum(axis=1))
+    values, _ = eigh(degrees - joint, degrees)
+    Y = spectral(joint, 2)
+    for column, value in zip(Y.T, values[1:], strict=False):
+        np.testing.assert_allclose((degrees - joint) @ column, value * degrees @ column, atol=1e-10)
+    assert len(set(np.sign(Y[:30, 0])) | set(np.sign(-Y[30:, 0]))) == 1  # the first one separates the parts
+
+
+@pytest.mark.parametrize("name", ["sne", "symmetric-sne", "elastic-embedding"])
+def test_descents_start_from_eigenvectors(name: str) -> None:
+    """Another start is another descent; the remedy for `init` names the parameter, and methods without refuse it."""
+    X = manifolds.make("s_curve", 100, seed=0).X
+    method = METHODS[name]
+    a, b = (
+        method.embed(X, method.spec(perplexity=8.0, max_iter=60, initialization=start)) for start in ("spectral", "pca")
+    )
+    assert np.isfinite(a.Y).all()
+    assert not np.array_equal(a.Y, b.Y)
+    with pytest.raises(GlleError, match="Did you mean initialization"):
+        method.spec.from_dict({"init": "pca"})
+    with pytest.raises(GlleError, match="Unknown parameters: init"):
+        METHODS["lle"].spec.from_dict({"init": "pca"})
 
 
 @pytest.mark.parametrize("name", ["ltsa", "npe", "mvu"])
