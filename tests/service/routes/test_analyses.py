@@ -353,7 +353,7 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
     assert [row["n_neighbors"] for row in payload["neighbors_curve"]] == [5, 7, 9]
     assert payload["n_neighbors"] in {5, 7, 9}
     assert set(payload) == {
-        "n_neighbors", "n_components", "intrinsic_dimension", "neighbors_curve", "components_curve",
+        "n_neighbors", "n_components", "intrinsic_dimension", "neighbors_curve", "components_curve", "notes",
     }  # fmt: skip
     for headers in (NPY, NPZ):
         assert check_problem(client.get(result, headers=headers), 406, "not-acceptable")["details"]["offered"] == [
