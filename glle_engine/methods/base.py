@@ -128,6 +128,8 @@ class Method(Generic[S]):
         Whether `run` applies `standardize` and `metric` itself.
     by_distances : bool
         Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
+    first_seconds : float
+        Seconds of processor time that the first call in a process takes in addition to `cost`, to compile a library.
     restore : callable, optional
         (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one.
 
@@ -150,6 +152,7 @@ class Method(Generic[S]):
     any_unit: bool = False
     any_space: bool = False
     by_distances: bool = False
+    first_seconds: float = 0.0
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
         None
     )

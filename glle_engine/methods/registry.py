@@ -20,7 +20,7 @@ from glle_engine.methods.lle_variants import (
     supervised_lle,
     weighted_lle,
 )
-from glle_engine.methods.neighbor_embedding import elastic_embedding, sne, tsne
+from glle_engine.methods.neighbor_embedding import elastic_embedding, pacmap, sne, tsne, umap
 from glle_engine.methods.spectral import (
     diffusion_maps,
     isomap,
@@ -57,6 +57,9 @@ METHODS: dict[str, Method[Any]] = {
         sne.SYMMETRIC_SNE,
         tsne.METHOD,
         elastic_embedding.METHOD,
+        umap.UMAP,
+        umap.DENSMAP,
+        pacmap.METHOD,
         isolle.METHOD,
         weighted_lle.METHOD,
         pruned_lle.METHOD,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
@@ -70,8 +70,9 @@ class Plan:
         return self.spec.to_dict()
 
     def cost(self, n: int, d: int) -> Cost:
-        """Return the expected cost for n points with d features."""
-        return self.method.cost(n, d, self.spec)
+        """Return the expected cost for n points with d features, in a process that has not used the method."""
+        cost = self.method.cost(n, d, self.spec)
+        return replace(cost, seconds=cost.seconds + self.method.first_seconds)
 
     def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
         """Raise a problem if the method cannot embed the data set, or the cache cannot hold the embedding."""

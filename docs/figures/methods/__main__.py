@@ -50,7 +50,7 @@ def measure(parts: list[str], data: Path, methods: list[str]) -> None:
 
 def write(data: Path) -> None:
     """Write the tables between the markers of the page, and the pictures, from the kept rows."""
-    page, images = DOCS / "methods.md", DOCS / "images"
+    page, images = DOCS / "reference" / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
     if measured := rows.kept(KEPT / "compare.jsonl"):

@@ -76,6 +76,11 @@ def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArr
     return np.asarray(Y / Y[:, 0].std() + _NOISE * noise)
 
 
+def older_seed(seed: int) -> int:
+    """Return a seed of 32 bits, for numpy's older generators in other libraries, from one of 64 bits."""
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+
 def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
     r"""Return the smoothest functions (n, p) on affinities P (n, n): the bottom of :math:`L y = \lambda D y`.
 

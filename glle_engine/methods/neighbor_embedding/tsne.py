@@ -24,7 +24,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
-from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, refuse_affinities
+from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, older_seed, refuse_affinities
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def run(X: Data, spec: TsneSpec, on_progress: OnProgress) -> Embedding:
         dof=spec.dof,
         learning_rate=spec.learning_rate,
         n_jobs=1,
-        random_state=_older_seed(spec.seed),
+        random_state=older_seed(spec.seed),
         callbacks=record,
         callbacks_every_iters=_EVERY,
     )
@@ -140,11 +140,6 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
     return affinities, perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity)
 
 
-def _older_seed(seed: int) -> int:
-    """Return a seed of 32 bits, for numpy's older generators in openTSNE, from one of 64 bits."""
-    return int(np.random.SeedSequence(seed).generate_state(1)[0])
-
-
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
     """Return the relative decrease of the divergence over the last iterations, or None if there were too few."""
     until = spec.early_iter + spec.n_iter - 2 * _EVERY
@@ -169,7 +164,7 @@ def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, slow to import
 
     try:
-        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=_older_seed(spec.seed))))
+        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=older_seed(spec.seed))))
     except ArpackError as error:
         raise ConvergenceError(
             f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."

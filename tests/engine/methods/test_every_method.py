@@ -1,6 +1,8 @@
 """What holds for every method there is."""
 
 import json
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import manifolds
-from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
+from glle_engine.base.errors import GlleError, InvalidParameterError, MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
-from glle_engine.methods import METHODS, Embedding, Method, method
+from glle_engine.methods import METHODS, Embedding, Method, base, method
 from glle_engine.methods.lle_variants.rewired import smallest_of_rows
 from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
@@ -21,6 +23,8 @@ from glle_engine.metrics.concentration import participation_ratio
 from glle_engine.metrics.ranks import continuity, trustworthiness
 
 N = 120
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
+EXTRAS = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 # Where the defaults do not suit so few points, or so short a test.
 OPTIONS: dict[str, dict[str, object]] = {
     "t-sne": {"early_iter": 50, "n_iter": 100},
@@ -36,9 +40,19 @@ ASCENDING = {
 }
 
 
+def present(name: str) -> Method[Any]:
+    """Return a method; skip the test if its libraries are not installed."""
+    one = METHODS[name]
+    try:
+        one.require_available()
+    except MissingLibraryError as error:
+        pytest.skip(error.message)
+    return one
+
+
 def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:
     """Embed with the defaults, and options."""
-    one = METHODS[name]
+    one = present(name)
     labels = (np.arange(len(X)) * 3 // len(X)) if one.labels else None
     return one.embed(X, one.spec(**{**OPTIONS.get(name, {}), **options}), labels=labels)
 
@@ -48,7 +62,7 @@ def test_embeds_a_sheet(name: str) -> None:
     """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
     sheet = manifolds.make("s_curve", N, seed=3)
     stages: list[tuple[int, int, str]] = []
-    one = METHODS[name]
+    one = present(name)
     labels = (np.arange(N) * 3 // N) if one.labels else None
     spec = one.spec(**OPTIONS.get(name, {}))
     found = one.embed(sheet.X, spec, lambda *stage: stages.append(stage), labels=labels)
@@ -143,6 +157,21 @@ def test_multiple_eigenvalues_have_orthogonal_vectors(name: str) -> None:
     Y = embedded(name, np.eye(40), **options).Y
     np.testing.assert_allclose(Y.T @ Y / (Y**2).sum() * 2, np.eye(2), atol=1e-9)
     np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-9 * np.abs(Y).max())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_missing_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its libraries a method names the extra that installs them; the others need none."""
+    monkeypatch.setattr(base, "find_spec", lambda _library: None)
+    one = METHODS[name]
+    if not one.libraries:
+        one.require_available()
+        return
+    with pytest.raises(MissingLibraryError, match=f"needs {one.libraries[0]}, which is not installed") as caught:
+        one.embed(manifolds.make("s_curve", N, seed=3).X)
+    assert f'pip install "glle[{one.extra}]"' in caught.value.remedy
+    assert caught.value.details == {"library": one.libraries[0], "extra": one.extra}
+    assert one.extra in EXTRAS
 
 
 @pytest.mark.parametrize("name", METHODS)

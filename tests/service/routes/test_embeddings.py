@@ -362,6 +362,22 @@ def test_labels_are_a_column_or_uploaded_labels(
     check_problem(embed(client, sheet, "supervised", labels="ds_none"), 404, "dataset-not-found")
 
 
+def test_the_first_call_of_a_method_counts(
+    client: httpx.Client, sheet: str, replace_method: Callable[..., None]
+) -> None:
+    """The seconds of compiling a library are part of the estimate, and of the decision what is quick."""
+    replace_method("compiled", first_seconds=50.0)
+    before, after = (
+        client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": name}).json()["seconds"]
+        for name in ("pca", "compiled")
+    )
+    assert after == pytest.approx(before + 50)
+    jobs = [embed(client, sheet, name, scores=[]).json() for name in ("pca", "compiled")]
+    assert [job["priority"] for job in jobs] == ["interactive", "batch"]
+    replace_method("compiled", first_seconds=5000.0)
+    check_problem(embed(client, sheet, "compiled", scores=[], parameters={"n_components": 1}), 422, "too-long")
+
+
 def test_too_long_embeddings_are_refused(client: httpx.Client, sheet: str, replace_method: Callable[..., None]) -> None:
     """The problem and the estimate have seconds, growth, the possible size, and faster methods."""
     replace_method("slow", cost=costing(lambda n: n**2), growth="n^2")

@@ -1,0 +1,132 @@
+r"""PaCMAP: attraction of near and mid-near pairs, and repulsion of further ones, in three phases.
+
+With :math:`d_{ij} = |y_i - y_j|^2 + 1`,
+
+.. math::
+    w_N \sum_{near} \frac{d_{ij}}{10 + d_{ij}} + w_M \sum_{mid} \frac{d_{ij}}{10^4 + d_{ij}}
+    + w_F \sum_{far} \frac{1}{1 + d_{ij}}
+
+(Wang, Huang, Rudin and Shaposhnik 2021, section 4). The mid-near pairs, weighed in the first phases, arrange the large
+structure. By pacmap, in one thread. It finds neighbors approximately, in data of more than 100 features after a
+projection to 100.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.methods.base import Embedding, Method, require_points, require_rank
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.neighbor_embedding.common import older_seed
+from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+
+_PHASES = (100, 100)  # iterations before those of n_iter, of Wang et al.
+_SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacmapSpec(MethodSpec):
+    """Parameters of PaCMAP."""
+
+    n_neighbors: int = integer(10, "Near pairs of a point.", least=2)
+    mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", least=0)
+    further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
+    n_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
+    learning_rate: float = number(1.0, "Of the descent, by Adam.", above=0)
+    initialization: str = choice(
+        "pca", "Where the descent starts: principal components, scaled small, or noise.", "pca", "random"
+    )
+    seed: int = integer(0, "Of the sampled pairs and of a random start.", least=0, most=2**63 - 1)
+
+    def check_together(self) -> None:
+        """Refuse a ratio that gives a point no further pair."""
+        if round(self.n_neighbors * self.further_ratio) < 1:
+            raise InvalidParameterError(
+                f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} is no pair.",
+                remedy=f"Give further_ratio of at least {1 / self.n_neighbors:g}.",
+            )
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of a point."""
+        ratios = (self.mid_near_ratio, self.further_ratio)
+        return self.n_neighbors + sum(round(self.n_neighbors * ratio) for ratio in ratios)
+
+
+@contextmanager
+def _one_quiet_thread() -> Iterator[None]:
+    """Let pacmap's loops run in one thread, in which sums have one order, and its log have errors only."""
+    import numba  # noqa: PLC0415 -- of pacmap
+
+    threads, log = numba.get_num_threads(), logging.getLogger("pacmap")
+    level = log.level
+    numba.set_num_threads(1)
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        numba.set_num_threads(threads)
+
+
+def run(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by pacmap."""
+    on_progress(0, 1, "descent")
+    centered = X - X.mean(axis=0)
+    centered /= np.abs(centered).max()  # pacmap computes in single precision
+    with _one_quiet_thread():
+        from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
+
+        model = PaCMAP(
+            n_components=spec.n_components,
+            n_neighbors=spec.n_neighbors,
+            MN_ratio=spec.mid_near_ratio,
+            FP_ratio=spec.further_ratio,
+            lr=spec.learning_rate,
+            num_iters=(*_PHASES, spec.n_iter),
+            random_state=older_seed(spec.seed) % _SEEDS,
+        )
+        Y = np.asarray(model.fit_transform(centered, init=spec.initialization), np.float64)
+    on_progress(1, 1, "descent")
+    return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.n_iter})
+
+
+def refuse(n: int, d: int, spec: PacmapSpec) -> None:
+    """Refuse fewer points than a point has pairs, and more components than the start has."""
+    require_points(n, spec.pairs + 1, f"PaCMAP with {spec.pairs} pairs of each point")
+    require_rank(n, d, spec.n_components)
+
+
+def cost(n: int, d: int, spec: PacmapSpec) -> Cost:
+    """Return the expected cost."""
+    return estimate("pacmap", n, d, k=spec.pairs, p=spec.n_components, steps=sum(_PHASES) + spec.n_iter)
+
+
+METHOD = Method(
+    name="pacmap",
+    title="Pairwise controlled manifold approximation",
+    family="neighbor embedding",
+    about="Attracts near and mid-near pairs and repels further ones, in three phases that arrange the large structure "
+    "before the small.",
+    source="Wang, Huang, Rudin and Shaposhnik 2021, JMLR 22, section 4; pacmap",
+    spec=PacmapSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n log n",
+    libraries=("pacmap",),
+    extra="pacmap",
+)

@@ -1,0 +1,196 @@
+r"""UMAP and densMAP: a fuzzy graph of nearest neighbors, laid out so that its cross-entropy is small.
+
+.. math::
+    \sum_{ij} v_{ij} \log(v_{ij} / w_{ij}) + (1 - v_{ij}) \log((1 - v_{ij}) / (1 - w_{ij})), \quad
+    w_{ij} = (1 + a |y_i - y_j|^{2b})^{-1}
+
+with :math:`v` the symmetrised memberships :math:`\exp(-\max(0, |x_i - x_j| - \rho_i) / \sigma_i)` (McInnes, Healy and
+Melville 2018, sections 3 and 4). densMAP adds the correlation of the logarithms of the local radii in the data and in
+the embedding (Narayan, Berger and Cho 2021). By umap-learn, in one thread, with the exact neighbors of this library.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.neighbor_embedding.common import initial, older_seed
+from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+
+_SMALL = 10_000  # points up to which umap-learn makes the larger number of epochs
+_EPOCHS, _EPOCHS_OF_MANY, _MORE_OF_DENSITY = 500, 200, 200
+_COMPILATION = 15.0  # seconds of processor time at the first use in a process: umap-learn keeps little compiled code
+_EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own search of neighbors, which is not used
+
+
+@dataclass(frozen=True, kw_only=True)
+class UmapSpec(MethodSpec):
+    """Parameters of UMAP."""
+
+    n_neighbors: int = integer(
+        15, "Number of neighbors of a point, the point itself among them, as in umap-learn.", least=2
+    )
+    min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", least=0)
+    spread: float = number(1.0, "Scale of the embedding.", above=0)
+    n_epochs: int | str = integer(
+        "auto",
+        "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more of densMAP.",
+        least=1,
+        words=("auto",),
+    )
+    initialization: str = choice(
+        "spectral",
+        "Where the descent starts: eigenvectors of the graph, principal components, or noise.",
+        "spectral",
+        "pca",
+        "random",
+    )
+    learning_rate: float = number(1.0, "First step of the descent.", above=0)
+    negative_sample_rate: int = integer(5, "Random pairs that are repelled for each attracted one.", least=1)
+    seed: int = integer(0, "Of the start and of the sampled pairs.", least=0, most=2**63 - 1)
+
+    def check_together(self) -> None:
+        """Refuse a least distance above the scale, for which no curve of the similarities is fitted."""
+        if self.min_dist > self.spread:
+            raise InvalidParameterError(
+                f"min_dist={self.min_dist:g} is more than spread={self.spread:g}.",
+                remedy=f"Give min_dist of at most {self.spread:g}, or a larger spread.",
+            )
+
+    def epochs(self, n: int) -> int:
+        """Return the number of epochs for n points."""
+        if not isinstance(self.n_epochs, str):
+            return self.n_epochs
+        return _EPOCHS if n <= _SMALL else _EPOCHS_OF_MANY
+
+    def density(self) -> dict[str, Any]:
+        """Return the arguments of umap-learn for densities."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensmapSpec(UmapSpec):
+    """Parameters of densMAP."""
+
+    density_weight: float = number(2.0, "Weight of the correlation of the local radii; 0 is UMAP.", least=0)
+    density_share: float = number(0.3, "Share of the epochs, the last ones, that weigh it.", least=0, most=1)
+
+    def epochs(self, n: int) -> int:
+        """Return the number of epochs for n points."""
+        return super().epochs(n) + (_MORE_OF_DENSITY if isinstance(self.n_epochs, str) else 0)
+
+    def density(self) -> dict[str, Any]:
+        """Return the arguments of umap-learn for densities."""
+        return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
+
+
+def run(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by umap-learn."""
+    n = len(X)
+    nearest, distances = kneighbors(X, spec.n_neighbors - 1, on_progress)
+    on_progress(0, 1, "descent")
+    # The embedding does not depend on the unit; single precision, in which umap-learn computes, does.
+    unit = float(distances.mean()) or 1.0
+    itself = np.arange(n, dtype=np.int32)[:, None]
+    neighbors = np.hstack([itself, nearest]), np.hstack([np.zeros((n, 1)), distances / unit]).astype(np.float32)
+    epochs = spec.epochs(n)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from umap import UMAP as Model  # noqa: N811, PLC0415 -- an extra, slow to import
+
+        model = Model(
+            n_neighbors=spec.n_neighbors,
+            n_components=spec.n_components,
+            min_dist=spec.min_dist,
+            spread=spec.spread,
+            n_epochs=epochs,
+            init=_start(X, spec),
+            learning_rate=spec.learning_rate,
+            negative_sample_rate=spec.negative_sample_rate,
+            random_state=older_seed(spec.seed),
+            n_jobs=1,
+            precomputed_knn=(*neighbors, None),
+            force_approximation_algorithm=True,
+            **spec.density(),
+        )
+        Y = np.asarray(model.fit_transform((X - X.mean(axis=0)) / unit), np.float64)
+    on_progress(1, 1, "descent")
+    figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public
+    return Embedding(Y, None, figures, _notes(caught))
+
+
+def _start(X: NDArray[np.float64], spec: UmapSpec) -> str | NDArray[np.float32]:
+    """Return the start of the descent, (n, p) or the name of umap-learn's."""
+    if spec.initialization == "spectral":
+        return "spectral"
+    return initial(X, spec.n_components, spec.initialization, spec.seed).astype(np.float32)
+
+
+def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
+    """Return the warnings of umap-learn about the data as notes."""
+    texts = dict.fromkeys(
+        " ".join(str(warning.message).split()) for warning in caught if issubclass(warning.category, UserWarning)
+    )
+    return tuple(Note("umap-learn", f"umap-learn: {text}") for text in texts if not text.startswith(_EXPECTED))
+
+
+def refuse(n: int, d: int, spec: UmapSpec) -> None:
+    """Refuse too few points, and more principal components than the data span."""
+    require_enough_points(n, spec)
+    if spec.initialization == "pca":
+        require_rank(n, d, spec.n_components)
+
+
+def cost(n: int, d: int, spec: UmapSpec) -> Cost:
+    """Return the expected cost."""
+    row = "densmap" if isinstance(spec, DensmapSpec) else "umap"
+    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components, steps=spec.epochs(n))
+
+
+UMAP = Method(
+    name="umap",
+    title="Uniform manifold approximation and projection",
+    family="neighbor embedding",
+    about="Lays out the fuzzy graph of nearest neighbours so that the cross-entropy of the memberships in the data and "
+    "of the similarities in the embedding is small.",
+    source="McInnes, Healy and Melville 2018, arXiv 1802.03426, sections 3 and 4; umap-learn",
+    spec=UmapSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n k an epoch, and n^2 d to find neighbours among many features",
+    libraries=("umap",),
+    extra="umap",
+    first_seconds=_COMPILATION,
+)
+
+DENSMAP = Method(
+    name="densmap",
+    title="Density-preserving UMAP",
+    family="neighbor embedding",
+    about="UMAP whose objective also rewards local radii in the embedding that correlate with those in the data: dense "
+    "regions stay dense.",
+    source="Narayan, Berger and Cho 2021, Nature Biotechnology 39; umap-learn",
+    spec=DensmapSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n k an epoch, and n^2 d to find neighbours among many features",
+    libraries=("umap",),
+    extra="umap",
+    first_seconds=_COMPILATION,
+)

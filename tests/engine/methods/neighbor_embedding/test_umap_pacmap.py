@@ -1,0 +1,127 @@
+"""UMAP, densMAP and PaCMAP by their libraries; without them these tests are skipped."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.methods import Embedding, method
+from glle_engine.metrics.ranks import trustworthiness
+
+N = 200
+SHEET = manifolds.make("s_curve", N, seed=5)
+LIBRARIES = {"umap": "umap", "densmap": "umap", "pacmap": "pacmap"}
+pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their first import
+
+
+def embedded(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object) -> Embedding:
+    """Embed by a method, or skip."""
+    imported(LIBRARIES[name])
+    one = method(name)
+    return one.embed(X, one.spec(**options))
+
+
+def imported(library: str) -> Any:
+    """Import a library, or skip; umap warns that tensorflow is not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(library)
+
+
+def test_umap_is_umap_learns() -> None:
+    """With the same neighbors and the same start the library gives the same coordinates."""
+    start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
+    found = embedded("umap", initialization="random", n_epochs=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = imported("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
+        expected = model.fit_transform(SHEET.X)
+    assert (found.figures["a"], found.figures["b"]) == pytest.approx((model._a, model._b))
+    ours, theirs = (trustworthiness(SHEET.X, Y, 10) for Y in (found.Y, expected))
+    assert ours == pytest.approx(theirs, abs=0.02)
+    assert ours > 0.95
+
+
+def test_density_is_kept_by_densmap() -> None:
+    """Of two clusters, one ten times as wide, densMAP keeps the wider one wider than UMAP does."""
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.standard_normal((100, 5)), 40 + 10 * rng.standard_normal((100, 5))])
+    ratios = {}
+    for name in ("umap", "densmap"):
+        Y = embedded(name, X).Y
+        ratios[name] = Y[100:].std(axis=0).mean() / Y[:100].std(axis=0).mean()
+    assert ratios["densmap"] > 1.5 * ratios["umap"]
+
+
+def test_pacmap_is_pacmaps() -> None:
+    """The data in another unit, and the library's defaults, give the library's embedding."""
+    library = imported("pacmap")
+    found = embedded("pacmap")
+    expected = library.PaCMAP(random_state=0).fit_transform(SHEET.X)
+    ours, theirs = (trustworthiness(SHEET.coordinates, Y, 10) for Y in (found.Y, expected))
+    assert ours == pytest.approx(theirs, abs=0.02)
+    assert found.figures == {"iterations": 450}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_seed_is_reproducible(name: str) -> None:
+    """Equal seeds give equal bits in any unit of a power of two, other seeds others; options reach the library."""
+    short = {"n_iter": 20} if name == "pacmap" else {"n_epochs": 30}
+    first = embedded(name, seed=2**40, **short).Y
+    np.testing.assert_array_equal(embedded(name, seed=2**40, **short).Y, first)
+    np.testing.assert_array_equal(embedded(name, SHEET.X * 2.0**300, seed=2**40, **short).Y, first)
+    assert np.abs(embedded(name, seed=1, **short).Y - first).max() > 0
+    assert np.abs(embedded(name, seed=2**40, n_neighbors=5, **short).Y - first).max() > 0
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("initialization", ["pca", "random", "spectral"])
+@pytest.mark.parametrize("p", [1, 3])
+def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
+    """Every start works in one and three dimensions."""
+    if name == "pacmap" and initialization == "spectral":
+        pytest.skip("PaCMAP has no spectral start")
+    short = {"n_iter": 5} if name == "pacmap" else {"n_epochs": 10}
+    found = embedded(name, initialization=initialization, n_components=p, **short)
+    assert found.Y.shape == (N, p)
+    assert np.isfinite(found.Y).all()
+
+
+def test_a_graph_in_pieces_is_embedded() -> None:
+    """Two distant sheets are two groups; equal points are no obstacle."""
+    X = np.concatenate([SHEET.X, SHEET.X + 100, SHEET.X[:20]])
+    for name in LIBRARIES:
+        Y = embedded(name, X).Y
+        assert np.isfinite(Y).all()
+        groups = [Y[:N], Y[N : 2 * N]]
+        apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
+        assert apart > max(group.std() for group in groups)
+
+
+def test_impossible_parameters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The specification and the sizes are checked before any library is loaded."""
+    with pytest.raises(InvalidParameterError, match="min_dist=2 is more than spread=1"):
+        method("umap").spec(min_dist=2)
+    with pytest.raises(InvalidParameterError, match="no pair"):
+        method("pacmap").spec(n_neighbors=2, further_ratio=0.1)
+    with pytest.raises(InvalidParameterError, match="one of spectral, pca, random"):
+        method("umap").spec(initialization="lanczos")
+    for name in LIBRARIES:
+        one = method(name)
+        monkeypatch.setattr("glle_engine.methods.base.find_spec", lambda _: True)
+        with pytest.raises(TooFewPointsError):
+            one.require_possible(12, 3, one.spec())
+    with pytest.raises(InvalidParameterError, match="3 dimensions"):
+        method("umap").require_possible(100, 3, method("umap").spec(n_components=4, initialization="pca"))
+    assert method("umap").spec(n_epochs=7).epochs(10**6) == 7
+    assert [method(name).spec().epochs(n) for name in ("umap", "densmap") for n in (10_000, 10_001)] == [
+        500,
+        200,
+        700,
+        400,
+    ]
