@@ -24,7 +24,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods.base import Embedding, Method, require_points, require_rank
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.common import older_seed
-from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 
 
 @dataclass(frozen=True, kw_only=True)
-class PacmapSpec(MethodSpec):
+class PacmapSpec(DistanceSpec):
     """Parameters of PaCMAP."""
 
     n_neighbors: int = integer(10, "Near pairs of a point.", least=2)

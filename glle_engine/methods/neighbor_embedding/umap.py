@@ -24,7 +24,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method, require_rank
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.common import initial, older_seed
-from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own sea
 
 
 @dataclass(frozen=True, kw_only=True)
-class UmapSpec(MethodSpec):
+class UmapSpec(DistanceSpec):
     """Parameters of UMAP."""
 
     n_neighbors: int = integer(
