@@ -11,9 +11,9 @@ import {
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
 import type {
-  AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EstimateOut, FitOptions,
-  InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
-  PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions,
+  AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
+  FitOptions, InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
+  PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
 } from "./types.ts";
 
 /** Options of a client. */
@@ -187,6 +187,19 @@ export class Client {
     return picture(this.#session, path, options);
   }
 
+  /** Return the embedding of an id, with its coordinates; an evicted one is computed again. */
+  async embedding(id: string, options: WaitOptions = {}): Promise<Embedding> {
+    const path = pathOf("embeddings", id);
+    const metadata = await this.#session.get<EmbeddingOut>(path, {}, options);
+    const embedding = (await this.#session.array(`${path}/coordinates`, {}, options)) as Embedding["embedding"];
+    return { ...metadata, embedding };
+  }
+
+  /** Delete an embedding, its scores and its pictures; comparisons stay. */
+  async deleteEmbedding(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#session.send({ method: "DELETE", path: pathOf("embeddings", id) }, options);
+  }
+
   /** Return the posterior of an id; wait for a running fit. */
   async posterior(id: string, options: WaitOptions = {}): Promise<Posterior> {
     const path = pathOf("posteriors", id);
@@ -216,6 +229,11 @@ export class Client {
   /** Return the service's versions and limits. */
   async info(options: CallOptions = {}): Promise<InfoOut> {
     return this.#session.get<InfoOut>("/v1/info", {}, options);
+  }
+
+  /** Return what the key's tenant stores and does, beside its quotas. */
+  async usage(options: CallOptions = {}): Promise<UsageOut> {
+    return this.#session.get<UsageOut>("/v1/usage", {}, options);
   }
 
   async *#list<M, T>(kind: string, options: CallOptions, build: (metadata: M) => T): AsyncGenerator<T, void> {

@@ -124,6 +124,13 @@ export class Posterior {
     return parseNpz((await this.#session.fetch(call, options)).bytes);
   }
 
+  /** Return the posterior as one npz file; `glle_engine.load` reads it. */
+  async export(options: WaitOptions = {}): Promise<Blob> {
+    const call = { method: "GET" as const, path: this.#path("export"), accept: NPZ };
+    const { bytes } = await this.#session.fetch(call, options);
+    return new Blob([bytes as Uint8Array<ArrayBuffer>], { type: NPZ });
+  }
+
   /** Delete the posterior and its draws, but not its data set. */
   async delete(options: CallOptions = {}): Promise<void> {
     await this.#session.send({ method: "DELETE", path: this.#path() }, options);

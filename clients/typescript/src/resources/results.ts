@@ -12,8 +12,8 @@ export interface Embedding extends Omit<EmbeddingOut, "links"> {
   embedding: FloatArray;
   /** Scores by name, if any. */
   scores?: Record<string, number | null>;
-  /** Id of the job. */
-  job: string;
+  /** Id of the job, if this call computed it. */
+  job?: string;
 }
 
 /** Method of a comparison: its scores, or its problem. */
