@@ -57,35 +57,6 @@ class ArrayOut(TypedDict):
     """
 
 
-class CalibrationFactsOut(TypedDict):
-    """Result of a calibration without its request."""
-
-    scale: float
-    """
-    Scale at which draws spread as half-samples do.
-    """
-    ratio: float
-    """
-    Median spread of draws at the scale over that of half-samples.
-    """
-    rank_correlation: float
-    """
-    Spearman's, between the two spreads over points.
-    """
-    slope: float | None
-    """
-    Of spread over scale in logarithms; null if scale 1 was right at once.
-    """
-    saturated: bool
-    """
-    Whether the spread hardly depends on the scale.
-    """
-    trace: list[list[float]]
-    """
-    Pairs of scale and ratio, in the order of their evaluation.
-    """
-
-
 class CalibrationIn(TypedDict):
     """Effort of the calibration of the scale."""
 
@@ -1545,6 +1516,10 @@ class AdviceOut(TypedDict):
     intrinsic_dimension: float
     neighbors_curve: list[NeighborsRowOut]
     components_curve: list[ComponentsRowOut]
+    notes: list[NoteOut]
+    """
+    Reasons of the suggestions.
+    """
 
 
 class CalibrationArraysOut(TypedDict):
@@ -1557,6 +1532,39 @@ class CalibrationArraysOut(TypedDict):
     draw_spread: VectorOut
     """
     (n,), of each point over draws at the scale.
+    """
+
+
+class CalibrationFactsOut(TypedDict):
+    """Result of a calibration without its request."""
+
+    scale: float
+    """
+    Scale at which draws spread as half-samples do.
+    """
+    ratio: float
+    """
+    Median spread of draws at the scale over that of half-samples.
+    """
+    rank_correlation: float
+    """
+    Spearman's, between the two spreads over points.
+    """
+    slope: float | None
+    """
+    Of spread over scale in logarithms; null if scale 1 was right at once.
+    """
+    saturated: bool
+    """
+    Whether the spread hardly depends on the scale.
+    """
+    trace: list[list[float]]
+    """
+    Pairs of scale and ratio, in the order of their evaluation.
+    """
+    notes: list[NoteOut]
+    """
+    Doubts about the scale.
     """
 
 
@@ -1586,6 +1594,10 @@ class CalibrationOut(TypedDict):
     trace: list[list[float]]
     """
     Pairs of scale and ratio, in the order of their evaluation.
+    """
+    notes: list[NoteOut]
+    """
+    Doubts about the scale.
     """
     engine: str
     """
@@ -1962,6 +1974,20 @@ class MethodOut(TypedDict):
     """
 
 
+class PlacedOut(TypedDict):
+    """New points, placed in an embedding by its map."""
+
+    dataset: str
+    """
+    Id of the new points.
+    """
+    embedding: str
+    """
+    Id of the embedding.
+    """
+    arrays: EmbeddingArraysOut
+
+
 class PosteriorEstimateOut(TypedDict):
     """Expected cost of a posterior and of its draws, and whether the limits allow it."""
 
@@ -2246,6 +2272,7 @@ JobResultOut: TypeAlias = (
     | AdviceOut
     | EstimatedOut
     | CoordinatesOut
+    | PlacedOut
     | ComparisonOut
 )
 """

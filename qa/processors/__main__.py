@@ -22,7 +22,6 @@ SLOW = (
     "posterior/test_selection.py",
 )
 PRETENDERS = ("reproducibility/test_bits.py",)  # it selects processors itself
-SLOW_TESTS = ("eigen/test_batched.py::test_the_number_of_lanes_does_not_show",)
 ENGINE = Path("tests/engine")
 KERNELS = {
     "Haswell": ("avx2", "fma"),
@@ -93,9 +92,7 @@ def chosen(units: list[str]) -> list[Setting]:
 
 def command(arguments: list[str]) -> list[str]:
     """Return the command that runs the fast tests."""
-    without = [f"--ignore={ENGINE / name}" for name in SLOW + PRETENDERS] + [
-        f"--deselect={ENGINE / name}" for name in SLOW_TESTS
-    ]
+    without = [f"--ignore={ENGINE / name}" for name in SLOW + PRETENDERS]
     return [sys.executable, "-m", "pytest", str(ENGINE), *without, "-n", "2", "-q", *arguments]
 
 

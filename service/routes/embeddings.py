@@ -49,7 +49,7 @@ from service.routes.params import (
 from service.schemas.analyses import PointsIn
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
-from service.schemas.results import CoordinatesOut
+from service.schemas.results import ArrayOut, CoordinatesOut
 from service.submission.idempotency import Answers, once, remembered
 from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
 from service.submission.planning import Allowance, Plan
@@ -198,7 +198,7 @@ async def get_coordinates(
     summary="Read an embedding's arrays",
     response_class=Response,
     responses={
-        **content("The arrays.", (NPZ, NPY, JSON)),
+        **content("The arrays.", (NPZ, NPY, JSON), ArrayOut),
         **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
@@ -217,7 +217,7 @@ async def get_embedding_arrays(
         str | None, Query(max_length=60, description="One array, as npy or JSON; without a name all, as npz.")
     ] = None,
     dtype: DtypeQuery = "float64",
-    wait: Wait = 10.0,
+    wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return the coordinates and the map to new points, all arrays as npz, or one by name as npy or JSON.
 

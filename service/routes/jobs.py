@@ -31,6 +31,16 @@ from worker.records.draws import DrawsSpec
 from worker.records.tenants import DEFAULT
 from worker.stores import Stores
 
+_EVENT = {
+    "type": "object",
+    "description": "Each event of the stream.",
+    "properties": {
+        "id": {"type": "string", "description": "Grows; for Last-Event-ID."},
+        "event": {"type": "string", "enum": ["progress", "end"]},
+        "data": {"type": "string", "description": "JSON: the progress, or the job."},
+    },
+}
+
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
@@ -67,7 +77,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: Wait 
     responses={
         200: {
             "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
-            "content": {EVENTS: {"schema": {"type": "string"}}},
+            "content": {EVENTS: {"schema": _EVENT}},
         },
         204: {"description": "Last-Event-ID is that of the end: no more events follow."},
         **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),

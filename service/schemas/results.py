@@ -140,6 +140,7 @@ class CalibrationFactsOut(BaseModel):
     slope: float | None = Field(description="Of spread over scale in logarithms; null if scale 1 was right at once.")
     saturated: bool = Field(description="Whether the spread hardly depends on the scale.")
     trace: list[Row] = Field(description="Pairs of scale and ratio, in the order of their evaluation.")
+    notes: list[NoteOut] = Field(description="Doubts about the scale.")
 
 
 class SummaryOut(SampleOut):
@@ -229,6 +230,7 @@ class AdviceOut(BaseModel):
     intrinsic_dimension: float
     neighbors_curve: list[NeighborsRowOut]
     components_curve: list[ComponentsRowOut]
+    notes: list[NoteOut] = Field(description="Reasons of the suggestions.")
 
 
 class EstimatedOut(BaseModel):
@@ -263,6 +265,14 @@ class CoordinatesOut(EmbeddingOut):
     scores: dict[str, float] | None = _optional("By name; absent if none were asked for.")
     truth: str | None = Field(default=None, description="Data set with the true coordinates.")
     n_neighbors: int | None = _optional("Neighbors that the scores used.")
+    arrays: EmbeddingArraysOut
+
+
+class PlacedOut(BaseModel):
+    """New points, placed in an embedding by its map."""
+
+    dataset: str = Field(description="Id of the new points.")
+    embedding: str = Field(description="Id of the embedding.")
     arrays: EmbeddingArraysOut
 
 
@@ -307,6 +317,7 @@ class JobResultOut(
         | AdviceOut
         | EstimatedOut
         | CoordinatesOut
+        | PlacedOut
         | ComparisonOut
     ]
 ):

@@ -43,6 +43,8 @@ export type AdviceOut = {
   intrinsic_dimension: number;
   neighbors_curve: NeighborsRowOut[];
   components_curve: ComponentsRowOut[];
+  /** Reasons of the suggestions. */
+  notes: NoteOut[];
 };
 
 /** An array of any number of axes. */
@@ -77,6 +79,8 @@ export type CalibrationFactsOut = {
   saturated: boolean;
   /** Pairs of scale and ratio, in the order of their evaluation. */
   trace: number[][];
+  /** Doubts about the scale. */
+  notes: NoteOut[];
 };
 
 /** Effort of the calibration of the scale. */
@@ -113,6 +117,8 @@ export type CalibrationOut = {
   saturated: boolean;
   /** Pairs of scale and ratio, in the order of their evaluation. */
   trace: number[][];
+  /** Doubts about the scale. */
+  notes: NoteOut[];
   /** Version of the engine's numbers. */
   engine: string;
   /** Number of random halves of the data. */
@@ -726,7 +732,7 @@ export type JobPage = {
 };
 
 /** Result of a job, by its `kind`. */
-export type JobResultOut = PosteriorOut | DrawsOut | SummaryOut | TransformOut | ReconstructionsOut | CalibrationOut | AdviceOut | EstimatedOut | CoordinatesOut | ComparisonOut;
+export type JobResultOut = PosteriorOut | DrawsOut | SummaryOut | TransformOut | ReconstructionsOut | CalibrationOut | AdviceOut | EstimatedOut | CoordinatesOut | PlacedOut | ComparisonOut;
 
 /** Keyword arguments, the query of GET /v1/jobs. */
 export type JobsOptions = {
@@ -833,6 +839,15 @@ export type NumericsOut = {
   pinned: boolean;
   /** Workers with a recent heartbeat. */
   workers: number;
+};
+
+/** New points, placed in an embedding by its map. */
+export type PlacedOut = {
+  /** Id of the new points. */
+  dataset: string;
+  /** Id of the embedding. */
+  embedding: string;
+  arrays: EmbeddingArraysOut;
 };
 
 /** New points to embed, as a data set or inline. */

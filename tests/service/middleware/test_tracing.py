@@ -151,7 +151,7 @@ def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpan
     kept = SimpleNamespace(path="/v1/posteriors/{id}/draws/{index}")
     scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")]}
     request_scope: dict[str, Any] = {**scope, "route": kept, "glle.tenant": "default"}
-    app.state.answer_cache.keep(request_scope, "post_1", "state", Response(b"body"))
+    app.state.answer_cache.keep(request_scope, "post_1", "state", Response(b"body", media_type="application/x-npy"))
     with serving(app) as client:
         assert client.get(path).content == b"body"
     assert set(spans(exporter)) == {"GET /v1/posteriors/{id}/draws/{index}"}

@@ -19,7 +19,7 @@ OPERATIONS = [
     for method, operation in methods.items()
 ]
 COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "summary",
-            "estimate_fit", "get_embedding", "get_coordinates"}  # fmt: skip
+            "estimate_fit", "get_embedding", "get_coordinates", "get_embedding_arrays"}  # fmt: skip
 
 
 def parameters(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:

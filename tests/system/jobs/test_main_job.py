@@ -86,7 +86,7 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     result = job["links"]["result"]
     alone, batch = npy(client, posterior + "/draws/42"), npy(client, result)
     outcome = client.get(posterior + "/draws/42")
-    embedding = npy(client, posterior + "/arrays", name="embedding")
+    embedding = npy(client, posterior + "/arrays", name="embedding", wait=60)
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     assert npy(client, posterior + "/draws/42").tobytes() == alone.tobytes()
