@@ -44,7 +44,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     """Return the median seconds of each stage of a draw of many."""
     from glle_engine.eigen.batched.acceptance import deviations
     from glle_engine.eigen.batched.krylov.lanczos import lanczos
-    from glle_engine.eigen.batched.numeric.threads import factorise_by
+    from glle_engine.eigen.batched.numeric.factorization import factorise
     from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, Workspace
     from glle_engine.weights.lane_sampling import sample, unpack
 
@@ -67,7 +67,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         marks = [time.perf_counter()]
         sample(room.tag, structure.position, mean, factor, keys, indices, spread, room.normals, room.weights)
         marks.append(time.perf_counter())
-        factorise_by(1, room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+        factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         marks.append(time.perf_counter())
         lanczos(
             room.tag, structure, room.lower, room.upper, pins, True, solver.start, len(room.vectors), TOLERANCE,  # noqa: FBT003

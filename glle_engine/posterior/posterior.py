@@ -216,8 +216,7 @@ class Posterior:
     ) -> Iterator[Draw]:
         """Yield draws first, ..., first + count - 1, bit for bit as `draw` returns them, but faster.
 
-        Compiled code runs in `threads` threads, each with four draws at a time. If there are four or fewer, the threads
-        share a large factorisation instead. SuperLU, the solver without numba, runs in one at a time.
+        Compiled code runs in `threads` threads. SuperLU, the solver without numba, runs in one at a time.
         """
         count, first = check_integer("count", count, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))

@@ -69,13 +69,7 @@ class Sampler:
         self._check_source(source)
         check_choice("align", align, get_args(Align))
         threads = check_integer("threads", threads, 1)
-        groups = self._groups(keys)
-        begin = list(itertools.islice(groups, 2)) if threads > 1 else []
-        # Threads take a lane group each; those of a single group share its factorisation.
-        within = threads if len(begin) == 1 else 1
-        groups = itertools.chain(begin, groups)
-        at_once = threads // within
-        for group in ordered_map(lambda keys: self._solved(keys, source, align, within), groups, at_once):
+        for group in ordered_map(lambda keys: self._solved(keys, source, align), self._groups(keys), threads):
             yield from group
 
     def _check_source(self, source: Source) -> None:
@@ -92,13 +86,12 @@ class Sampler:
         while group := list(itertools.islice(remaining, LANES if self.solver else 1)):
             yield group
 
-    def _solved(self, keys: list[DrawKey], source: Source, align: Align, threads: int) -> list[Draw]:
+    def _solved(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
         """Return the draws of a group; a key that the lanes reject is solved alone."""
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
-        law = self._prior if source == "prior" else self.law.gaussian(source)
-        results = self.solver.solve(streams, *law, threads)
+        results = self.solver.solve(streams, *(self._prior if source == "prior" else self.law.gaussian(source)))
         return [
             self._draw(key, source, align, self._alone(key, source, rejected) if pairs is None else pairs)
             for key, (pairs, rejected) in zip(keys, results, strict=True)

@@ -11,8 +11,7 @@ import numpy as np
 
 from glle_engine.eigen.batched.acceptance import deviations, null_left
 from glle_engine.eigen.batched.krylov.lanczos import lanczos
-from glle_engine.eigen.batched.numeric.factorization import SCRATCH
-from glle_engine.eigen.batched.numeric.threads import factorise_by
+from glle_engine.eigen.batched.numeric.factorization import SCRATCH, factorise
 from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.linalg import LANES
 from glle_engine.linalg.dense import readable
@@ -127,11 +126,9 @@ class LaneSolver:
         streams: Sequence[Stream],
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
-        threads: int = 1,
     ) -> list[LaneResult]:
         """Draw weights and find their eigenpairs, for at most `LANES` draws; a batch has the bits of single draws.
 
-        `threads` share a large factorisation (`glle_engine.eigen.batched.numeric.threads`), with the same bits.
         If a lane fails the acceptance test and its y nearly vanishes at the pin, it is factored again with the pin at
         the largest |y|.
         """
@@ -140,7 +137,7 @@ class LaneSolver:
         except IndexError:
             room = Workspace(self.structure, self.wanted + (self.pin < 0))
         try:
-            return self._solve(room, streams, mean, factor, threads)
+            return self._solve(room, streams, mean, factor)
         finally:
             self._idle.append(room)
 
@@ -150,7 +147,6 @@ class LaneSolver:
         streams: Sequence[Stream],
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
-        threads: int,
     ) -> list[LaneResult]:
         filled = [*streams, *[streams[0]] * (LANES - len(streams))]  # unused lanes repeat the first
         sample(
@@ -169,7 +165,7 @@ class LaneSolver:
         open_ = list(range(len(streams)))
         tried: list[list[str]] = [[] for _ in streams]
         for solver in ("lanes", "lanes-repinned"):
-            self._factor_and_iterate(room, pins, threads)
+            self._factor_and_iterate(room, pins)
             vectors = np.empty((LANES, len(self.structure.order), len(room.vectors)))
             unpack(room.tag, self.structure.position, room.vectors, vectors)
             for lane in list(open_):
@@ -194,9 +190,8 @@ class LaneSolver:
         room = self._idle[0]
         null_left(room.tag, self.structure, room.lower, room.upper, np.zeros(LANES, np.int32), room.work)
 
-    def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32], threads: int) -> None:
-        factors = (room.lower, room.upper, room.blocks, room.scratch)
-        factorise_by(threads, room.tag, self.structure, room.weights, pins, *factors)
+    def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
+        factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         lanczos(
             room.tag,
             self.structure,

@@ -18,8 +18,7 @@ pytest.importorskip("numba")
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
-from glle_engine.eigen.batched.numeric import threads as numeric_threads
-from glle_engine.eigen.batched.numeric.threads import factorise_by, heavy_fronts
+from glle_engine.eigen.batched.numeric.factorization import factorise
 from glle_engine.eigen.batched.solver import LaneSolver, Workspace, aligned
 from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
 from glle_engine.linalg import LANES
@@ -85,7 +84,7 @@ def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> No
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)
-    factorise_by(1, room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
     for lane in range(LANES):
         expected = np.eye(n)
         np.subtract.at(expected, (np.arange(n)[:, None], structure.neighbors), weights[:, :, lane])
@@ -249,18 +248,6 @@ def test_threads_share_a_posterior(posterior: Posterior) -> None:
         got = list(pool.map(lambda index: posterior.draw(index).embedding.tobytes(), range(24)))
     assert got == expected
     assert [draw.embedding.tobytes() for draw in posterior.draws(24, threads=3)] == expected
-
-
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_share_one_factorisation(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single lane group with wide fronts has the bits of one thread, whatever its size."""
-    posterior = five_dimensions()
-    expected = [draw.embedding.tobytes() for draw in posterior.draws(LANES)]
-    monkeypatch.setattr(numeric_threads, "HEAVY", 1)
-    assert heavy_fronts(solver_of(posterior).structure)
-    for count in (1, LANES):
-        drawn = [draw.embedding.tobytes() for draw in posterior.draws(count, threads=threads)]
-        assert drawn == expected[:count]
 
 
 def test_threads_keep_order_and_run_only_a_little_ahead(posterior: Posterior) -> None:

@@ -10,9 +10,8 @@ from glle_engine.linalg import dense
 if not dense.has_compiler():
     pytest.skip("factors in lanes need numba", allow_module_level=True)
 
-from glle_engine.eigen.batched.numeric import threads as numeric_threads
+from glle_engine.eigen.batched.numeric.factorization import factorise
 from glle_engine.eigen.batched.numeric.single import SingleLU
-from glle_engine.eigen.batched.numeric.threads import factorise_by, heavy_fronts, update_flops
 from glle_engine.eigen.batched.solver import Workspace
 from glle_engine.eigen.batched.symbolic.elimination import MOST, WIDEST
 from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
@@ -76,7 +75,7 @@ def test_factors_solve_in_every_lane(structure: Structure) -> None:
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(0, n, LANES).astype(np.int32)
-    factorise_by(1, room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
     for lane in range(LANES):
         of_points = np.empty((n, k))
         of_points[structure.order] = weights[:, :, lane]
@@ -89,33 +88,3 @@ def test_factors_solve_in_every_lane(structure: Structure) -> None:
         b = np.asarray(rng.standard_normal(n))
         np.testing.assert_allclose(matrix @ single.solve(b, "T"), b, atol=1e-11)
         np.testing.assert_allclose(matrix.T @ single.solve(b), b, atol=1e-11)
-
-
-@pytest.mark.parametrize("threads", [2, 3, 7])
-def test_threads_have_the_bits_of_one(structure: Structure, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Factors are equal to the bit if threads share all wide fronts, and if they share none."""
-    n, k = structure.neighbors.shape
-    weights = np.random.default_rng(3).uniform(-0.9 / k, 0.9 / k, n * k * LANES)
-    pins = np.full(LANES, n - 1, np.int32)
-    factors = []
-    for heavy in (None, 1):
-        if heavy is not None:
-            monkeypatch.setattr(numeric_threads, "HEAVY", heavy)
-            assert heavy_fronts(structure)
-        room = Workspace(structure, 1)
-        room.lower[:], room.upper[:], room.blocks[:] = np.nan, np.nan, np.nan
-        count = 1 if heavy is None else threads
-        factorise_by(count, room.tag, structure, weights, pins, room.lower, room.upper, room.blocks, room.scratch)
-        factors.append((room.lower.tobytes(), room.upper.tobytes()))
-        assert np.isfinite(room.upper).all()
-    assert factors[0] == factors[1]
-
-
-def test_large_separators_are_heavy() -> None:
-    """Of a random graph, most operations are updates that threads share; those of a path are not."""
-    structure = tangled(1500, 12)
-    flops = update_flops(structure)
-    assert flops[heavy_fronts(structure)].sum() > 0.7 * flops.sum()
-    rows = np.arange(1500)
-    path = Pattern.of(np.stack([(rows + 1) % 1500, (rows + 2) % 1500], axis=1).astype(np.int32)).ordered(1)[0]
-    assert not heavy_fronts(analyse(path.neighbors, path.order))

@@ -47,12 +47,8 @@ def factorise(
     upper: NDArray[np.float64],
     blocks: NDArray[np.float64],
     scratch: NDArray[np.float64],
-    begin: int,
-    end: int,
-    resumes: bool,  # noqa: FBT001 -- numba's calls are positional
-    stops: bool,  # noqa: FBT001
 ) -> None:
-    """Factor the fronts from `begin` to `end` of every lane's matrix; those before are factored.
+    """Factor every lane's matrix.
 
     Parameters
     ----------
@@ -69,11 +65,6 @@ def factorise(
         Scratch for contribution blocks.
     scratch : flat (SCRATCH, lanes)
         For the diagonal blocks of a front and for packed panels.
-    begin, end : int
-        0 and the number of fronts for the whole matrix.
-    resumes, stops : bool
-        Whether the contribution block of the first front is updated already (`update`), and whether to stop before
-        the update of the last one.
 
     """
     tree = addresses(structure)
@@ -81,12 +72,7 @@ def factorise(
     contributions = address(blocks)
     diagonal, room = address(scratch), shifted(tag, address(scratch), _CORNERS)
     panels = np.empty((4, MOST), np.int64)
-    for front in range(begin, end):
-        if resumes and front == begin:
-            _extend_block(
-                tag, tree, front, tree.first[tree.front[front + 1]] - tree.first[tree.front[front]], contributions
-            )
-            continue
+    for front in range(tree.fronts):
         count = describe(tree, front, panels)
         width = panels[1, count - 1]
         below = tree.place_start[front + 1] - tree.place_start[front]
@@ -104,10 +90,24 @@ def factorise(
         else:
             extend_panels(tag, tree, front, panels, count, diagonal, low_values, up_values, contributions)
         eliminate(tag, tree, front, width + below, panels, count, diagonal, low_values, up_values, room)
-        if stops and front == end - 1:
-            return
         if count > 1:
-            _update(tag, tree, front, panels, count, 0, below, low_values, up_values, contributions, room)
+            subtract(
+                tag,
+                block,
+                stride,
+                int(has_heir),
+                panels,
+                count,
+                low_values,
+                2,
+                width,
+                width + below,
+                up_values,
+                3,
+                width,
+                width + below,
+                room,
+            )
         elif has_heir:
             multiply_add(
                 width,
@@ -129,52 +129,6 @@ def factorise(
                 below,
             )
         _extend_block(tag, tree, front, width, contributions)
-
-
-@compiled
-def update(
-    tag: tuple[int, ...],
-    structure: Structure,
-    front: int,
-    top: int,
-    bottom: int,
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    blocks: NDArray[np.float64],
-    scratch: NDArray[np.float64],
-) -> None:
-    """Subtract L U of a front of several supernodes from rows `top` to `bottom` of its contribution block.
-
-    Calls for separate rows may run at the same time, each with a separate `scratch`, flat (SCRATCH, lanes).
-    """
-    tree = addresses(structure)
-    panels = np.empty((4, MOST), np.int64)
-    count = describe(tree, front, panels)
-    room = shifted(tag, address(scratch), _CORNERS)
-    _update(tag, tree, front, panels, count, top, bottom, address(lower), address(upper), address(blocks), room)
-
-
-@compiled
-def _update(
-    tag: tuple[int, ...],
-    tree: Addresses,
-    front: int,
-    panels: NDArray[np.int64],
-    count: int,
-    top: int,
-    bottom: int,
-    lower: Address,
-    upper: Address,
-    blocks: Address,
-    room: Address,
-) -> None:
-    """Subtract L U from rows `top` to `bottom` of a contribution block."""
-    width, stride = panels[1, count - 1], tree.block_stride[front]
-    size = width + tree.place_start[front + 1] - tree.place_start[front]
-    target = shifted(tag, blocks, tree.block_start[front] + top * stride)
-    is_known = int(tree.heir[front] >= 0)
-    top, bottom = width + top, width + bottom
-    subtract(tag, target, stride, is_known, panels, count, lower, 2, top, bottom, upper, 3, width, size, room)
 
 
 @compiled

@@ -68,10 +68,6 @@ class SingleLU:
             upper,
             np.empty(structure.block_size),
             np.empty(SCRATCH),
-            0,
-            len(structure.front) - 1,
-            False,  # noqa: FBT003 -- numba's calls are positional
-            False,  # noqa: FBT003
         )
         return cls(structure, lower, upper)
 
