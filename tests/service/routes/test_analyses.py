@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from fastapi import Request
 
-from glle_engine import FitSpec, manifolds
+from glle_engine import manifolds
 from service.app import create_app
 from service.responses.analyses import ResultQuery, result_response
-from service.schemas.resources import PosteriorIn
 from tests.conftest import evict
 from tests.service.conftest import serving
 from tests.service.routes.test_resources import upload
@@ -512,9 +511,3 @@ def test_posterior_links_to_its_analyses(client: httpx.Client, posterior: str) -
     assert client.get(links["summary"] + "?wait=0&count=2").status_code == 202
     assert client.post(links["transform"], json={"data": [[0, 0, 0]]}).status_code == 202
     assert client.post(links["reconstructions"], json={"count": 1}).status_code == 202
-
-
-def test_every_parameter_of_the_engine_is_a_field() -> None:
-    """The fields of POST /v1/posteriors are the data set and the engine's parameters, with their defaults."""
-    defaults = {name: field.default for name, field in PosteriorIn.model_fields.items() if name != "dataset"}
-    assert defaults == {field.name: field.default for field in fields(FitSpec)}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from glle_engine import FitSpec
 from service.cli import main
 from service.schemas import docs_page
 from service.schemas.problems import MEDIA_TYPE
+from service.schemas.resources import PosteriorIn
 
 if TYPE_CHECKING:
     import httpx
@@ -204,3 +207,9 @@ def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
     replaced = client.get("/nowhere", headers={"x-request-id": "a b\tc"})
     assert replaced.headers["x-request-id"].isalnum()
     assert re.fullmatch(r"app;dur=\d+\.\d", replaced.headers["server-timing"])
+
+
+def test_every_parameter_of_the_engine_is_a_field() -> None:
+    """The fields of POST /v1/posteriors are the data set and the engine's parameters, with their defaults."""
+    defaults = {name: field.default for name, field in PosteriorIn.model_fields.items() if name != "dataset"}
+    assert defaults == {field.name: field.default for field in fields(FitSpec)}

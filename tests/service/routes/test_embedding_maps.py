@@ -1,0 +1,128 @@
+"""Maps of embeddings over HTTP: arrays, and the places of new points; tasks run in the test process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine.methods import method as method_of
+from tests.service.routes.test_analyses import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.test_embeddings import PCA, SHEET, N, embed
+from worker.execution import tasks
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+
+@pytest.fixture(autouse=True)
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def sheet(client: httpx.Client) -> str:
+    """A synthetic data set with its true coordinates."""
+    body = {"name": "s_curve", "n": N, "seed": 2}
+    return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
+
+
+MAPS: dict[str, dict[str, tuple[int, ...]]] = {
+    **{key: {"mean": (3,), "components": (2, 3)} for key in ("pca", "ppca", "npe")},
+    "kernel-pca": {"kernel_means": (N,)},
+}
+
+
+@pytest.mark.parametrize("method", MAPS)
+def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, sheet: str, method: str) -> None:
+    """Training points get their coordinates, new ones the engine's places; the map is among the arrays."""
+    answer = embed(client, sheet, method, scores=[])
+    result_of(stores, answer)
+    link = answer.json()["links"]["embedding"]
+    body = client.get(link).json()
+    assert body["map"] == {name: list(shape) for name, shape in MAPS[method].items()}
+    assert body["links"]["transform"] == f"{link}/transform"
+    arrays = npz(client.get(body["links"]["arrays"], headers=NPZ))
+    assert {name: array.shape for name, array in arrays.items()} == {"embedding": (N, 2), **MAPS[method]}
+    Y = arrays["embedding"]
+    job = client.post(f"{link}/transform", json={"dataset": sheet})
+    assert (job.json()["kind"], job.json()["dataset"], job.json()["request"]["embedding"]) == (
+        "placement",
+        sheet,
+        body["id"],
+    )
+    assert job.json()["links"]["embedding"] == link
+    result = result_of(stores, job)
+    placed = npz(client.get(result, headers=NPZ))["embedding"]
+    np.testing.assert_allclose(placed, Y, rtol=0, atol=1e-8 * np.abs(Y).max())
+    assert client.get(result, headers=NPY).content.endswith(placed.tobytes())
+    assert client.post(f"{link}/transform", json={"dataset": sheet}).status_code == 200
+    inline = client.post(f"{link}/transform", json={"data": (SHEET.X[:3] + 0.1).tolist()})
+    assert "dataset" not in inline.json()["links"]
+    new = client.get(result_of(stores, inline)).json()["arrays"]["embedding"]
+    one = method_of(method)
+    direct = one.embed(SHEET.X, one.spec())
+    np.testing.assert_allclose(new["data"], direct.transform(SHEET.X[:3] + 0.1), rtol=1e-9, atol=1e-9)
+
+
+def test_the_arrays_of_an_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """One by name as npy or JSON, with strong ETags; the coordinates stay as they are without a map."""
+    answer = embed(client, sheet, scores=["trustworthiness"])
+    link = answer.json()["links"]["embedding"]
+    assert list(client.get(result_of(stores, answer)).json()["arrays"]) == ["embedding"]
+    assert list(npz(client.get(f"{link}/coordinates", headers=NPZ))) == ["embedding"]
+    path = f"{link}/arrays?name=components"
+    found = client.get(path, headers=NPY)
+    axes = PCA.embed(SHEET.X).map
+    assert axes is not None
+    assert found.content.endswith(np.ascontiguousarray(axes.arrays["components"]).tobytes())
+    as_json = client.get(path, headers={"accept": "application/json"}).json()
+    assert (as_json["shape"], as_json["dtype"]) == ([2, 3], "float64")
+    assert client.get(path, headers={**NPY, "if-none-match": found.headers["etag"]}).status_code == 304
+    tags = {client.get(f"{link}/arrays{query}").headers["etag"] for query in ("", "?dtype=float32", "?name=mean")}
+    assert len(tags | {found.headers["etag"]}) == 4
+    problem = check_problem(client.get(f"{link}/arrays?name=axes"), 422, "no-such-array")
+    assert "embedding, mean, components" in problem["remedy"]
+    check_problem(client.get("/v1/embeddings/emb_0/arrays"), 404, "embedding-not-found")
+
+
+def test_the_map_is_computed_again_with_an_evicted_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A transform computes an evicted embedding again; entries of earlier versions have no map."""
+    answer = embed(client, sheet, "npe", scores=[])
+    result_of(stores, answer)
+    link = answer.json()["links"]["embedding"]
+    path = f"{link}/transform"
+    before = npz(client.get(result_of(stores, client.post(path, json={"dataset": sheet})), headers=NPZ))["embedding"]
+    stores.cache.client.flushall()
+    new = client.post(path, json={"data": SHEET.X[:5].tolist()})
+    assert npz(client.get(result_of(stores, new), headers=NPZ))["embedding"] == pytest.approx(before[:5], abs=1e-9)
+    key = stores.embeddings.fetch(link.rpartition("/")[2]).recipe.cache_key
+    entry = stores.cache.get(key)
+    assert entry is not None
+    stores.cache.put(key, entry.meta, {"embedding": entry.arrays["embedding"]})
+    new = client.post(path, json={"data": SHEET.X[:6].tolist()})
+    assert npz(client.get(result_of(stores, new), headers=NPZ))["embedding"] == pytest.approx(before[:6], abs=1e-9)
+
+
+def test_refused_placements(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A method without a map names those with one; other widths and unknown ids are refused; no job is created."""
+    answers = {name: embed(client, sheet, name, scores=[]) for name in ("pca", "lle")}
+    links = {name: answer.json()["links"]["embedding"] for name, answer in answers.items()}
+    for answer in answers.values():
+        result_of(stores, answer)
+    before = client.get("/v1/jobs").json()["items"]
+    problem = check_problem(client.post(f"{links['lle']}/transform", json={"dataset": sheet}), 422, "invalid-parameter")
+    assert "pca, ppca, kernel-pca or npe" in problem["remedy"]
+    assert "transform" not in client.get(links["lle"]).json()["links"]
+    assert client.get(links["lle"]).json()["map"] is None
+    path = f"{links['pca']}/transform"
+    assert "3 columns" in check_problem(client.post(path, json={"data": [[1, 2]]}), 422, "invalid-shape")["remedy"]
+    check_problem(client.post(path, json={}), 422, "invalid-request")
+    check_problem(client.post(path, json={"data": [[1, 2, 3]], "draws": 4}), 422, "invalid-request")
+    check_problem(client.post(path, json={"dataset": "ds_none"}), 404, "dataset-not-found")
+    check_problem(client.post("/v1/embeddings/emb_0/transform", json={"dataset": sheet}), 404, "embedding-not-found")
+    assert client.get("/v1/jobs").json()["items"] == before
