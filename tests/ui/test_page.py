@@ -108,7 +108,7 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
 def within(inner: FloatRect, outer: FloatRect) -> bool:
     """Return whether a bounding box is within another."""
     right, bottom = inner["x"] + inner["width"], inner["y"] + inner["height"]
-    return (
+    return bool(
         outer["x"] <= inner["x"]
         and outer["y"] <= inner["y"]
         and right <= outer["x"] + outer["width"]
