@@ -6,6 +6,7 @@ import errno
 import http
 import json
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -42,6 +43,7 @@ _PLAIN = {
 }
 
 # Retry-After in seconds, by code or status.
+_PARAMETER = re.compile(r"\{.*?\}")
 _RETRY: dict[str | int, str] = {"idempotency-key-in-use": "1", http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
 
@@ -141,10 +143,11 @@ def redis_problem(error: redis.RedisError) -> Problem:
 
 
 def _allow(request: Request) -> dict[str, str]:
-    """Return the Allow header of a path: the methods of all its routes, and HEAD beside GET."""
+    """Return the Allow header of a path: the methods of its most literal template, and HEAD beside GET."""
     paths, path = request.app.openapi()["paths"], request.url.path
-    templates = [path] if path in paths else [each for each in paths if compile_path(each)[0].fullmatch(path)]
-    allowed = {method.upper() for template in templates for method in paths[template]}
+    templates = [each for each in paths if compile_path(each)[0].fullmatch(path)]
+    template = max(templates, key=lambda each: len(_PARAMETER.sub("", each)), default="")
+    allowed = {method.upper() for method in paths.get(template, ())}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 

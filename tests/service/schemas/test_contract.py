@@ -198,6 +198,8 @@ def test_method_not_allowed_names_the_allowed_methods(client: httpx.Client) -> N
     assert client.put("/v1/info").headers["allow"] == "GET, HEAD"
     assert client.put("/v1/datasets").headers["allow"] == "GET, HEAD, POST"
     assert client.head("/v1/advice").headers["allow"] == "POST"
+    assert client.options("/v1/embeddings/emb_1.png").headers["allow"] == "GET, HEAD"
+    assert client.options("/v1/embeddings/emb_1").headers["allow"] == "DELETE, GET, HEAD"
 
 
 def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
