@@ -10,10 +10,10 @@ import numpy as np
 from glle_engine.base.progress import blocks
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
+from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.posterior.summary import summarize
 from worker.analyses.base import AnalysisSpec
 from worker.records.cache_entry import Array, Entry

@@ -10,7 +10,7 @@ import numpy as np
 from docs.figures.honesty import measures
 from docs.figures.honesty.goals import COVERAGE
 from glle_engine import fit
-from glle_engine.posterior.calibration import calibrate, half_samples
+from glle_engine.posterior.spread.calibration import calibrate, half_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

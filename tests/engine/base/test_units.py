@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from glle_engine import Posterior, fit, load, manifolds
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
-from glle_engine.posterior.calibration import calibrate, half_samples
 from glle_engine.posterior.fit import fit_components
+from glle_engine.posterior.spread.calibration import calibrate, half_samples
 from tests.engine.eigen.dense_reference import angle
 
 if TYPE_CHECKING:

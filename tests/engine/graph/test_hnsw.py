@@ -19,8 +19,8 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.search import EXPECTED_RECALL, search_figures, search_notes
 from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.posterior.calibration import half_samples
 from glle_engine.posterior.fit import fit_components
+from glle_engine.posterior.spread.calibration import half_samples
 
 if TYPE_CHECKING:
     from typing import Any

@@ -13,8 +13,8 @@ from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base import errors
 from glle_engine.methods import METHODS
 from glle_engine.metrics.registry import score
-from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.selection import advise
+from glle_engine.posterior.spread.calibration import calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

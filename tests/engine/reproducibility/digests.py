@@ -18,8 +18,8 @@ from glle_engine.linalg import dense
 from glle_engine.metrics import ranks
 from glle_engine.metrics.registry import neighborhood_hit
 from glle_engine.metrics.residual_variance import residual_variance
-from glle_engine.posterior.calibration import calibrate, rank_correlation
 from glle_engine.posterior.selection import intrinsic_dimension
+from glle_engine.posterior.spread.calibration import calibrate, rank_correlation
 from glle_engine.posterior.summary import moments
 from tests.engine.reproducibility import eigenproblems
 

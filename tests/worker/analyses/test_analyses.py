@@ -12,9 +12,9 @@ import pytest
 import glle_engine
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
+from glle_engine.posterior.spread.calibration import calibrate
 from tests.worker.execution.test_tasks import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.comparison import ComparisonSpec

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from glle_engine import DrawKey, FitSpec, Posterior, fit, manifolds
 from glle_engine.base import errors
 from glle_engine.linalg import dense
-from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.out_of_sample import combined
 from glle_engine.posterior.posterior import load
+from glle_engine.posterior.spread.calibration import calibrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

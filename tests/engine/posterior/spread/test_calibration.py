@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.posterior.calibration import (
+from glle_engine.posterior.spread.calibration import (
     Calibration,
     calibrate,
     calibrated_summary,
@@ -100,7 +100,7 @@ def test_a_doubtful_scale_is_noted(ratio: float, correlation: float, saturated: 
 def test_a_summary_at_a_doubtful_scale_begins_with_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The notes of the calibration are those of the summary, too."""
     X = manifolds.make("swiss_roll", 300, seed=1).X
-    monkeypatch.setattr("glle_engine.posterior.calibration.CORRELATED", 1.5)
+    monkeypatch.setattr("glle_engine.posterior.spread.calibration.CORRELATED", 1.5)
     summary, calibration = calibrated_summary(fit(X), X, 4)
     assert calibration.notes[-1].code == "scale-poorly-correlated"
     assert summary.notes[: len(calibration.notes)] == calibration.notes
