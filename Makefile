@@ -21,7 +21,7 @@ help:
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
 	@echo "make generate      write openapi.json, the clients' types and the generated pages"
-	@echo "make lock          resolve requirements/*.lock again (needs uv)"
+	@echo "make lock          resolve requirements/*.lock again"
 	@echo "make -C qa         list the programs that test a whole deployment"
 
 setup: $(STAMP)
@@ -78,15 +78,16 @@ $(VENV)/.%: $(STAMP) requirements/%.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/$*.lock
 	@touch $@
 
-LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
+LOCK := $(VENV)-audit/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
 # The server depends on `glle[client]` of the same version, which uv reads from the checkout.
 SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra fast --extra otel --extra sklearn \
-	--extra tsne --extra sdp --extra pictures
+	--extra umap --extra sdp --extra pictures
 
 lock:
-	$(LOCK) $(SERVER) --group dev --group demo -o requirements/dev.lock
-	$(LOCK) $(SERVER) --extra storage --extra arrow --group build \
+	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
+	$(LOCK) $(SERVER) --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
+	$(LOCK) $(SERVER) --extra storage --extra arrow --group image --group build \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock

@@ -22,7 +22,6 @@ from service.cli.process_tree import TICK, Process, ProcessTree, answers
 from worker.observability import logging
 from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server
 from worker.storage.free_space import DiskReserve
-from worker.stores import Stores
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
@@ -206,6 +205,8 @@ def _recover(settings: Settings, process: Process) -> bool:
 
     Return False if the queue server did not answer.
     """
+    from worker.stores import Stores  # noqa: PLC0415 # a second less to start, and the head needs no scipy until a worker dies
+
     if process.worker:
         try:
             with contextlib.closing(Stores.connect(settings)) as stores:
