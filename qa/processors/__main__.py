@@ -18,7 +18,7 @@ SLOW = (
     "graph/test_hnsw.py",
     "linalg/test_dense.py",
     "posterior/test_acceptance.py",
-    "posterior/test_calibration.py",
+    "posterior/spread/test_calibration.py",
     "posterior/test_selection.py",
 )
 PRETENDERS = ("reproducibility/test_bits.py",)  # it selects processors itself
