@@ -193,11 +193,19 @@ def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str,
         yield _csv([[*names, *beside]])
         for start in range(0, len(columns), _PIECE_ROWS):
             part = slice(start, start + _PIECE_ROWS)
-            rows = columns.iloc[part].to_numpy().tolist()
+            rows = _rows(columns.iloc[part])
             more = [values[part] for values in beside.values()]
             yield _csv([[*row, *others] for row, *others in zip(rows, *more, strict=True)])
 
     return Upload(Body("text/csv", pieces), query, frame.index)
+
+
+def _rows(frame: pd.DataFrame) -> list[Any]:
+    """Return the rows of a frame as lists; columns of several types keep theirs, so that an id 7 is no 7.0."""
+    if len(set(frame.dtypes)) <= 1:
+        rows: list[Any] = frame.to_numpy().tolist()
+        return rows
+    return list(zip(*(frame.iloc[:, at].tolist() for at in range(frame.shape[1])), strict=True))
 
 
 def _unused(name: str, names: list[str]) -> str:

@@ -8,9 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli.connection import connection_options, report, report_all, with_client
-from glle.cli.datasets import add_upload_options, dataset_of
+from glle.cli.datasets import add_upload_options, dataset_of, ids_of
 from glle.cli.options import add_options, selected
-from glle.cli.output import ARRAY, PICTURES, TABLES, add_out, embedding_columns, picture_format, save_columns
+from glle.cli.output import (
+    ARRAY,
+    PICTURES,
+    TABLES,
+    add_out,
+    embedding_columns,
+    id_columns,
+    picture_format,
+    save_columns,
+)
 from glle.types import CompareOptions, MethodsOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -91,7 +100,8 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     if image := picture_format(args.out):
         client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
     elif args.out is not None:
-        save_columns(args.out, embedding_columns(result.embedding), result.embedding)
+        ids = id_columns(ids_of(client, result.dataset, args.out))
+        save_columns(args.out, {**ids, **embedding_columns(result.embedding)}, result.embedding)
     lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"  {name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
     lines += [f"  {note['message']}" for note in result.notes]

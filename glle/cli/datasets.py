@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from glle.cli.connection import REFUSED, connection_options, report, report_all, report_metadata, with_client
 from glle.cli.options import add_options, selected
+from glle.cli.output import TABLES
 from glle.transport.errors import flag, in_words
 from glle.types import DatasetsOptions, SyntheticOptions, UploadOptions
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from glle import Client, Dataset
+    from glle.transport.sinks import Array
     from glle.types import DatasetOut
 
 
@@ -80,6 +82,11 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
     for notice in dataset.metadata["notices"]:
         print(in_words(notice, flag), file=sys.stderr)  # noqa: T201 # the command's output
     return dataset
+
+
+def ids_of(client: Client, id_: str, out: Path | None) -> Array | None:
+    """Return the ids of the rows of a data set if a table is written, or None."""
+    return client.dataset(id_).ids() if out is not None and out.suffix.lower() in TABLES else None
 
 
 def _row(dataset: DatasetOut) -> dict[str, object]:

@@ -56,6 +56,14 @@ def embedding_columns(embedding: Array) -> dict[str, Array]:
     return {f"y{i + 1}": embedding[..., i].reshape(-1) for i in range(embedding.shape[-1])}
 
 
+def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
+    """Return the ids of the rows as the column id, of several columns as id_1, id_2, ..., or none; repeated."""
+    if ids is None:
+        return {}
+    columns = {"id": ids} if ids.ndim == 1 else {f"id_{i + 1}": ids[:, i] for i in range(ids.shape[1])}
+    return {name: values.tolist() * repeats for name, values in columns.items()}
+
+
 def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[str, Array]:
     """Return draws (count, n, p), or (scales, count, n, p), as columns: scale, draw, point, y1, ..., yp."""
     import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
@@ -84,4 +92,5 @@ def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+            lists = (values if isinstance(values, list) else values.tolist() for values in columns.values())
+            writer.writerows(zip(*lists, strict=True))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import connection_options, report, with_client
-from glle.cli.datasets import add_upload_options, dataset_of
+from glle.cli.datasets import add_upload_options, dataset_of, ids_of
 from glle.cli.options import add_options, selected
 from glle.cli.output import (
     ARCHIVE,
@@ -15,6 +17,7 @@ from glle.cli.output import (
     add_out,
     draws_columns,
     embedding_columns,
+    id_columns,
     picture_format,
     save_columns,
 )
@@ -133,7 +136,9 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
     array = args.out if args.out.suffix.lower() in ARRAY else None
     draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
     if array is None:
-        save_columns(args.out, draws_columns(draws, options.get("first", 0), options.get("scales")), draws)
+        ids = ids_of(client, posterior.metadata["dataset"], args.out)
+        columns = draws_columns(draws, options.get("first", 0), options.get("scales"))
+        save_columns(args.out, {**id_columns(ids, math.prod(draws.shape[:-2])), **columns}, draws)
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
     lines = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"]
     if "auto" in {options.get("scale"), *options.get("scales", ())}:
@@ -156,7 +161,8 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
     if image := picture_format(args.out):
         posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
     elif args.out is not None:
-        save_columns(args.out, _point_columns(result), result.consensus)
+        ids = ids_of(client, posterior.metadata["dataset"], args.out)
+        save_columns(args.out, {**id_columns(ids), **_point_columns(result)}, result.consensus)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
     lines = [
@@ -181,12 +187,13 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
     if args.posterior.startswith("emb_"):
         if options:
             raise ValueError(f"{', '.join(options)} has a meaning with the draws of a posterior only: leave it out.")
-        embedding = client.embedding(args.posterior, timeout=args.timeout)
-        placed = embedding.transform(dataset_of(client, args.data, args), timeout=args.timeout)
+        place = client.embedding(args.posterior, timeout=args.timeout).transform
     else:
-        posterior = client.posterior(args.posterior)
-        placed = posterior.transform(dataset_of(client, args.data, args), timeout=args.timeout, **options)
+        place = partial(client.posterior(args.posterior).transform, **options)
+    data = dataset_of(client, args.data, args)
+    placed = place(data, timeout=args.timeout)
     distances = {"distance": placed.distances} if "distances" in placed.arrays else {}
-    save_columns(args.out, {**embedding_columns(placed.embedding), **distances}, placed.embedding)
+    ids = id_columns(ids_of(client, data if isinstance(data, str) else data.id, args.out))
+    save_columns(args.out, {**ids, **embedding_columns(placed.embedding), **distances}, placed.embedding)
     metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
     return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points")

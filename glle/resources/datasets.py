@@ -63,8 +63,13 @@ class BaseDataset:
 
     @operation
     def arrays(self) -> Steps[dict[str, Array]]:
-        """Return `data`, and `labels` and `coordinates` if the data set has them."""
+        """Return `data`, and those of `labels`, `color`, `coordinates` and `ids` that the data set has."""
         return (yield from self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
+
+    @operation
+    def ids(self) -> Steps[Array | None]:
+        """Return the ids of the rows as in the file: (n,), of several columns (n, columns), or None without ids."""
+        return (yield from ids_of(self._session, self.metadata))
 
     @operation
     def delete(self, *, force: bool = False) -> Steps[None]:
@@ -78,6 +83,15 @@ class Dataset(BaseDataset, Blocking):
 
 class AsyncDataset(BaseDataset, Async):
     """Data set of an `AsyncClient`."""
+
+
+def ids_of(session: Session, dataset: Any) -> Steps[Array | None]:
+    """Return the ids of the rows of a data set, of its description or its id; None without ids."""
+    if isinstance(dataset, str):
+        dataset = (yield from session.send(Call("GET", path_of("datasets", dataset)))).json()
+    if not dataset.get("has_ids"):
+        return None
+    return (yield from session.send(Call.npy(path_of("datasets", dataset["id"], "ids"), {}))).body
 
 
 def dataset_id(session: Session, data: Any, labels: Any = None, colors: Any = None) -> Steps[str]:

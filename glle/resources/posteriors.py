@@ -71,10 +71,11 @@ class BasePosterior(Generic[JobT]):
         spec = ", ".join(f"{name}={self.spec[name]!r}" for name in names)
         return f"{type(self).__name__}({self.id!r}, n={self.n}, {spec})"
 
-    def frame(self, array: Any, *, first: int = 0) -> pd.DataFrame:
+    def frame(self, array: Any, *, first: int = 0, index: Any = None) -> pd.DataFrame:
         """Return embeddings (n, p) or (count, n, p) as a frame with columns y1, ..., yp and the index of the data.
 
-        `first` is the number of the first draw in the index level `draw`.
+        `first` is the number of the first draw in the index level `draw`. `index` replaces the index of the uploaded
+        frame, such as the ids of a file: ``posterior.frame(draw, index=dataset.ids())``.
         """
         try:
             import pandas as pd  # noqa: PLC0415 # optional
@@ -84,7 +85,8 @@ class BasePosterior(Generic[JobT]):
         if values.ndim not in {2, 3}:
             raise ValueError(f"A frame needs values (n, p) or (count, n, p), not of shape {values.shape}.")
         columns = [f"y{i + 1}" for i in range(values.shape[-1])]
-        points = pd.RangeIndex(values.shape[-2], name="point") if self.index is None else pd.Index(self.index)
+        given = self.index if index is None else index
+        points = pd.RangeIndex(values.shape[-2], name="point") if given is None else pd.Index(given)
         if values.ndim == 2:
             return pd.DataFrame(values, index=points, columns=columns)
         frames = [pd.DataFrame(value, index=points, columns=columns) for value in values]

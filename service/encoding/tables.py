@@ -50,6 +50,23 @@ def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = Non
     return {name: matrix[:, column] for column, name in enumerate(names)}
 
 
+def id_columns(ids: Array | None) -> dict[str, Array]:
+    """Return the ids of the points as columns: `id`, or `id_1`, `id_2`, ... of several; none without ids."""
+    if ids is None:
+        return {}
+    return {"id": ids} if ids.ndim == 1 else matrix_columns(ids, "id_")
+
+
+def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
+    """Return the columns of a table behind those of the ids, whose names get a `_` where a column has the same."""
+    first = {}
+    for name, values in id_columns(ids).items():
+        while name in columns:
+            name += "_"  # noqa: PLW2901 # until no column has it
+        first[name] = values
+    return first | columns
+
+
 def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> AbortableResponse:
     """Return a table as CSV or as an Arrow stream."""
     if media == CSV:

@@ -24,16 +24,19 @@ from service.encoding.arrays import (
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection, reject_slice
-from service.encoding.tables import Table, matrix_columns, table_response
+from service.encoding.tables import Table, matrix_columns, table_response, with_ids
 from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 from service.schemas.embeddings import embedding_links
 from worker.analyses.embedding import MAP
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastapi import Request
 
     from worker.analyses.base import AnalysisSpec
     from worker.records.cache_entry import Entry
+    from worker.stores import Stores
 
 # Arrays of a summary with a row per draw. JSON has them as `spectrum`, with null for an unknown gap.
 _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
@@ -41,18 +44,38 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 @dataclass(frozen=True)
 class ResultQuery:
-    """Request for a result: headers for negotiation and validation, and the query."""
+    """Request for a result: headers for negotiation and validation, and the query.
+
+    `ids` returns the ids of the points for a table, or None.
+    """
 
     request: Request
     dtype: Dtype
     points: str | None = None
     draws: str | None = None
+    ids: Callable[[], Array | None] = lambda: None
 
 
 def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
     """Return the media types of a result."""
     tables = (ARROW, CSV) if entry.arrays else ()
     return (JSON, *((NPZ,) if entry.arrays else ()), *((NPY,) if spec.main else ()), *tables)
+
+
+def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
+    """Return the function that reads the ids of the points of a result: those of its data set, or of new points.
+
+    `subject` is the id of the posterior, or of the data set; `spec` is None for draws.
+    """
+
+    def read() -> Array | None:
+        dataset = getattr(spec, "dataset", None)
+        if dataset is None:
+            record = stores.posteriors.get(subject)
+            dataset = None if record is None else record.dataset
+        return None if dataset is None else stores.datasets.ids_of(dataset)
+
+    return read
 
 
 def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
@@ -64,7 +87,9 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}
     arrays = {name: array for name, array in entry.arrays.items() if name not in spectrum and not name.startswith(MAP)}
     part = _slice(spec, arrays, query)
-    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, part.tag)
+    ids = query.ids() if media in {CSV, ARROW} else None
+    tag = part.tag if ids is None else f"{part.tag} ids".strip()
+    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag)
     if spec.kind == "summary":
         headers |= scale_header(entry.meta["scale"])
     if is_not_modified(query.request, headers):
@@ -73,7 +98,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
         for array in part.arrays.values():
             check_float32(array)
     if media in {CSV, ARROW}:
-        return table_response(_table(spec, part, query.dtype), media, headers)
+        return table_response(_table(spec, part, query.dtype, ids), media, headers)
     stacks = {name: Stack.of(array, query.dtype) for name, array in part.arrays.items()}
     if media == NPY:
         assert spec.main is not None
@@ -129,8 +154,8 @@ def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> 
     return _Part({name: points.take(array) for name, array in arrays.items()}, points)
 
 
-def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype) -> Table:
-    """Return a row per point: number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix per point."""
+def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> Table:
+    """Return a row per point: ids, number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point."""
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
         return _generated(spec.to_dict()["first"], part, numbers, dtype)
@@ -138,7 +163,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype) -> Table:
     for name, array in part.arrays.items():
         for indices in np.ndindex(array.shape[1:]):
             columns["_".join([name, *(str(index + 1) for index in indices)])] = array[(slice(None), *indices)]
-    return Table.of(columns, dtype)
+    return Table.of(with_ids(columns, None if ids is None else part.points.take(ids)), dtype)
 
 
 def _generated(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:

@@ -25,7 +25,7 @@ from service.encoding.arrays import (
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection
-from service.encoding.tables import Table, matrix_columns, table_response
+from service.encoding.tables import Table, id_columns, matrix_columns, table_response
 from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 from worker.records.draws import batch_end
 
@@ -69,7 +69,7 @@ def draws_response(
     dtype = np.dtype(query.dtype)
     matrices = result.start()
     if media in {CSV, ARROW}:
-        return table_response(_table(result, matrices, spec, dtype), media, headers)
+        return table_response(_table(result, matrices, spec, dtype, query.ids()), media, headers)
     lead = (*((len(scales),) if spec.grid else ()), len(draws))
     shape = (len(points), spec.p)
     embeddings = Stack(lead, shape, dtype, matrices, result.embeddings, is_resident=bool(result.held))
@@ -159,10 +159,19 @@ class _DrawReader:
         raise ResponseAbortedError("Draws are evicted faster than they are sent; the cache is too small for its use.")
 
 
-def _table(result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
-    """Return a row per point of each draw: draw, scale if it is an axis, point, y1 to yp."""
+def _table(
+    result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
+) -> Table:
+    """Return a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
+    names = id_columns(None if ids is None else result.points.take(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
-    columns = [*index_columns, ("point", np.dtype(np.int64)), *((f"y{i}", dtype) for i in range(1, spec.p + 1))]
+    id_kinds = [(name, values.dtype) for name, values in names.items()]
+    columns = [
+        *id_kinds,
+        *index_columns,
+        ("point", np.dtype(np.int64)),
+        *((f"y{i}", dtype) for i in range(1, spec.p + 1)),
+    ]
     numbers = np.array(result.points.positions, np.int64)
     batch = max(1, _TABLE_BYTES // (8 * spec.p * len(numbers)))
 
@@ -172,6 +181,7 @@ def _table(result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dt
             draws = np.array([key.index for key, _ in group], np.uint64).repeat(len(numbers))
             scales = [np.array([key.scale for key, _ in group]).repeat(len(numbers))] if spec.grid else []
             matrix = np.concatenate([embedding for _, embedding in group])
-            yield [draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
+            rows = [np.tile(values, len(group)) for values in names.values()]
+            yield [*rows, draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
 
     return Table(columns, parts())

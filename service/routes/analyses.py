@@ -13,7 +13,7 @@ from glle_engine.posterior.selection import DEFAULT_RANGE
 from service.encoding.arrays import CSV, JSON, NPZ, negotiate
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.responses.analyses import ResultQuery, result_response
+from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.params import (
     ACCEPTED,
@@ -108,7 +108,7 @@ async def summary(
     points of the last three. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did
     not estimate the next eigenvalue), `agreement` of its span with that of the reference. `notes`: findings of the
     fit and of the calibration, and a note if the draws have little in common with the reference. npz has the arrays
-    and the spectrum, with NaN for null; CSV and Arrow have one row for each point.
+    and the spectrum, with NaN for null; CSV and Arrow have one row for each point, with its `id` if it has one.
 
     With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, for every seed. Its
     result is added as `calibration`, and `half_sample_spread` (n,) to the arrays. No spread shows LLE's bias where the
@@ -138,7 +138,8 @@ async def summary(
         if isinstance(result, Job):
             return accepted(result)
         entry = result
-    return await run_in_threadpool(result_response, spec, entry, ResultQuery(request, dtype, points))
+    query = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
+    return await run_in_threadpool(result_response, spec, entry, query)
 
 
 @router.post(

@@ -29,13 +29,13 @@ from service.encoding.arrays import (
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
-from service.encoding.tables import matrix_columns, table_response
+from service.encoding.tables import id_columns, matrix_columns, table_response, with_ids
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
-from service.schemas.results import DatasetValuesOut
+from service.schemas.results import ArrayOut, DatasetValuesOut
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
@@ -98,7 +98,7 @@ def _roles(
         list[str], Query(description="Columns to fit, by names or patterns such as `x*`; all others are left out.")
     ] = [],  # noqa: B006 # FastAPI copies it
     id_: Annotated[
-        list[str], Query(alias="id", description="Columns that name the rows, by names or patterns: set apart.")
+        list[str], Query(alias="id", description="Columns that name the rows, by names or patterns: ids, no features.")
     ] = [],  # noqa: B006
     ignore: Annotated[list[str], Query(description="Columns to leave out, by names or patterns.")] = [],  # noqa: B006
     one_hot: Annotated[
@@ -174,11 +174,11 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
     """Store an (n, d) matrix, one point in each row; its id is the digest of its content.
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
-    names. npz has the points as `data`, and may have `labels`, `color`, `coordinates` and `names`; in Arrow and Parquet
-    the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
-    dropped: the details count the rows that have one, and list the first 20. Text columns without a role are refused,
-    with the options that help; columns that number or name the rows are set apart. The body may be compressed
-    (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
+    names. npz has the points as `data`, and may have `labels`, `color`, `ids`, `coordinates` and `names`; in Arrow and
+    Parquet the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column,
+    never dropped: the details count the rows that have one, and list the first 20. Text columns without a role are
+    refused, with the options that help; columns that number or name the rows are set apart as ids. The body may be
+    compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
     """
     async with _received(request, stores, options) as (body, file, processes):
 
@@ -293,8 +293,8 @@ def get_data(
 ) -> Response:
     """Return the values, as stored or converted; immutable, with a strong ETag. npy supports Range.
 
-    JSON and npz also have labels, colors and true coordinates, if they exist; CSV and Arrow have one row for each
-    point, and the columns `label` and `color`; npy has the values alone.
+    JSON and npz also have labels, colors, true coordinates and ids, if they exist; CSV and Arrow have one row for each
+    point, the first column `id`, and the columns `label` and `color`; npy has the values alone.
     """
     dataset = require_dataset(stores, id_)
     media = negotiate(request, _MEDIA)
@@ -318,6 +318,41 @@ def get_data(
         )
     members = [("names", dataset.names), *extras.items()]
     return json_response(stack, members, headers)
+
+
+@router.get(
+    "/{id}/ids",
+    summary="Read the ids of the rows",
+    response_class=Response,
+    responses={
+        **content("The ids.", (JSON, NPY), ArrayOut),
+        **RANGE_RESPONSES,
+        **documented(
+            _404="No such data set, or one without ids.",
+            _406="No offered type is accepted.",
+            _416="A Range beyond the last byte.",
+            _422="A slice that is out of range.",
+        ),
+    },
+)
+def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = None) -> Response:
+    """Return the ids of the rows as in the uploaded file, (n,), or (n, columns) of several columns; immutable.
+
+    They are int64 if all are whole numbers to 2^53 in their usual digits, otherwise text; a missing one is empty.
+    """
+    dataset = require_dataset(stores, id_)
+    media = negotiate(request, (JSON, NPY))
+    selection = Selection.of(points, dataset.n, "points")
+    if not dataset.has_ids:
+        remedy = "Upload the table with ?id= and the name of the column."
+        raise refuse("no-ids", 404, f"Data set {id_} has no ids.", remedy, dataset=id_)
+    headers = immutable_headers(dataset.sha256, media, "ids", selection.tag)
+    if is_not_modified(request, headers):
+        return Response(status_code=304, headers=headers)
+    ids = stores.datasets.ids_of(id_)
+    assert ids is not None
+    stack = Stack.of(selection.take(ids))
+    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
 
 
 @router.patch(
@@ -373,7 +408,7 @@ def _delete_posteriors(stores: Stores, ids: list[str]) -> None:
 
 
 def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:
-    """Return columns of the values, named x1 to xd by default, then `label` and `color`."""
+    """Return columns: the ids, the values, named x1 to xd by default, then `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
     for name, array in (("label", extras.get("labels")), ("color", extras.get("color"))):
@@ -382,6 +417,8 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
                 name += "_"  # noqa: PLW2901 # until no feature has it
             columns[name] = array
             kinds.append(array.dtype)  # ?dtype= converts the values alone
+    kinds = [array.dtype for array in id_columns(extras.get("ids")).values()] + kinds
+    columns = with_ids(columns, extras.get("ids"))
     return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
 

@@ -4,6 +4,7 @@ import time
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from glle_engine.linalg import LANES
 from service.encoding.aborted import AbortableResponse
@@ -12,6 +13,7 @@ from service.encoding.arrays import (
     JSON,
     NPY,
     NPZ,
+    Array,
     Dtype,
     NpyResponse,
     Stack,
@@ -22,7 +24,7 @@ from service.encoding.arrays import (
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points, Selection
-from service.encoding.tables import Table, matrix_columns, table_response
+from service.encoding.tables import Table, matrix_columns, table_response, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.responses.conditional import (
     RANGE_RESPONSES,
@@ -119,7 +121,7 @@ async def draw_one(
     """Return one embedding, which a worker draws unless it is cached: immutable, with a strong ETag.
 
     JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz has the eigenvalues; CSV and Arrow have
-    one row for each point, columns y1 to yp. npy supports Range.
+    one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
 
     With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests:
     JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
@@ -142,7 +144,8 @@ async def draw_one(
         if isinstance(result, Job):
             return accepted(result)
         entry = result
-    response = _draw_response(request, entry, media, dtype, points)
+    ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
+    response = _draw_response(request, entry, media, dtype, points, ids)
     nbytes = entry.arrays["embedding"].nbytes
     if isinstance(response, AbortableResponse) and nbytes <= MAX_ANSWER_BYTES:
         response = await buffered(response, nbytes)
@@ -171,14 +174,17 @@ def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
     return spec if calibration is None else spec.at(calibration["scale"])
 
 
-def _draw_response(request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None) -> Response:
+def _draw_response(
+    request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None, ids: Array | None
+) -> Response:
     selection = Selection.of(points, len(entry.arrays["embedding"]), "points")
     headers = immutable_headers(entry.meta["sha256"], media, dtype, selection.tag) | scale_header(entry.meta["scale"])
     if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     embedding = selection.take(entry.arrays["embedding"])
     if media in {CSV, ARROW}:
-        return table_response(Table.of(matrix_columns(embedding, "y"), dtype), media, headers)
+        columns = with_ids(matrix_columns(embedding, "y"), None if ids is None else selection.take(ids))
+        return table_response(Table.of(columns, dtype), media, headers)
     stack = Stack.of(embedding, dtype)
     eigenvalues = entry.arrays["eigenvalues"]
     if media == NPY:

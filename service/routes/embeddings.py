@@ -25,7 +25,7 @@ from service.encoding.arrays import (
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.responses.analyses import ResultQuery, result_response
+from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.responses.conditional import RANGE_RESPONSES, body_headers, immutable_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
@@ -185,12 +185,13 @@ async def get_coordinates(
     """Return the coordinates of the points, (n, p): immutable, with a strong ETag.
 
     JSON has the description of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy is it; CSV
-    and Arrow have one row for each point.
+    and Arrow have one row for each point, with its `id` if it has one.
     """
     record, result = await _fetched(stores, id_, wait)
     if isinstance(result, Job):
         return accepted(result)
-    return await run_in_threadpool(result_response, record.spec, result, ResultQuery(request, dtype, points))
+    query = ResultQuery(request, dtype, points, ids=ids_of(stores, record.recipe.dataset, record.spec))
+    return await run_in_threadpool(result_response, record.spec, result, query)
 
 
 @router.get(

@@ -1,5 +1,6 @@
 """`/v1/jobs`: list, follow, fetch results, cancel."""
 
+from dataclasses import replace
 from functools import partial as partial_of
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.arrays import JSON, NPY, Dtype, negotiate
 from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
-from service.responses.analyses import ResultQuery, picture_response, result_response
+from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
 from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
 from service.responses.partial_draws import partial_npy_response
 from service.responses.sse import EVENTS, events, has_seen_end
@@ -152,8 +153,8 @@ async def get_result(
     (except for advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
 
     CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
-    each generated data set (draw, point, x1 to xd), or for each point of another analysis. `points` and `draws` select
-    some of them. The ETag is strong; npy supports Range.
+    each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are
+    the first column, id. `points` and `draws` select some of them. The ETag is strong; npy supports Range.
     With `partial` the npy of draws begins at once (202 while their scale is being calibrated), draw by draw in order,
     and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length.
     """
@@ -225,7 +226,7 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     if job.kind == "picture":
         negotiate(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
-    return result_response(spec, entry, wanted)
+    return result_response(spec, entry, replace(wanted, ids=ids_of(stores, job.subject, spec)))
 
 
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
@@ -252,5 +253,6 @@ def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     if spec is None:  # the calibration was deleted with its posterior
         return accepted(reopened(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
+    wanted = replace(wanted, ids=ids_of(stores, job.subject))
     arrays_id = stores.posteriors.arrays_id(job.subject)
     return drawn.draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))

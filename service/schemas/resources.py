@@ -104,7 +104,7 @@ class DatasetOut(BaseModel):
     """A data set."""
 
     id: str = Field(description="Derived from the digest and the tenant, so that equal content has an equal id.")
-    sha256: str = Field(description="Digest of shape, dtype, values, names, labels and coordinates.")
+    sha256: str = Field(description="Digest of shape, dtype, values, names, labels, colors, coordinates and ids.")
     n: int = Field(description="Points (rows).")
     d: int = Field(description="Features (columns).")
     dtype: str = Field(description="float64, or float32 if it was uploaded so.")
@@ -113,6 +113,7 @@ class DatasetOut(BaseModel):
     has_labels: bool = Field(description="Whether each point has a label.")
     has_color: bool = Field(description="Whether each point has a number for its color.")
     has_coordinates: bool = Field(description="Whether each point has its true coordinates.")
+    has_ids: bool = Field(description="Whether the ids of the rows are stored.")
     source: dict[str, Any] = Field(description="Origin of the data.")
     columns: dict[str, list[str]] = Field(
         description="Columns of the upload with another role than feature: label, color, id, ignore, one_hot."
@@ -129,10 +130,10 @@ class DatasetOut(BaseModel):
         url = f"/v1/datasets/{dataset.id}"
         source = dataset.source
         return cls(
-            **dataset.to_dict(),
+            **{"has_ids": False, **dataset.to_dict()},
             columns=source.get("columns", {}),
             notices=source.get("notices", []),
-            links={"self": url, "data": f"{url}/data"},
+            links={"self": url, "data": f"{url}/data", **({"ids": f"{url}/ids"} if dataset.has_ids else {})},
         )
 
 
@@ -143,6 +144,9 @@ class TableIn(CommandIn):
     names: list[str] | None = Field(default=None, description="Names of the features.")
     labels: list[str | float | None] | None = Field(default=None, description="Label of each point; null if missing.")
     color: list[float] | None = Field(default=None, description="Number of each point for its color.")
+    ids: list[str | int | None] | list[list[str | int | None]] | None = Field(
+        default=None, description="Id of each point, or a row of several; null if missing."
+    )
 
 
 class ColumnOut(BaseModel):
@@ -166,6 +170,7 @@ class DatasetPreviewOut(BaseModel):
     rows: list[list[float]] = Field(description="Features of the first five points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
     color: list[float] | None = Field(description="Colors of these points.")
+    ids: list[str | int] | list[list[str | int]] | None = Field(description="Ids of these points, as in the file.")
     problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
 
     @classmethod
@@ -184,6 +189,7 @@ class DatasetPreviewOut(BaseModel):
             rows=rows,
             labels=None if table.labels is None else table.labels[:PREVIEW_ROWS].tolist(),
             color=None if table.color is None else table.color[:PREVIEW_ROWS].tolist(),
+            ids=None if table.ids is None else table.ids[:PREVIEW_ROWS].tolist(),
             problem=None,
         )
 
@@ -202,6 +208,7 @@ class DatasetPreviewOut(BaseModel):
             rows=[],
             labels=None,
             color=None,
+            ids=None,
             problem=ProblemOut(**problem.to_dict()),
         )
 

@@ -61,6 +61,7 @@ class DatasetValuesOut(MatrixOut):
     labels: list[str | float | bool] | None = _optional("Label of each point.")
     color: list[float] | None = _optional("Number of each point for its color.")
     coordinates: Matrix | None = _optional("True coordinates of each point.")
+    ids: list[str | int] | list[list[str | int]] | None = _optional("Id of each point, or a row of several.")
 
 
 class DrawOut(MatrixOut):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MOST_PATTERNS = 100  # of a request: each is compared with every name
+MOST_IDS = 10  # columns of ids whose values are stored
 _MOST_LISTED = 100  # column names in a problem
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
@@ -35,7 +36,7 @@ class ColumnRoles:
     features
         Columns of the points; empty: all columns without another role.
     id
-        Columns that name the rows; they are set apart.
+        Columns that name the rows; they are set apart, and their values are stored as ids.
     ignore
         Columns to leave out.
     one_hot
@@ -136,6 +137,11 @@ class Layout:
             return "label" if column == self.label else "color"
         return "id" if column in {*self.ids, *self.candidates} else "ignore" if column in self.ignored else "feature"
 
+    @property
+    def id_columns(self) -> list[int]:
+        """Positions of the columns that name the rows."""
+        return sorted([*self.ids, *self.candidates])
+
     def feature_names(self, categories: dict[int, list[str]]) -> list[str] | None:
         """Return the names of the features, with ``column=category`` for each category."""
         if self.names is None and not categories:
@@ -154,12 +160,17 @@ class Layout:
                 f" it, use {option('features', ['*'])}."
                 for column in self.candidates
             ),
+            *(
+                [f"Of {len(self.id_columns)} columns of ids the values of the first {MOST_IDS} are stored."]
+                if len(self.id_columns) > MOST_IDS
+                else []
+            ),
             *notices,
         ]
         roles = {
             "label": [] if self.label is None else [self.label],
             "color": [] if self.color is None else [self.color],
-            "id": sorted([*self.ids, *self.candidates]),
+            "id": self.id_columns,
             "ignore": self.ignored,
             "one_hot": self.one_hot,
         }

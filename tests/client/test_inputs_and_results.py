@@ -152,7 +152,7 @@ def test_labels_and_colors_of_a_frame_are_columns() -> None:
     """Their names are free ones, and the query has their roles; a frame of numbered columns goes as npz."""
     frame = pd.DataFrame({"a": [1.5, 2.5], "label": [3, 4]})
     upload = upload_of(frame, labels=pd.Series(["u", None], index=[7, 8]), colors=[0.5, 0.25])
-    assert b"".join(upload.body.pieces()) == b"a,label,label_,color\n1.5,3.0,u,0.5\n2.5,4.0,,0.25\n"
+    assert b"".join(upload.body.pieces()) == b"a,label,label_,color\n1.5,3,u,0.5\n2.5,4,,0.25\n"
     assert upload.query == {**WRITTEN, "label": "label_", "color": "color"}
     assert upload_of(pd.DataFrame([[1.0, 2.0]]), labels=["u"]).body.media == NPZ
 

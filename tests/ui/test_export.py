@@ -160,3 +160,33 @@ def test_the_snippets_for_shell_and_python_give_the_draw(tab_at_third_draw: Expl
     environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=60)
     np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), expected)
+
+
+def test_ids_of_the_file_name_the_points(explorer: Explorer) -> None:
+    """First rows, the panel of a point, search and CSV have the ids as in the file, also after a refresh."""
+    ids = [f"C-{7 * i:03d}" for i in range(60)]
+    ids[3] = 'the "third", C'
+    quoted = [*ids[:3], '"the ""third"", C"', *ids[4:]]
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(sheet(60), customer_id=quoted))
+    expect(explorer.at("preview")).to_contain_text('the "third", C')
+    expect(explorer.at("upload-notices")).to_contain_text("'customer_id' numbers or names the rows")
+    explorer.at("use-file").click()
+    explorer.fit(count=2)
+    explorer.page.reload()
+    explorer.wait_drawn()
+    explorer.at("find-label").fill("c-007")
+    explorer.at("find-label").press("Enter")
+    expect(explorer.at("point-id")).to_have_text("C-007")
+    expect(explorer.at("point")).to_contain_text("Row 1")
+    explorer.save_picture("ids")
+    for column in ("show-consensus", None):
+        if column:
+            explorer.at(column).click()
+        else:
+            explorer.at("scrub").fill("2")
+        _, content = download(explorer, "csv")
+        rows = list(reader(io.StringIO(content.decode())))
+        assert rows[0] == ["row", "id", "y1", "y2", "spread", "stability"]
+        assert [row[1] for row in rows[1:]] == ids
+        assert np.isfinite(np.array([row[2:] for row in rows[1:]], float)).all()

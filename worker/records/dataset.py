@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-EXTRAS = ("labels", "color", "coordinates")  # optional arrays beside the values, in the order of the digest
+EXTRAS = ("labels", "color", "coordinates", "ids")  # optional arrays beside the values, in the order of the digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class Table:
         (n,) a number per point to color it by, float64.
     coordinates
         (n, 2) true coordinates of synthetic data.
+    ids
+        (n,) or (n, columns) ids of the rows as in the file, int64 or str.
     source
         Origin, JSON-able.
 
@@ -48,11 +50,12 @@ class Table:
     labels: Array | None = None
     color: Array | None = None
     coordinates: Array | None = None
+    ids: Array | None = None
 
     @property
     def extras(self) -> dict[str, Array]:
         """The existing arrays of `EXTRAS`, in their order, little-endian as stored."""
-        arrays = {"labels": self.labels, "color": self.color, "coordinates": self.coordinates}
+        arrays = {name: getattr(self, name) for name in EXTRAS}
         return {
             name: array.astype(array.dtype.newbyteorder("<"), copy=False)
             for name, array in arrays.items()
@@ -79,16 +82,17 @@ class Dataset:
     has_color: bool = False  # early records lack this member and the next two
     name: str | None = None
     tags: list[str] = field(default_factory=list)
+    has_ids: bool = False
 
     @property
     def extras(self) -> tuple[str, ...]:
         """Names of `EXTRAS` that are stored beside the values."""
-        stored = {"labels": self.has_labels, "color": self.has_color, "coordinates": self.has_coordinates}
-        return tuple(name for name in EXTRAS if stored[name])
+        return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return asdict(self)
+        """Return a JSON-able dictionary; without `has_ids` if false, which earlier versions cannot read."""
+        record = asdict(self)
+        return record if self.has_ids else {name: value for name, value in record.items() if name != "has_ids"}
 
 
 def record_of(id_: str, raw: bytes) -> Dataset:
@@ -100,7 +104,7 @@ class Content:
     """SHA-256 of a data set's content, updated with its values in C order.
 
     The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`.
-    Numeric labels whose bytes could also be text add their dtype; earlier versions omitted it.
+    Numeric labels whose bytes could also be text add their dtype; earlier versions omitted it. Ids add theirs.
 
     Parameters
     ----------
@@ -118,7 +122,8 @@ class Content:
     def __init__(
         self, shape: tuple[int, int], dtype: np.dtype[Any], names: list[str] | None, extras: Mapping[str, Array]
     ) -> None:
-        heads: list[list[Any]] = [[*shape, dtype.str, names]]
+        ids = extras.get("ids")
+        heads: list[list[Any]] = [[*shape, dtype.str, names, *([] if ids is None else [{"ids": ids.dtype.str}])]]
         if _may_be_text(extras.get("labels")):
             heads.insert(0, [*heads[0], {"labels": "<f8"}])
         self._extras = extras

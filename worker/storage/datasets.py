@@ -108,6 +108,7 @@ class DatasetStore:
                 has_labels=table.labels is not None,
                 has_coordinates=table.coordinates is not None,
                 has_color=table.color is not None,
+                has_ids=table.ids is not None,
                 source=table.source,
                 created=now_iso(),
                 tenant=tenant,
@@ -195,8 +196,13 @@ class DatasetStore:
         return self._load(id_, ".npy")
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the existing ones of `labels` (n,), `color` (n,), `coordinates` (n, 2); raises as `values`."""
+        """Return the existing ones of `labels` (n,), `color` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
         return {name: self._load(dataset.id, f".{name}.npy") for name in dataset.extras}
+
+    def ids_of(self, id_: str) -> Array | None:
+        """Return the ids of the rows, (n,) or (n, columns), or None; raises ``dataset-damaged``."""
+        dataset = self.get(id_)
+        return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, ".ids.npy"))
 
     def damaged(self) -> Iterator[str]:
         """Read every visible data set, and yield the ids of those that differ from their digest."""

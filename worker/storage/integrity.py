@@ -127,6 +127,8 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.ge
 def _is_valid_extra(name: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], n: int) -> bool:
     """Return whether `DatasetStore` writes such a header; the digest covers the bytes, not their interpretation."""
     is_little = dtype == dtype.newbyteorder("<")
+    if name == "ids":
+        return shape[:1] == (n,) and len(shape) <= 2 and is_little and dtype.kind in "iU"
     return shape == ((n, 2) if name == "coordinates" else (n,)) and is_little and dtype.kind in "fU"
 
 

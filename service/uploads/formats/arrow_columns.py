@@ -10,8 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import IdCheck, Layout, categorical, option
+from service.uploads.column_roles import MOST_IDS, IdCheck, Layout, categorical, option
 from service.uploads.disk_array import NO_MEMORY, DiskArray, check_inflated
+from service.uploads.id_columns import Ids, id_text
 from service.uploads.label_columns import MOST_LABEL, Labels, label_array, missing_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
@@ -161,7 +162,7 @@ def table_of(
     check_names(names, features)
     disk_array = DiskArray(file, columns.dtype, features)
     color: list[Array] = []
-    labels = _LabelColumn(layout.label, columns)
+    labels, ids = _LabelColumn(layout.label, columns), Ids()
     checks = {column: IdCheck() for column in layout.candidates}
     bad, first, count = BadRows(), None, 0
     rows = max(1, BLOCK_VALUES // max(1, columns.width, features))
@@ -184,17 +185,20 @@ def table_of(
                 if layout.color is not None:
                     color.append(_numbers(block, layout.color).astype(np.float64))
                 labels.add(block, count)
+                ids.add(_id_texts(block, column, columns, count) for column in layout.id_columns[:MOST_IDS])
             count += block.num_rows
     if first is not None:
         raise bad.annotate(first)
     limits.check((count, features))
     found = labels.array()
-    notices = [*(layout.no_id_notice(column) for column in sorted(columns.kept)), *missing_labels(found)]
+    kept = (layout.no_id_notice(column) for column in sorted(columns.kept))
+    notices = [*kept, *missing_labels(found), *ids.notices()]
     return Table(
         values=disk_array.values(),
         names=names,
         labels=found,
         color=np.concatenate(color) if color else None,
+        ids=ids.array(),
         source={"kind": "upload", "format": source, **layout.source(notices)},
     )
 
@@ -277,6 +281,12 @@ def _are_ids(block: pa.RecordBatch, column: int, check: IdCheck, kind: str, star
     return check.add(_texts(array, start) if kind == "s" else array.to_pylist())
 
 
+def _id_texts(block: pa.RecordBatch, column: int, columns: Columns, start: int) -> list[str]:
+    """Return the ids of the rows as text."""
+    array = block.column(column)
+    return _texts(array, start, "id") if columns.kinds[column] == "s" else [id_text(v) for v in array.to_pylist()]
+
+
 def _faults(block: pa.RecordBatch, columns: Columns) -> Array:
     """Return the mask of features and colors that are missing, not finite or not exact. Shape (rows, columns)."""
     faults = np.zeros((block.num_rows, columns.width), bool)
@@ -314,7 +324,7 @@ def _numbers(block: pa.RecordBatch, column: int) -> Array:
     return values
 
 
-def _texts(array: pa.Array, start: int) -> list[str]:
+def _texts(array: pa.Array, start: int, noun: str = "label") -> list[str]:
     """Return a column of texts; the rows of a dictionary share one string object."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
     from pyarrow import compute  # noqa: PLC0415 # an extra
@@ -325,8 +335,8 @@ def _texts(array: pa.Array, start: int) -> list[str]:
         used, rows = np.unique(indices, return_inverse=True)
         array = array.dictionary.take(pa.array(used, mask=used < 0))
     if (compute.max(compute.utf8_length(array)).as_py() or 0) > MOST_LABEL:
-        detail = f"A label in row {start + 1} or later has more than {MOST_LABEL:,} characters."
-        raise refuse("label-too-long", 422, detail, "Use shorter labels.", allowed=MOST_LABEL)
+        detail = f"A text of the {noun}s in row {start + 1} or later has more than {MOST_LABEL:,} characters."
+        raise refuse(f"{noun}-too-long", 422, detail, f"Use shorter {noun}s.", allowed=MOST_LABEL)
     texts: list[str] = [text or "" for text in array.to_pylist()]  # a missing label is empty
     return texts if rows is None else [texts[row] for row in rows]
 

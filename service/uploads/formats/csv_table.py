@@ -1,4 +1,4 @@
-"""CSV bodies: one point in each row, an optional header, optional label and color columns.
+"""CSV bodies: one point in each row, an optional header, optional columns of labels, colors and ids.
 
 Parsed by Python's csv and float, because errors must name row and column and numbers must be exact. numpy.loadtxt
 (1.1 s for 100,000 x 50; this reader 3.3 s) refuses quotes and rounds integers beyond 2^53. pyarrow (2.2 s) accepts
@@ -16,9 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from service.uploads.column_roles import IdCheck, Layout, categorical, option
+from service.uploads.column_roles import MOST_IDS, IdCheck, Layout, categorical, option
 from service.uploads.disk_array import DiskArray, check_inflated
 from service.uploads.formats.dialect import BOOLEANS, HEAD, MOST_CELL, Declared, Dialect, is_number, kind_of, sniffed
+from service.uploads.id_columns import Ids
 from service.uploads.label_columns import Labels, missing_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
@@ -159,7 +160,7 @@ class _Reading:
         check_names(names, features)
         disk_array = DiskArray(self.file, np.dtype(np.float64), max(1, features))
         color: list[np.ndarray[Any, Any]] = []
-        labels, checks = Labels(), {column: IdCheck() for column in layout.candidates}
+        labels, ids, checks = Labels(), Ids(), {column: IdCheck() for column in layout.candidates}
         count, counts_rows = 0, layout.features[:1] == [0] and not self.categories
         first = 0.0
         for block in _blocks(self.data, self.lines, layout.width):
@@ -169,6 +170,7 @@ class _Reading:
                     raise _NotIdError(column)
             if layout.label is not None:
                 labels.add([row[layout.label].strip() for row in block])
+            ids.add([row[column].strip() for row in block] for column in layout.id_columns[:MOST_IDS])
             numbers = self.numbers(block, count)
             matrix = self.expanded(numbers, block)
             first = numbers[0, 0] if count == 0 and numbers.size else first
@@ -189,13 +191,14 @@ class _Reading:
                 f" with {option('id', [layout.name(0)])}."
             )
         found = None if layout.label is None else _label_array(labels)
-        notices += missing_labels(found)
+        notices += [*missing_labels(found), *ids.notices()]
         words = dialect.source()
         return Table(
             values=disk_array.values(),
             names=names,
             labels=found,
             color=None if layout.color is None else np.concatenate(color),
+            ids=ids.array(),
             source={
                 "kind": "upload",
                 "format": "csv",

@@ -1,4 +1,4 @@
-"""JSON bodies: ``[[...], ...]`` or ``{"data": [[...], ...], "names": [...], "labels": [...], "color": [...]}``."""
+"""JSON bodies: ``[[...], ...]``, or ``{"data": [[...], ...]}`` with any of `names`, `labels`, `color` and `ids`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.uploads.column_roles import MOST_IDS
+from service.uploads.id_columns import Ids, id_text
 from service.uploads.label_columns import label_array, missing_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
 
-_MEMBERS = {"data", "names", "labels", "color"}
+_MEMBERS = {"data", "names", "labels", "color", "ids"}
 
 
 def read_json(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -51,7 +53,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def table_of(members: dict[str, Any], limits: Limits) -> Table:
-    """Return the table of parsed members ``{"data", "names", "labels", "color"}``; problems as `read_json`."""
+    """Return the table of parsed members ``{"data", "names", "labels", "color", "ids"}``; problems as `read_json`."""
     rows, names = members.get("data"), members.get("names")
     labels, color = members.get("labels"), members.get("color")
     if not isinstance(rows, list):
@@ -63,12 +65,16 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
     check_names(names, features)
     values = np.array(_rows(rows, features, names), np.float64)
     found = None if labels is None else _labels(labels, len(rows))
-    notices = missing_labels(found)
+    ids = Ids()
+    if members.get("ids") is not None:
+        ids.add(_id_columns(members["ids"], len(rows)))
+    notices = [*missing_labels(found), *ids.notices()]
     return Table(
         values=values,
         names=names,
         labels=found,
         color=None if color is None else _color(color, len(rows)),
+        ids=ids.array(),
         source={"kind": "upload", "format": "json", **({"notices": notices} if notices else {})},
     )
 
@@ -134,6 +140,17 @@ def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
     return np.array(color, np.float64)
 
 
+def _id_columns(ids: Any, points: int) -> list[list[str]]:
+    """Return the columns of ids as text, of a list of ids or of a list of rows of ids."""
+    rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
+    rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
+    if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MOST_IDS or len({len(row) for row in rows}) > 1:
+        raise _malformed(f'"ids" is not an array of {points} ids, one for each point, or of as many rows of ids.')
+    if any(type(value) not in {str, int, type(None)} for row in rows for value in row):
+        raise _malformed('"ids" must be strings or integers, or null if missing.')
+    return [[id_text(row[column]) for row in rows] for column in range(len(rows[0]))]
+
+
 def _is_exact(value: Any) -> bool:
     """Return whether a value is a number that float64 represents exactly."""
     return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
@@ -144,5 +161,5 @@ def _malformed(detail: str) -> ProblemError:
         "malformed-json",
         422,
         detail,
-        'Send [[...], ...], or {"data": [[...], ...], "names": [...], "labels": [...], "color": [...]}.',
+        'Send [[...], ...], or {"data": [[...], ...], "names": [...], "labels": [...], "color": [...], "ids": [...]}.',
     )

@@ -13,8 +13,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.uploads.column_roles import MOST_IDS
 from service.uploads.disk_array import DiskArray, check_inflated
 from service.uploads.formats.npy import check_length, check_matrix, read_header
+from service.uploads.id_columns import Ids, id_text
 from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, label_array, missing_labels, text_labels
 from service.uploads.limits import check_names
 from worker.base.problems import refuse
@@ -36,7 +38,7 @@ _END, _END_BYTES, _LOCATOR, _LOCATOR_BYTES = b"PK\5\6", 22, b"PK\6\7", 20
 def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions.
 
-    It may also have `labels`, `color` and `coordinates`, one row for each point, and `names` of the features;
+    It may also have `labels`, `color`, `ids` and `coordinates`, one row for each point, and `names` of the features;
     `roles` names other members for the first two.
 
     Raises
@@ -63,7 +65,7 @@ def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
 def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     members = _members(archive, limits)
     label, color = roles.label or "labels", roles.color or "color"
-    extras = {"names", "coordinates", label, color}
+    extras = {"names", "coordinates", "ids", label, color}
     for name in filter(None, (roles.label, roles.color)):
         if name not in members:
             raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
@@ -73,7 +75,7 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: Col
             "unknown-member",
             422,
             f"The member {unknown[0]!r} is unknown; the data are in {data!r}.",
-            "Remove it, or name it with ?label= or ?color=; known are data, labels, color, coordinates and names.",
+            "Remove it, or name it with ?label= or ?color=; known are data, labels, color, ids, coordinates and names.",
             members=unknown[:20],
         )
     values = _matrix(archive, members[data], file, limits)
@@ -81,15 +83,28 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: Col
     names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
     labels = _numbers(archive, members[label], (n,), text=True) if label in members else None
-    notices = missing_labels(labels)
+    ids = Ids()
+    if "ids" in members:
+        ids.add(_id_columns(archive, members["ids"], n))
+    notices = [*missing_labels(labels), *ids.notices()]
     return Table(
         values=values,
         names=names,
         labels=labels,
         color=_numbers(archive, members[color], (n,)) if color in members else None,
+        ids=ids.array(),
         coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
         source={"kind": "upload", "format": "npz", **({"notices": notices} if notices else {})},
     )
+
+
+def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[str]]:
+    """Return the columns of ids (n,) or (n, columns) as text."""
+    with archive.open(info) as stream:
+        shape = read_header(stream)[0]
+    is_matrix = len(shape) == 2 and 0 < shape[1] <= MOST_IDS
+    ids = _array(archive, info, "iuU", (n, shape[1]) if is_matrix else (n,)).reshape(n, -1)
+    return [[id_text(value) for value in column] for column in ids.T.tolist()]
 
 
 def _check_directory(file: IO[bytes]) -> None:

@@ -44,7 +44,7 @@ def read_parquet(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
 
         def batches(columns: Columns) -> Iterator[Any]:
             layout = columns.layout
-            texts = [*layout.one_hot, *layout.candidates, *([] if layout.label is None else [layout.label])]
+            texts = [*layout.one_hot, *layout.id_columns, *([] if layout.label is None else [layout.label])]
             once = [footer.schema_arrow.names[at] for at in texts]  # a text of many rows is unpacked once
             with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
                 yield from body.iter_batches(max(1, BLOCK_VALUES // columns.width), use_threads=False)

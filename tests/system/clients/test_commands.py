@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import httpx
 import numpy as np
 import pandas as pd
 
@@ -92,3 +93,51 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
         out = run("embed", str(sheet), "pca", "--label" if has_scores else "--ignore", "side", *words)
         assert ("trustworthiness" in out, "neighborhood_hit" in out) == (has_scores, has_scores)
     picture(".svg", "compare", str(sheet), "pca", "lle", "--label", "side")
+
+
+def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables of the commands and of the API begin with the ids of the file, in its order."""
+    names = [f"C-{number:03d}" for number in np.random.default_rng(0).permutation(N)]
+    X = manifolds.make("s_curve", N, seed=23).X
+    sheet, new, out = tmp_path / "sheet.csv", tmp_path / "new.csv", tmp_path / "t.csv"
+    pd.DataFrame(X, index=pd.Index(names, name="customer_id"), columns=["a", "b", "c"]).to_csv(sheet)
+    pd.read_csv(sheet).iloc[[5, 2]].assign(customer_id=[7, 12]).to_csv(new, index=False)
+
+    def table(*words: str) -> pd.DataFrame:
+        assert main.main([*words, "-o", str(out), "--url", up.url]) == 0
+        frame = pd.read_csv(out, dtype={"id": str})
+        assert frame.columns[0] == "id"
+        return frame
+
+    assert main.main(["fit", str(sheet), "-k", "9", "--url", up.url]) == 0
+    id_ = capsys.readouterr().out.split("  ")[0]
+    drawn = table("draw", id_, "--count", "2", "--scales", "0.5", "1")
+    assert drawn["id"].tolist() == names * 4
+    assert drawn["point"].tolist() == [*range(N)] * 4
+    assert table("summary", id_, "--count", "3")["id"].tolist() == names
+    assert table("transform", id_, str(new))["id"].tolist() == ["7", "12"]
+    capsys.readouterr()
+    placed = table("embed", str(sheet), "pca", "--scores", "none")
+    assert placed["id"].tolist() == names
+    embedding = capsys.readouterr().out.split("  ")[0]
+    assert table("transform", embedding, str(new))["id"].tolist() == ["7", "12"]
+    with Client(up.url) as client:
+        posterior = client.posterior(id_)
+        dataset = client.dataset(posterior.metadata["dataset"])
+        ids = dataset.ids()
+        assert ids is not None
+        assert ids.tolist() == names
+        assert posterior.frame(posterior.draw(1), index=ids).index.tolist() == names
+        assert client.synthetic("s_curve", 50).ids() is None
+        job = posterior.start_draws(2).wait().id
+    with httpx.Client(base_url=up.url, timeout=60, headers={"accept": "text/csv"}) as api:
+        for path, head, expected in (
+            (f"/v1/posteriors/{id_}/draws/0?points=0:4&wait=30", "id,y1,y2", names[:4]),
+            (f"/v1/jobs/{job}/result?points=0:4", "id,draw,point,y1,y2", names[:4] * 2),
+            (f"/v1/posteriors/{id_}/summary?count=3&points=0:4&wait=30", "id,point,", names[:4]),
+            (f"/v1/embeddings/{embedding}/coordinates?points=3,1", "id,point,embedding_1,embedding_2", names[3:0:-2]),
+        ):
+            first, *rows = api.get(path).text.splitlines()
+            assert first.startswith(head)
+            assert [row.split(",")[0] for row in rows] == expected
+            assert api.get(path, headers={"accept": "application/json"}).json() is not None

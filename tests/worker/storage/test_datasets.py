@@ -34,14 +34,17 @@ def table(values: Any, **more: Any) -> Table:
 
 def test_round_trip(store: DatasetStore) -> None:
     """Values, labels and coordinates are restored unchanged."""
-    original = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2], coordinates=X[:, :2])
+    vectors = {"labels": np.array(["ü"] * 50), "color": X[:, 2], "coordinates": X[:, :2], "ids": np.arange(50) - 3}
+    original = table(X, names=["a", "b", "c"], **vectors)
     dataset, new = store.add(original)
     assert new
     assert (dataset.n, dataset.d, dataset.dtype, dataset.nbytes) == (50, 3, "float64", 1200)
     assert store.get(dataset.id) == dataset
     np.testing.assert_array_equal(store.values(dataset.id), X)
     beside = store.load_extras(dataset)
-    assert list(beside) == ["labels", "color", "coordinates"]
+    assert list(beside) == ["labels", "color", "coordinates", "ids"]
+    assert beside["ids"].dtype == np.int64
+    np.testing.assert_array_equal(store.ids_of(dataset.id), np.arange(50) - 3)
     assert beside["labels"].tolist() == ["ü"] * 50
     np.testing.assert_array_equal(beside["color"], X[:, 2])
     np.testing.assert_array_equal(beside["coordinates"], X[:, :2])
@@ -62,8 +65,11 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
         table(X, color=np.zeros(50)),
         table(X, coordinates=X[:, :2]),
         table(X.reshape(75, 2)),
+        table(X, ids=np.arange(50)),
+        table(X, ids=np.arange(50).astype(str)),
+        table(X, ids=np.arange(100).reshape(50, 2)),
     ]
-    assert len({store.add(other)[0].id for other in others} | {first.id}) == 9
+    assert len({store.add(other)[0].id for other in others} | {first.id}) == 12
 
 
 def test_labels_of_another_dtype_with_equal_bytes_are_other_content(store: DatasetStore) -> None:

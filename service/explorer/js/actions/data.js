@@ -141,7 +141,7 @@ async function loadPreview(dataset) {
 
 /** Load all columns, for colors and rows; the values only if a tab can hold them. */
 async function loadColumns(dataset) {
-  const hasMore = dataset.has_labels || dataset.has_color || dataset.has_coordinates;
+  const hasMore = dataset.has_labels || dataset.has_color || dataset.has_coordinates || dataset.has_ids;
   if (dataset.n * dataset.d > MOST_VALUES && !hasMore) {
     set({ columns: { names: dataset.names, values: null } });
     return;
@@ -156,6 +156,13 @@ async function loadColumns(dataset) {
       labels: found.labels ? Array.from(found.labels.data, String) : null,
       color: found.color ? asFloats(found.color.data) : null,
       coordinates: found.coordinates ? asFloats(found.coordinates.data) : null,
+      ids: found.ids ? idsOf(found.ids) : null,
     },
   });
+}
+
+/** The ids of the rows as texts; those of several columns are joined by commas. */
+function idsOf({ shape: [n, columns = 1], data }) {
+  const texts = Array.from(data, String);
+  return Array.from({ length: n }, (_, row) => texts.slice(row * columns, (row + 1) * columns).join(', '));
 }

@@ -4,6 +4,7 @@ import { askMade } from '../jobs.js';
 import { embeddingOf, titleOf } from '../lib/frames.js';
 import { npyOf } from '../lib/npy.js';
 import { paint } from '../lib/paint.js';
+import { parsed } from './metadata.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
 import { paintLegend, svgLegend } from '../plot/legend.js';
@@ -89,11 +90,11 @@ export async function saveNpy() {
   return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
 }
 
-/** Save the embedding as CSV: row, coordinates, label, color, further columns, spread and stability. */
+/** Save the embedding as CSV: row, id, coordinates, label, color, further columns, spread and stability. */
 export async function saveCsv() {
   return saveWork(async () => {
     const lines = isAverage() ? linesOf(embeddingOf(-1), state.draws.p)
-      : (await (await askMade(arrayPath(), 'text/csv', PREPARING)).text()).trimEnd().split(/\r?\n/);
+      : linesWithoutIds(await (await askMade(arrayPath(), 'text/csv', PREPARING)).text());
     const { columns, metadata, summary, single } = state;
     const beside = {
       ...(columns?.labels && { label: columns.labels }),
@@ -104,8 +105,8 @@ export async function saveCsv() {
     const cells = (first, pick) => [first, ...Object.entries(beside).map(([name, values]) => quoted(pick(name, values)))].join(',');
     const [head, ...rows] = lines;
     const text = [
-      `row,${cells(head, (name) => name)}`,
-      ...rows.map((line, row) => `${row},${cells(line, (_, values) => values[row])}`),
+      `row,${columns?.ids ? 'id,' : ''}${cells(head, (name) => name)}`,
+      ...rows.map((line, row) => `${row},${columns?.ids ? `${quoted(columns.ids[row])},` : ''}${cells(line, (_, values) => values[row])}`),
     ];
     save(new Blob([`${text.join('\n')}\n`], { type: 'text/csv' }), `${fileName()}.csv`);
   });
@@ -119,6 +120,13 @@ const quoted = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll
 function linesOf(embedding, p) {
   const names = Array.from({ length: p }, (_, j) => `y${j + 1}`).join(',');
   return [names, ...Array.from({ length: embedding.length / p }, (_, row) => embedding.subarray(row * p, (row + 1) * p).join(','))];
+}
+
+/** The lines of a table without its columns of ids, which may be quoted. */
+function linesWithoutIds(text) {
+  const [head, ...rows] = parsed(text);
+  const ids = head.filter((name) => /^id(_\d+)?_*$/.test(name)).length;
+  return [head, ...rows].map((cells) => cells.slice(ids).join(','));
 }
 
 async function saveWork(work) {

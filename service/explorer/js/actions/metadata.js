@@ -75,9 +75,9 @@ export function keptColumns({ id, n }) {
   return metadata && Object.values(metadata).every((values) => values.length === n) ? metadata : null;
 }
 
-/** Store columns of an uploaded text that are not fitted: those that were left out, or name the rows. */
+/** Store columns of an uploaded text that were left out; the service stores labels, colors and ids. */
 export async function keepLeftOut(file, dataset) {
-  const left = [...(dataset.columns.ignore ?? []), ...(dataset.columns.id ?? [])];
+  const left = dataset.columns.ignore ?? [];
   if (!left.length || !/\.(csv|tsv|txt)$/i.test(file.name) || file.size > 20e6) return;
   const [names = [], ...rows] = parsed(await file.text());
   const found = left.filter((name) => names.includes(name)).slice(0, MOST_COLUMNS);
@@ -85,10 +85,10 @@ export async function keepLeftOut(file, dataset) {
   keep(dataset.id, Object.fromEntries(found.map((name) => [name, rows.map((row) => row[names.indexOf(name)] ?? '')])));
 }
 
-/** The rows whose label or further column has a text: equal ones, else those that contain it. */
+/** The rows whose id, label or further column has a text: equal ones, else those that contain it. */
 export function rowsWith(text) {
   const wanted = text.trim().toLowerCase();
-  const columns = [state.columns?.labels, ...Object.values(state.metadata ?? {})].filter(Boolean);
+  const columns = [state.columns?.ids, state.columns?.labels, ...Object.values(state.metadata ?? {})].filter(Boolean);
   if (!wanted) return [];
   const search = (matches) => Array.from({ length: state.dataset.n }, (_, row) => row)
     .filter((row) => columns.some((values) => matches(values[row].toLowerCase())));

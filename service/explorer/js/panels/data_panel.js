@@ -141,7 +141,7 @@ function Pending() {
     <p class="file-name"><strong>${file.name}</strong>
       ${shown?.n ? html` <span class="quiet">${head ? 'the first ' : ''}${number(shown.n)} rows, ${number(shown.d)} fitted columns</span>` : ''}</p>
     ${shown?.rows.length > 0 && html`<${Table} names=${shown.names} rows=${shown.rows}
-      more=${{ labels: shown.labels, color: shown.color }} />`}
+      more=${{ ids: shown.ids, labels: shown.labels, color: shown.color }} />`}
     <${Notices} notices=${shown?.notices} />
     ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Colour')}</div>
       <details class="more" data-testid="column-roles" open=${columns.some(({ role }) => role === '')}>
@@ -180,10 +180,12 @@ function Chosen() {
     <p class="file-name"><strong>${nameOf(dataset)}</strong>
       ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.d)} columns</span></p>
     ${rows && html`<${Table} names=${preview.names} rows=${rows.map((row) => row.map((value) => number(value)))}
-      more=${{ labels: preview.labels, color: preview.color }} />`}
+      more=${{ ids: preview.ids, labels: preview.labels, color: preview.color }} />`}
     <${Notices} notices=${dataset.notices} />
   </div>`;
 }
+
+const BESIDE = { ids: 'id', labels: 'label', color: 'colour' };
 
 /** The first rows, with a limited number of columns. */
 function Table({ names, rows, more = {} }) {
@@ -194,7 +196,7 @@ function Table({ names, rows, more = {} }) {
   return html`<div class="table" tabindex="0" role="region" aria-label="First rows" data-testid="preview">
     <table>
       <thead><tr>
-        ${beside.map(([name]) => html`<th scope="col" class="words">${name === 'color' ? 'colour' : 'label'}</th>`)}
+        ${beside.map(([name]) => html`<th scope="col" class="words">${BESIDE[name]}</th>`)}
         ${Array.from({ length: count }, (_, i) => html`<th scope="col" class=${side(i)}>${names?.[i] ?? `x${i + 1}`}</th>`)}
         ${rows[0].length > most && html`<th scope="col">+${rows[0].length - most}</th>`}
       </tr></thead>

@@ -109,8 +109,8 @@ function Point() {
     <div class="panel-head"><h2>${row >= 0 ? `Row ${number(row)}` : 'Point'}</h2>
       <label class="find">Row <input type="number" min="0" max=${points() - 1} data-testid="find-row" aria-label="Select a row by its number, from 0"
         ref=${rowField} onChange=${find} /></label></div>
-    ${(columns?.labels || state.metadata) && html`<label class="find wide">Search <input type="text" data-testid="find-label"
-      placeholder="label or text" ref=${textField} onChange=${search} /></label>`}
+    ${(columns?.ids || columns?.labels || state.metadata) && html`<label class="find wide">Search <input type="text" data-testid="find-label"
+      placeholder="id, label or text" ref=${textField} onChange=${search} /></label>`}
     ${missed && html`<p class="quiet" role="status" data-testid="not-found">No row has “${missed}”.</p>`}
     ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
       ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbours` : ''}.
@@ -118,6 +118,7 @@ function Point() {
     ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbours. Hold Shift and drag to
       select several, in any view.</p>`}
     ${row >= 0 && html`<dl class="facts">
+      ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
       ${Object.entries(state.metadata ?? {}).slice(0, 6).map(([name, values]) => html`<dt>${name}</dt><dd>${values[row]}</dd>`)}
       ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}

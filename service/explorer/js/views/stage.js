@@ -68,9 +68,9 @@ function Tip() {
   const screen = onStage.plot.screen();
   const left = screen.x + screen.sx * onStage.xy[2 * hover];
   const top = screen.y + screen.sy * onStage.xy[2 * hover + 1];
-  const label = columns?.labels?.[hover];
+  const words = [columns?.ids?.[hover], columns?.labels?.[hover]].filter(Boolean);
   return html`<div class="tip" data-testid="tip" style=${{ left: `${left}px`, top: `${top}px` }}>
-    Row ${hover}${label ? ` · ${label}` : ''}
+    Row ${hover}${words.map((word) => ` · ${word}`)}
   </div>`;
 }
 
