@@ -195,7 +195,7 @@ class DatasetOut(TypedDict):
     """
     sha256: str
     """
-    Digest of shape, dtype, values, names, labels and coordinates.
+    Digest of shape, dtype, values, names, labels, colors, coordinates and ids.
     """
     n: int
     """
@@ -228,6 +228,10 @@ class DatasetOut(TypedDict):
     has_coordinates: bool
     """
     Whether each point has its true coordinates.
+    """
+    has_ids: bool
+    """
+    Whether the ids of the rows are stored.
     """
     source: dict[str, Any]
     """
@@ -299,6 +303,10 @@ class DatasetValuesOut(TypedDict):
     coordinates: NotRequired[list[list[float]]]
     """
     True coordinates of each point.
+    """
+    ids: NotRequired[list[str | int] | list[list[str | int]]]
+    """
+    Id of each point, or a row of several.
     """
 
 
@@ -1105,6 +1113,10 @@ class TableIn(TypedDict):
     """
     Number of each point for its color.
     """
+    ids: NotRequired[list[str | int | None] | list[list[str | int | None]] | None]
+    """
+    Id of each point, or a row of several; null if missing.
+    """
 
 
 class SyntheticOptions(TypedDict):
@@ -1365,7 +1377,7 @@ class UploadOptions(TypedDict):
     """
     id: NotRequired[list[str]]
     """
-    Columns that name the rows, by names or patterns: set apart.
+    Columns that name the rows, by names or patterns: ids, no features.
     """
     ignore: NotRequired[list[str]]
     """
@@ -1712,6 +1724,10 @@ class DatasetPreviewOut(TypedDict):
     color: list[float] | None
     """
     Colors of these points.
+    """
+    ids: list[str | int] | list[list[str | int]] | None
+    """
+    Ids of these points, as in the file.
     """
     problem: ProblemOut | None
     """

@@ -295,7 +295,7 @@ export type CubeOut = {
 export type DatasetOut = {
   /** Derived from the digest and the tenant, so that equal content has an equal id. */
   id: string;
-  /** Digest of shape, dtype, values, names, labels and coordinates. */
+  /** Digest of shape, dtype, values, names, labels, colors, coordinates and ids. */
   sha256: string;
   /** Points (rows). */
   n: number;
@@ -313,6 +313,8 @@ export type DatasetOut = {
   has_color: boolean;
   /** Whether each point has its true coordinates. */
   has_coordinates: boolean;
+  /** Whether the ids of the rows are stored. */
+  has_ids: boolean;
   /** Origin of the data. */
   source: Record<string, unknown>;
   /** Columns of the upload with another role than feature: label, color, id, ignore, one_hot. */
@@ -360,6 +362,8 @@ export type DatasetPreviewOut = {
   labels: (string | number)[] | null;
   /** Colors of these points. */
   color: number[] | null;
+  /** Ids of these points, as in the file. */
+  ids: (string | number)[] | ((string | number)[])[] | null;
   /** Why an upload would be refused; null if it would not. */
   problem: ProblemOut | null;
 };
@@ -380,6 +384,8 @@ export type DatasetValuesOut = {
   color?: number[];
   /** True coordinates of each point. */
   coordinates?: number[][];
+  /** Id of each point, or a row of several. */
+  ids?: (string | number)[] | ((string | number)[])[];
 };
 
 /** Keyword arguments, the query of GET /v1/datasets. */
@@ -1259,6 +1265,8 @@ export type TableIn = {
   labels?: (string | number | null)[] | null;
   /** Number of each point for its color. */
   color?: number[] | null;
+  /** Id of each point, or a row of several; null if missing. */
+  ids?: (string | number | null)[] | ((string | number | null)[])[] | null;
 };
 
 /** Arrays of new points. */
@@ -1332,7 +1340,7 @@ export type UploadOptions = {
   color?: string | null;
   /** Columns to fit, by names or patterns such as `x*`; all others are left out. */
   features?: string[];
-  /** Columns that name the rows, by names or patterns: set apart. */
+  /** Columns that name the rows, by names or patterns: ids, no features. */
   id?: string[];
   /** Columns to leave out, by names or patterns. */
   ignore?: string[];
