@@ -10,7 +10,8 @@ import numpy as np
 from docs.figures.honesty import measures
 from docs.figures.honesty.goals import COVERAGE
 from glle_engine import fit
-from glle_engine.posterior.spread.calibration import calibrate, half_samples
+from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.posterior.spread.resampling import resamples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +121,7 @@ def judge(setting: Setting, law: Noise, replicates: int, draws: int) -> Iterator
     stacks = {
         SCALE_1: _drawn(posterior, draws, 1.0),
         CALIBRATED: _drawn(posterior, draws, calibration.scale),
-        HALVES: half_samples(X, posterior.spec, posterior.embedding, draws // 2),
+        HALVES: resamples(X, posterior.spec, posterior.embedding, draws // 2),
     }
     scales = {SCALE_1: 1.0, CALIBRATED: calibration.scale}
     around = np.concatenate([np.arange(len(X))[:, None], posterior.neighbors], axis=1)
@@ -191,7 +192,7 @@ def _other_samples(
         posterior = fit(X, **spec.to_dict())
         stacks = {
             SCALE_1: _drawn(posterior, draws, 1.0),
-            HALVES: half_samples(X, spec, posterior.embedding, draws // 2),
+            HALVES: resamples(X, spec, posterior.embedding, draws // 2),
         }
         for name, stack in stacks.items():
             places = measures.turned(stack, posterior.embedding, kept)[0][:, :kept]

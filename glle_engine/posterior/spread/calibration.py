@@ -1,9 +1,7 @@
 """Calibration of the scale by half-sampling, which needs only the data.
 
 LLE's sampling spread is the variation of its embedding over new samples of the data. Half-sampling (the delete-half
-jackknife) estimates it from one data set: embed a random n / 2 points with their own graph, place the others by
-their LLE weights on these, rotate to the reference, repeat. The covariance over repetitions needs no rescaling, because
-an estimate from n / 2 points has twice the variance of one from n, and two halves of one sample share half of it.
+jackknife) estimates it from one data set (`glle_engine.posterior.spread.resampling`).
 
 `calibrate` searches the scale a at which the median spread of draws is that of half-samples. Spread over scale is
 close to a power law, so that a few secant steps in logarithms find it. If the slope is small, the spread is
@@ -20,7 +18,7 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,23 +28,16 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.space import Space
-from glle_engine.base.validation import finite_matrix, require_training_data
-from glle_engine.graph.relations import Distances, located
-from glle_engine.graph.search import neighbors_by
+from glle_engine.base.validation import require_training_data
 from glle_engine.linalg import dense
-from glle_engine.linalg.procrustes import procrustes_rotation, turned
-from glle_engine.posterior.fit import reference_embedding
-from glle_engine.posterior.placement.out_of_sample import hang
-from glle_engine.posterior.summary import Summary, generalized_procrustes, summarize
+from glle_engine.posterior.spread.resampling import HALVES, resamples
+from glle_engine.posterior.summary import generalized_procrustes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.spec import FitSpec
-    from glle_engine.graph.relations import Data
     from glle_engine.posterior.posterior import Posterior
 
 HALF_SAMPLES = 20
@@ -137,81 +128,6 @@ class Calibration:
         }
 
 
-def half_samples(
-    X: ArrayLike,
-    spec: FitSpec,
-    reference: NDArray[np.float64],
-    count: int = HALF_SAMPLES,
-    *,
-    seed: int = 0,
-    on_progress: OnProgress = silent,
-    landmarks: NDArray[np.int32] | None = None,
-) -> NDArray[np.float64]:
-    """Embed random halves of the data, or of the landmarks, and place the other points by their LLE weights.
-
-    Parameters
-    ----------
-    X : (n, d)
-        n / 2 > n_neighbors.
-    spec : FitSpec
-        A half with a disconnected graph is bridged, for any value of `disconnected`.
-    reference : (n, p) float64
-        Each embedding is rotated to it.
-    count, seed : int
-        Half j is a pure function of (seed, j).
-    on_progress
-        Called with (halves done, count, "half-samples").
-    landmarks : (m,) int32, optional
-        Of the posterior.
-
-    Returns
-    -------
-    (count, n, p) float64
-
-    """
-    given = finite_matrix(X)
-    data = located(Space.of(given, spec).points(given), spec)
-    n = len(data)
-    sampled = n if landmarks is None else len(landmarks)
-    if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
-        unit = "points" if landmarks is None else "landmarks"
-        raise InvalidParameterError(
-            f"Half of {sampled} {unit} is too few for n_neighbors={spec.n_neighbors}.",
-            remedy=f"Give n_neighbors below {sampled // 2 - 1}, or more {unit}.",
-        )
-    bridged = replace(spec, disconnected="bridge", landmarks=None)
-    placed = np.empty((count, n, spec.n_components))
-    for j in range(count):
-        rng = np.random.Generator(np.random.Philox(key=np.array([seed, j], np.uint64)))
-        chosen = rng.permutation(sampled) if landmarks is None else landmarks[rng.permutation(sampled)]
-        half = np.sort(chosen[: sampled // 2])
-        others = np.setdiff1d(np.arange(n), half, assume_unique=True)
-        sample, rest = _parts(data, half, others)
-        nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors)
-        fitted = reference_embedding(sample, nearest, bridged)
-        extension = hang(
-            sample,
-            rest,
-            spec.n_neighbors,
-            spec.reg,
-            n_components=spec.n_components,
-            noise=spec.noise,
-            flatness=fitted.flatness,
-        )
-        placed[j, half] = fitted.embedding
-        placed[j, others] = extension.embed(fitted.embedding)
-        placed[j] = turned(placed[j], procrustes_rotation(placed[j], reference))
-        on_progress(j + 1, count, "half-samples")
-    return placed
-
-
-def _parts(data: Data, half: NDArray[Any], others: NDArray[Any]) -> tuple[Data, Data]:
-    """Return a half of the data, and the others in relation to it."""
-    if isinstance(data, Distances):
-        return data.at(half), data.of_others(others, half)
-    return np.ascontiguousarray(data[half]), data[others]
-
-
 def spread_of(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each point's spread (n,) over embeddings (m, n, p): the root of the trace of its covariance."""
     _, aligned = generalized_procrustes(embeddings)
@@ -242,6 +158,7 @@ def calibrate(
     n_half_samples: int = HALF_SAMPLES,
     n_draws: int = DRAWS,
     seed: int = 0,
+    halves: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> Calibration:
     """Find the scale at which draws spread as half-samples do.
@@ -256,6 +173,9 @@ def calibrate(
         At least 4 of each.
     seed : int
         Of the half-samples and of the draws.
+    halves : (m, n, p) float64, optional
+        Half-samples 0, ..., m - 1 of the seed (`resamples` of the stream `HALVES`), if they are computed already; the
+        first `n_half_samples` are used.
     on_progress
         Called with (done, total, stage).
 
@@ -269,26 +189,19 @@ def calibrate(
     """
     n_half_samples = check_integer("n_half_samples", n_half_samples, 4)
     n_draws = check_integer("n_draws", n_draws, 4)
-    if posterior.spec.variant != "constrained":
-        raise InvalidParameterError(
-            "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
+    require_resampling(posterior, X)
+    if halves is None:
+        halves = resamples(
+            X,
+            posterior.spec,
+            posterior.embedding,
+            n_half_samples,
+            stream=HALVES,
+            seed=seed,
+            on_progress=on_progress,
+            landmarks=posterior.landmarks,
         )
-    if posterior.diagnostics.figures.get("given_neighbors"):
-        raise InvalidParameterError(
-            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
-            remedy="Give the scale as a number, or fit without neighbors.",
-        )
-    require_training_data(X, posterior.data_sha256)
-    halves = half_samples(
-        X,
-        posterior.spec,
-        posterior.embedding,
-        n_half_samples,
-        seed=seed,
-        on_progress=on_progress,
-        landmarks=posterior.landmarks,
-    )
-    wanted = spread_of(halves)
+    wanted = spread_of(halves[:n_half_samples])
     target = float(np.median(wanted))
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
@@ -324,19 +237,18 @@ def calibrate(
     )
 
 
-def calibrated_summary(
-    posterior: Posterior, X: ArrayLike, count: int = 100, *, seed: int = 0, on_progress: OnProgress = silent
-) -> tuple[Summary, Calibration]:
-    """Summarize `count` draws at the calibrated scale, and return the calibration too.
-
-    The notes of the summary begin with those of the calibration. `seed` is that of the draws. The calibration has the
-    defaults of `calibrate`, so that a posterior has one scale.
-    Errors as for `calibrate` and `Posterior.summary`.
-    """
-    calibration = calibrate(posterior, X, on_progress=on_progress)
-    draws = posterior.draws(count, seed=seed, scale=calibration.scale)
-    summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress)
-    return replace(summary, notes=(*calibration.notes, *summary.notes)), calibration
+def require_resampling(posterior: Posterior, X: ArrayLike) -> None:
+    """Raise the errors of `calibrate` for a posterior that cannot be calibrated, or for other data."""
+    if posterior.spec.variant != "constrained":
+        raise InvalidParameterError(
+            "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
+        )
+    if posterior.diagnostics.figures.get("given_neighbors"):
+        raise InvalidParameterError(
+            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
+            remedy="Give the scale as a number, or fit without neighbors.",
+        )
+    require_training_data(X, posterior.data_sha256)
 
 
 def _is_close(ratio: float) -> bool:

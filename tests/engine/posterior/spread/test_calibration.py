@@ -11,31 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from glle_engine import FitSpec, fit, manifolds
+from glle_engine import fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.posterior.spread.calibration import (
     Calibration,
     calibrate,
-    calibrated_summary,
-    half_samples,
     rank_correlation,
     spread_of,
 )
+from glle_engine.posterior.spread.resampling import resamples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
-
-
-def test_half_samples_embed_every_point(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """All points are placed, close to the reference, by (seed, j) alone."""
-    halves = half_samples(sheet, posterior.spec, posterior.embedding, 6, seed=1)
-    again = half_samples(sheet, posterior.spec, posterior.embedding, 2, seed=1)
-    assert halves.shape == (6, 400, 2)
-    assert np.isfinite(halves).all()
-    assert again.tobytes() == halves[:2].tobytes()
-    assert not np.array_equal(halves[0], half_samples(sheet, posterior.spec, posterior.embedding, 1, seed=2)[0])
 
 
 @settings(max_examples=50)
@@ -97,15 +86,6 @@ def test_a_doubtful_scale_is_noted(ratio: float, correlation: float, saturated: 
         assert f"{correlation:.2f}" in note.message or f"{ratio:.2g} times" in note.message
 
 
-def test_a_summary_at_a_doubtful_scale_begins_with_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The notes of the calibration are those of the summary, too."""
-    X = manifolds.make("swiss_roll", 300, seed=1).X
-    monkeypatch.setattr("glle_engine.posterior.spread.calibration.CORRELATED", 1.5)
-    summary, calibration = calibrated_summary(fit(X), X, 4)
-    assert calibration.notes[-1].code == "scale-poorly-correlated"
-    assert summary.notes[: len(calibration.notes)] == calibration.notes
-
-
 def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) -> None:
     """Dirichlet is far too narrow with many features: calibration moves the scale up, towards ratio 1."""
     posterior = fit(wide, variance="dirichlet")
@@ -115,19 +95,19 @@ def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) ->
     assert np.median(errors[:, 0]) < np.median(errors[:, 1])
 
 
-def test_a_summary_at_the_calibrated_scale() -> None:
-    """The calibration stands beside the summary, whose draws are at its scale."""
-    X = manifolds.make("s_curve", 400, noise=0.01, seed=2).X
-    posterior = fit(X)
-    summary, found = calibrated_summary(posterior, X, 12, seed=3)
-    assert found.scale == calibrate(posterior, X).scale, "one number, whatever is drawn"
-    expected = posterior.summary(12, seed=3, scale=found.scale)
-    np.testing.assert_array_equal(summary.eigenvalues, expected.eigenvalues)
+def test_given_half_samples_are_not_computed_again(
+    sheet: NDArray[np.float64], posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of them give the bits of a calibration alone."""
+    halves = resamples(sheet, posterior.spec, posterior.embedding, 6)
+    alone = calibrate(posterior, sheet, n_half_samples=4, n_draws=4)
+    monkeypatch.delattr("glle_engine.posterior.spread.calibration.resamples")
+    shared = calibrate(posterior, sheet, n_half_samples=4, n_draws=4, halves=halves)
+    assert shared.trace == alone.trace
+    assert shared.half_sample_spread.tobytes() == alone.half_sample_spread.tobytes()
 
 
 def test_what_cannot_be_calibrated(sheet: NDArray[np.float64]) -> None:
-    """Published posteriors and too few points are refused with the remedy."""
+    """Published posteriors are refused with the remedy."""
     with pytest.raises(InvalidParameterError, match="constrained"):
         calibrate(fit(sheet, variant="published"), sheet)
-    with pytest.raises(InvalidParameterError, match="Half of 15"):
-        half_samples(np.random.default_rng(0).random((15, 3)), FitSpec(n_neighbors=8), np.zeros((15, 2)))

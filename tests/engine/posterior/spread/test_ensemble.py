@@ -1,0 +1,148 @@
+"""The ensemble spread: exact on normal embeddings of known covariance, equal in shards, honest about misuse."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import fit, manifolds
+from glle_engine.base.errors import DataMismatchError, InvalidParameterError, InvalidShapeError
+from glle_engine.posterior.spread import ensemble as ensembles
+from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.posterior.spread.ensemble import FACTORS, combine, ensemble
+from glle_engine.posterior.spread.resampling import STREAMS, resamples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+Stacks = tuple["NDArray[np.float64]", "NDArray[np.float64]", "NDArray[np.float64]", "NDArray[np.float64]"]
+N = 500
+
+
+def normal(counts: tuple[int, int, int, int], *, seed: int = 0) -> tuple[Stacks, Any, Any]:
+    """Return stacks of normal embeddings around a reference (n, 2) such that all estimate the same covariances."""
+    rng = np.random.default_rng(seed)
+    reference = rng.standard_normal((N, 2))
+    roots = 0.05 * np.exp(0.7 * rng.standard_normal((N, 1, 1))) * rng.standard_normal((N, 2, 2))
+    stacks = [
+        reference + np.einsum("nij,mnj->mni", roots, rng.standard_normal((m, N, 2))) / np.sqrt(factor)
+        for m, factor in zip(counts, FACTORS, strict=True)
+    ]
+    return (stacks[0], stacks[1], stacks[2], stacks[3]), reference, roots @ roots.transpose(0, 2, 1)
+
+
+def test_the_covariance_of_normal_embeddings_is_found() -> None:
+    """Each part estimates the known spread, and regions and reliability follow: nothing has to be believed."""
+    stacks, reference, truth = normal((400, 300, 300, 300))
+    result = combine(*stacks, reference)
+    spread = np.sqrt(np.trace(truth, axis1=1, axis2=2))
+    for part in ("spread", "draw_spread", "half_sample_spread", "random_k_spread", "larger_sample_spread"):
+        assert np.median(getattr(result, part) / spread) == pytest.approx(1, abs=0.03), part
+    np.testing.assert_allclose(result.consensus, reference, atol=0.1)
+    np.testing.assert_allclose(np.trace(result.covariance, axis1=1, axis2=2), result.spread**2)
+    parts = np.stack(
+        [result.draw_spread, result.half_sample_spread, result.random_k_spread, result.larger_sample_spread]
+    )
+    np.testing.assert_allclose((parts**2).mean(axis=0), result.spread**2)
+    assert result.reliability.level == "high"
+    assert (result.n_draws, result.n_resamples) == (400, 300)
+
+
+def test_the_orientation_of_the_embeddings_does_not_matter() -> None:
+    """Spreads do not see a rotation of any embedding; the covariance turns with the reference."""
+    stacks, reference, _ = normal((12, 9, 8, 7))
+    rng = np.random.default_rng(5)
+    turn = np.linalg.qr(rng.standard_normal((2, 2)))[0]
+    mixed = [np.stack([place @ np.linalg.qr(rng.standard_normal((2, 2)))[0] for place in stack]) for stack in stacks]
+    plain, turned = combine(*stacks, reference), combine(mixed[0], mixed[1], mixed[2], mixed[3], reference @ turn)
+    np.testing.assert_allclose(turned.spread, plain.spread, rtol=1e-6)
+    np.testing.assert_allclose(turned.consensus, plain.consensus @ turn, atol=1e-7)
+    np.testing.assert_allclose(turned.covariance, turn.T @ plain.covariance @ turn, atol=1e-9)
+    np.testing.assert_allclose(turned.regions.radii, plain.regions.radii, rtol=1e-6)
+
+
+def test_the_order_of_the_embeddings_does_not_matter() -> None:
+    """Spread and consensus are means over the embeddings of a kind."""
+    stacks, reference, _ = normal((12, 9, 8, 7))
+    plain = combine(*stacks, reference)
+    reverse = combine(stacks[0][::-1], stacks[1][::-1], stacks[2][::-1], stacks[3][::-1], reference)
+    np.testing.assert_allclose(reverse.spread, plain.spread, rtol=1e-7)
+    np.testing.assert_allclose(reverse.consensus, plain.consensus, atol=1e-8)
+
+
+def test_shards_give_the_bits_of_one_computation(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """Streams in ranges and the draws at the calibrated scale, put together, are the ensemble of a posterior."""
+    reports: list[str] = []
+    whole = ensemble(posterior, sheet, n_draws=8, n_resamples=6, on_progress=lambda *a: reports.append(a[2]))
+    shards = [
+        np.concatenate(
+            [
+                resamples(sheet, posterior.spec, posterior.embedding, count, first=first, stream=stream)
+                for first, count in ((0, 1), (1, 5))
+            ]
+        )
+        for stream in STREAMS
+    ]
+    scale = calibrate(posterior, sheet).scale
+    draws = np.stack([draw.embedding for draw in posterior.draws(8, scale=scale)])
+    assert whole.calibration is not None
+    assert whole.calibration.scale == scale, "one number, whatever is drawn"
+    parts = combine(draws, shards[0], shards[1], shards[2], posterior.embedding, saturated=whole.calibration.saturated)
+    for name, array in whole.arrays().items():
+        assert array.tobytes() == parts.arrays()[name].tobytes(), name
+    assert (whole.regions.radii, whole.reliability) == (parts.regions.radii, parts.reliability)
+    assert whole.notes[: len(parts.notes)] == parts.notes
+    assert whole.notes[len(parts.notes) :] == whole.calibration.notes
+    assert {stream.name for stream in STREAMS} | {"calibration", "drawing", "consensus", "regions", "reliability"} == {
+        *reports
+    }
+    assert json.loads(json.dumps(whole.to_dict(), allow_nan=False)) == whole.to_dict()
+    assert {name: array.shape[0] for name, array in whole.arrays().items()} == dict.fromkeys(whole.arrays(), 400)
+
+
+def test_half_samples_serve_the_calibration(
+    sheet: NDArray[np.float64], posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many half-samples as the calibration has, none is computed twice."""
+    computed: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> NDArray[np.float64]:
+        computed.append(arguments[3])
+        return resamples(*arguments, **options)
+
+    monkeypatch.setattr(ensembles, "HALF_SAMPLES", 4)
+    monkeypatch.setattr(ensembles, "resamples", counted)
+    monkeypatch.setattr("glle_engine.posterior.spread.calibration.HALF_SAMPLES", 4)
+    monkeypatch.setattr("glle_engine.posterior.spread.calibration.resamples", counted)
+    ensemble(posterior, sheet, n_draws=4, n_resamples=4)
+    assert computed == [4, 4, 4]
+
+
+def test_an_ensemble_of_landmarks() -> None:
+    """Every point has a spread and a region."""
+    X = manifolds.make("swiss_roll", 300, seed=1).X
+    posterior = fit(X, landmarks=120)
+    result = ensemble(posterior, X, n_draws=4, n_resamples=4)
+    assert result.spread.shape == (300,)
+    assert (result.spread > 0).all()
+    assert result.regions.axes(0.9).shape == (300, 2, 2)
+
+
+def test_misuse_is_refused_with_the_remedy(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """Other shapes, too few embeddings, other data and posteriors without a calibration."""
+    stacks, reference, _ = normal((5, 4, 4, 4))
+    with pytest.raises(InvalidShapeError, match=r"random_k has shape \(4, 499, 2\).*\(m, 500, 2\)"):
+        combine(stacks[0], stacks[1], stacks[2][:, 1:], stacks[3], reference)
+    with pytest.raises(InvalidParameterError, match=r"halves has 3 embeddings.*at least 4"):
+        combine(stacks[0], stacks[1][:3], stacks[2], stacks[3], reference)
+    with pytest.raises(InvalidParameterError, match="n_resamples=3"):
+        ensemble(posterior, sheet, n_resamples=3)
+    with pytest.raises(DataMismatchError):
+        ensemble(posterior, sheet[::-1])
+    with pytest.raises(InvalidParameterError, match="constrained"):
+        ensemble(fit(sheet, variant="published"), sheet)
