@@ -1,15 +1,18 @@
 r"""Reliability of an ensemble spread: whether points may be ranked by it.
 
-Three figures, each a rank correlation of two spreads over points:
+All figures are rank correlations of two spreads over points. Random halves of the embeddings, whose spreads correlate
+by r, give the reliability of f times as many embeddings as a half: :math:`f r / (1 + (f - 1) r)` (Spearman and Brown,
+1910).
 
-- *reliability* :math:`R`, of two random halves of the embeddings, corrected to all of them: halves that correlate by r
-  have :math:`R = 2 r / (1 + r)` (Spearman and Brown, 1910). It is near 1 if there are enough embeddings. Its root is
-  the *ceiling*: no quantity is expected to correlate more with this spread.
+- *reliability*: of the ensemble with all its embeddings, f = 2. It is near 1 if there are enough embeddings. Its root
+  is the *ceiling*: no quantity is expected to correlate more with this spread.
+- *reproducibility* :math:`R`: of the spread of 20 resamples of one kind, the mean over the kinds, whatever their
+  number. It is low if points hardly differ, or if few resamples determine the spread.
 - *agreement* :math:`A`, of draws and resamples. Both estimate the spread over new samples, draws by a model and
   resamples without one, so that they disagree where the data do not determine it.
-- *expected* :math:`R A`, an estimate of the correlation of the ensemble's spread with that over new samples. There is
-  no theorem behind the product: it was chosen on nine settings and checked on others, see
-  docs/explanation/honesty.md.
+- *expected* :math:`\sqrt{R A}`, an estimate of the correlation of the ensemble's spread with that over new samples.
+  There is no theorem behind the geometric mean: it and the limits of the words were chosen on nine settings, and
+  checked on others that were chosen afterwards (docs/explanation/honesty.md).
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
 
 Level = Literal["high", "moderate", "low"]
 SPLITS = 6
-HIGH, MODERATE = 0.75, 0.6  # of the expected correlation
+HIGH, MODERATE = 0.8, 0.65  # of the expected correlation
+STANDARD = 20  # resamples, so that the reproducibility does not depend on their number
 ENOUGH = 0.9  # reliability: below it, more embeddings help
 
 
@@ -49,11 +53,13 @@ class Reliability:
     reason : str
         The statement in one or two sentences.
     expected : float in [0, 1]
-        Expected rank correlation of the spread with that over new samples of the data: reliability times agreement.
+        Expected rank correlation of the spread with that over new samples of the data.
     reliability : float in [0, 1]
         Of the spread over the embeddings, by random halves of them.
     ceiling : float in [0, 1]
         Root of the reliability.
+    reproducibility : float in [0, 1]
+        Of the spread of 20 resamples of one kind.
     agreement : float in [-1, 1]
         Rank correlation of the spread of draws with that of resamples; 0 if one of them is constant.
     saturated : bool
@@ -66,6 +72,7 @@ class Reliability:
     expected: float
     reliability: float
     ceiling: float
+    reproducibility: float
     agreement: float
     saturated: bool
 
@@ -102,50 +109,61 @@ def reliability(
         Called with (splits done, splits, "reliability").
 
     """
-    split_half = []
+    pairs: list[list[float]] = []  # for each split, of the ensemble and of each kind of resamples
     for split in range(SPLITS):
-        first, second = zip(*(_halves(stack, split) for stack in stacks), strict=True)
-        r = _correlation(_spread(first, factors), _spread(second, factors))
-        split_half.append(2 * max(r, 0.0) / (1 + max(r, 0.0)))
+        halves = [_halves(stack, split) for stack in stacks]
+        first, second = ([moments(half[side])[1] for half in halves] for side in (0, 1))
+        whole = _correlation(mean_covariance(first, factors), mean_covariance(second, factors))
+        pairs.append([whole, *(_correlation(a, b) for a, b in zip(first[1:], second[1:], strict=True))])
         on_progress(split + 1, SPLITS, "reliability")
-    reliable = sum(split_half) / SPLITS
-    agreement = _correlation(_spread(stacks[:1], factors[:1]), _spread(stacks[1:], factors[1:]))
-    return stated(reliable, agreement, saturated=saturated)
+    whole, *kinds = (sum(column) / SPLITS for column in zip(*pairs, strict=True))
+    each = [corrected(r, STANDARD / (len(stack) // 2)) for r, stack in zip(kinds, stacks[1:], strict=True)]
+    drawn = moments(stacks[0])[1]
+    resampled = mean_covariance([moments(stack)[1] for stack in stacks[1:]], factors[1:])
+    return stated(corrected(whole, 2), sum(each) / len(each), _correlation(drawn, resampled), saturated=saturated)
 
 
-def stated(reliable: float, agreement: float, *, saturated: bool = False) -> Reliability:
-    """Return the statement for a reliability in [0, 1] and an agreement in [-1, 1]."""
-    expected = reliable * max(agreement, 0.0)
+def corrected(r: float, times: float) -> float:
+    """Return the reliability of a number of times as many embeddings as those that correlate by r; 0 for r below 0."""
+    return times * r / (1 + (times - 1) * r) if r > 0 else 0.0
+
+
+def stated(reliable: float, reproducible: float, agreement: float, *, saturated: bool = False) -> Reliability:
+    """Return the statement for a reliability and a reproducibility in [0, 1] and an agreement in [-1, 1]."""
+    expected = math.sqrt(reproducible * max(agreement, 0.0))
     level: Level = "high" if expected >= HIGH else "moderate" if expected >= MODERATE else "low"
     return Reliability(
         level=level,
-        reason=" ".join(_sentences(level, reliable, agreement, saturated=saturated)),
+        reason=" ".join(_sentences(level, reliable, reproducible, agreement, saturated=saturated)),
         expected=expected,
         reliability=reliable,
         ceiling=math.sqrt(reliable),
+        reproducibility=reproducible,
         agreement=agreement,
         saturated=saturated,
     )
 
 
-def _sentences(level: Level, reliable: float, agreement: float, *, saturated: bool) -> Iterator[str]:
-    figures = f"(rank correlation {agreement:.2f})"
+def _sentences(
+    level: Level, reliable: float, reproducible: float, agreement: float, *, saturated: bool
+) -> Iterator[str]:
+    cause = (
+        f"draws and resamples have the rank correlation {agreement:.2f}, and different resamples of the data "
+        f"{reproducible:.2f}"
+    )
     if level == "high":
-        yield f"Draws and resamples agree which points are uncertain {figures}, so that points can be ranked by spread."
+        yield f"Points can be ranked by their spread: {cause}."
     elif level == "moderate":
-        yield (
-            f"Draws and resamples agree roughly which points are uncertain {figures}. Compare groups of points by "
-            "spread, not single points."
-        )
+        yield f"Compare groups of points by their spread, not single points: {cause}."
     else:
         yield (
-            f"The data do not determine which points are uncertain: draws and resamples agree little {figures}. Do not "
-            "rank points by spread; its median is still the typical movement of a point."
+            f"Do not rank points by their spread, because the data hardly determine which of them are more uncertain: "
+            f"{cause}. The median spread is still the typical movement of a point."
         )
     if reliable < ENOUGH:
         yield (
-            f"Halves of the embeddings disagree (reliability {reliable:.2f}): take more draws and resamples, or expect "
-            "spreads that are nearly equal for all points."
+            f"More draws and resamples would help (reliability {reliable:.2f}), unless all points are equally "
+            "uncertain."
         )
     if saturated:
         yield (
@@ -161,11 +179,7 @@ def _halves(stack: NDArray[np.float64], split: int) -> tuple[NDArray[np.float64]
     return stack[np.sort(order[:half])], stack[np.sort(order[half:])]
 
 
-def _spread(stacks: Sequence[NDArray[np.float64]], factors: Sequence[float]) -> NDArray[np.float64]:
-    return root_trace(mean_covariance([moments(stack)[1] for stack in stacks], factors))
-
-
-def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the rank correlation of two spreads; 0 if one is constant."""
-    r = rank_correlation(a, b)
+def _correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return the rank correlation of the spreads of two covariances (n, p, p); 0 if one spread is constant."""
+    r = rank_correlation(root_trace(first), root_trace(second))
     return 0.0 if math.isnan(r) else r

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from glle_engine.posterior.spread.reliability import HIGH, MODERATE, reliability, stated
+from glle_engine.posterior.spread.reliability import HIGH, MODERATE, corrected, reliability, stated
 
 
 def stacks(sizes: np.ndarray[tuple[int, ...], np.dtype[np.float64]], count: int, seed: int = 0) -> list[np.ndarray]:
@@ -23,6 +23,7 @@ def test_points_that_differ_have_a_reliable_spread() -> None:
     assert found[0].reliability < found[1].reliability < found[2].reliability
     assert found[2].reliability > 0.98
     assert found[2].agreement > 0.9
+    assert found[2].reproducibility == pytest.approx(found[1].reproducibility, abs=0.05), "whatever their number"
     assert found[2].level == "high"
     for one in found:
         assert one.ceiling == pytest.approx(np.sqrt(one.reliability))
@@ -55,15 +56,31 @@ def test_a_constant_spread_is_no_agreement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agreement", "level"), [(HIGH + 0.01, "high"), (HIGH - 0.01, "moderate"), (MODERATE - 0.01, "low"), (-0.5, "low")]
+    ("expected", "level"), [(HIGH + 0.01, "high"), (HIGH - 0.01, "moderate"), (MODERATE - 0.01, "low"), (0.0, "low")]
 )
-def test_the_word_follows_the_expected_correlation(agreement: float, level: str) -> None:
-    """Each word has a reason with the figure; only low is a warning."""
-    found = stated(1.0, agreement)
+def test_the_word_follows_the_expected_correlation(expected: float, level: str) -> None:
+    """Each word has a reason with the figures; only low is a warning."""
+    found = stated(0.95, 0.9, expected**2 / 0.9)
     assert found.level == level
-    assert f"{agreement:.2f}" in found.reason
+    assert f"{expected**2 / 0.9:.2f}" in found.reason
+    assert "0.90" in found.reason
     assert bool(found.notes) == (level == "low")
-    assert found.expected == pytest.approx(max(agreement, 0.0))
+    assert found.expected == pytest.approx(expected)
+    assert "More draws" not in found.reason
+    assert "More draws" in stated(0.5, 0.9, 0.9).reason
+
+
+def test_draws_against_resamples() -> None:
+    """Ranks that disagree are worth nothing, in whatever number they are estimated."""
+    found = stated(0.99, 0.9, -0.5)
+    assert (found.expected, found.level) == (0.0, "low")
+
+
+def test_corrections_for_the_number_of_embeddings() -> None:
+    """Twice as many, half as many, and back; no reliability below 0."""
+    assert corrected(0.5, 2) == pytest.approx(2 / 3)
+    assert corrected(corrected(0.3, 5), 0.2) == pytest.approx(0.3)
+    assert corrected(0.0, 3) == corrected(-0.4, 3) == 0.0
 
 
 def test_order_and_progress() -> None:
