@@ -1,0 +1,29 @@
+"""Movement of an embedding when its method is refitted to half-samples of the data.
+
+May import the other modules of `glle_engine.methods` but its registry. Read `samples.py` first, then `movement.py`.
+"""
+
+from glle_engine.methods.resampling.movement import Movement, movement
+from glle_engine.methods.resampling.samples import (
+    HALF_SAMPLES,
+    REFITS,
+    Resamples,
+    cost,
+    half_samples,
+    refits,
+    require_resamplable,
+    shrunk,
+)
+
+__all__ = [
+    "HALF_SAMPLES",
+    "REFITS",
+    "Movement",
+    "Resamples",
+    "cost",
+    "half_samples",
+    "movement",
+    "refits",
+    "require_resamplable",
+    "shrunk",
+]

@@ -1,0 +1,179 @@
+"""Tests of `glle_engine.methods.resampling.movement`."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import adjusted_rand_score
+
+from glle_engine import manifolds
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.methods import method
+from glle_engine.methods.resampling import Movement, half_samples, movement, refits
+from glle_engine.methods.resampling.movement import adjusted_rand
+from glle_engine.posterior.spread.calibration import rank_correlation
+
+
+def moved(X: np.ndarray, name: str, count: int = 12, labels: np.ndarray | None = None, **options: object) -> Movement:
+    """Return the movement of a method."""
+    embedder = method(name)
+    spec = embedder.spec.from_dict(options)
+    return movement(
+        X,
+        embedder,
+        spec,
+        embedder.embed(X, spec).Y,
+        half_samples(X, embedder, spec, range(count)).places,
+        refits(X, embedder, spec, range(4)).places,
+        labels=labels,
+    )
+
+
+def test_principal_components_move_as_their_axis_turns() -> None:
+    r"""The first axis of a Gaussian turns by an angle of variance E[a^2 b^2] / (n (l1 - l2)^2) (Anderson 1963).
+
+    a and b are the two components of a point; for a Gaussian E[a^2 b^2] = l1 l2. To first order the coordinate of a
+    point changes by its b times the angle, which is the movement over new samples.
+    """
+    n, l1, l2 = 400, 4.0, 1.0
+    X = np.random.default_rng(1).standard_normal((n, 2)) * np.sqrt([l1, l2])
+    found = moved(X, "pca", 200, n_components=1).movement
+    centered = X - X.mean(axis=0)
+    values, axes = np.linalg.eigh(centered.T @ centered / n)
+    b, a = (centered @ axes).T
+    angle = np.sqrt((a**2 * b**2).mean() / n) / (values[1] - values[0])
+    assert rank_correlation(found, np.abs(b)) > 0.95
+    assert np.median(found / (np.abs(b) * angle)) == pytest.approx(1, abs=0.2)
+
+
+def test_a_method_without_a_seed_has_no_variation_by_seeds(sheet: np.ndarray) -> None:
+    """All movement of a deterministic method is by sampling."""
+    found = moved(sheet, "lle")
+    assert not found.seed_movement.any()
+    assert found.figures["seed_share"] == 0
+    assert found.figures["refits"] == 0
+    assert np.allclose(found.sampling_movement, found.movement, rtol=1e-12)
+    assert (found.movement > 0).all()
+
+
+def test_the_parts_of_movement_add_up(sheet: np.ndarray) -> None:
+    """Squares of the parts are the square of the whole where the seeds explain less than it, as for random orders."""
+    found = moved(sheet, "alle", ordering="random")
+    assert found.figures["refits"] == 4
+    assert (found.seed_movement > 0).all()
+    whole = np.maximum(found.movement, found.seed_movement)
+    assert np.allclose(np.hypot(found.sampling_movement, found.seed_movement), whole, rtol=1e-9)
+
+
+def test_order_and_motions_change_nothing(sheet: np.ndarray) -> None:
+    """Half-samples in another order, rotated, scaled and moved, have the same movement."""
+    embedder = method("isomap")
+    spec = embedder.spec()
+    Y = embedder.embed(sheet, spec).Y
+    places = half_samples(sheet, embedder, spec, range(8)).places
+    one = movement(sheet, embedder, spec, Y, places)
+    rng = np.random.default_rng(0)
+    other = np.array([3 * Z @ np.linalg.qr(rng.standard_normal((2, 2)))[0] + rng.standard_normal(2) for Z in places])
+    two = movement(sheet, embedder, spec, Y, other[rng.permutation(8)])
+    for name in ("consensus", "movement", "radius", "neighbor_stability", "covariance"):
+        assert getattr(two, name) == pytest.approx(getattr(one, name), rel=1e-6, abs=1e-8)
+    three = movement(sheet, embedder, spec, 10 * Y + 1, places)
+    assert three.movement == pytest.approx(10 * one.movement)
+    assert three.figures["relative_movement"] == pytest.approx(one.figures["relative_movement"])
+
+
+def test_equal_refits_do_not_move(sheet: np.ndarray) -> None:
+    """Refits that are the embedding itself keep all neighbors, clusters and distances between classes."""
+    lle = method("lle")
+    Y = lle.embed(sheet, lle.spec()).Y
+    found = movement(sheet, lle, lle.spec(), Y, np.array([Y] * 5))
+    assert found.movement == pytest.approx(np.zeros(len(Y)), abs=1e-12)
+    assert found.consensus == pytest.approx(Y, abs=1e-12)
+    assert found.figures["pairs_kept"] == 1
+    assert found.figures["cluster_stability"] == 1
+    assert found.figures["separated"] == 1
+    assert found.figures["classes"] == "clusters"
+
+
+def test_noise_keeps_neighbors_by_chance() -> None:
+    """Refits that are noise keep k / (n - 1) of the neighbors, and clusters as by chance."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((300, 3))
+    pca = method("pca")
+    found = movement(X, pca, pca.spec(), rng.standard_normal((300, 2)), rng.standard_normal((30, 300, 2)))
+    assert found.figures["pairs_kept"] == pytest.approx(found.figures["pairs_by_chance"], rel=0.1)
+    assert abs(found.figures["cluster_stability"]) < 0.05
+    assert found.figures["separated"] < 0.05
+
+
+def test_groups_far_apart_are_stable() -> None:
+    """Three groups keep their places: the clusters are the groups, and no disc of half the refits meets another."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1, 2], 40)
+    X = rng.standard_normal((120, 6)) + 20 * np.eye(6)[groups]
+    blind, seeing = moved(X, "pca"), moved(X, "pca", labels=groups)
+    assert adjusted_rand(blind.classes, groups) == 1
+    for found in (blind, seeing):
+        assert found.figures["cluster_stability"] == 1
+        assert found.figures["separated"] == 1
+        assert found.figures["n_classes"] == 3
+    mixed = moved(X, "pca", labels=rng.permutation(groups))
+    assert np.median(mixed.margin) < np.median(seeing.margin) / 5
+    one = moved(X, "pca", labels=np.zeros(120, np.int64))
+    assert one.figures["separated"] is None
+    assert np.isnan(one.margin).all()
+
+
+def test_half_of_the_refits_are_within_the_radius(sheet: np.ndarray) -> None:
+    """The radius is the median distance from the consensus; movement bounds it as a second moment does."""
+    found = moved(sheet, "lle", 16)
+    assert (found.radius <= np.sqrt(2) * found.movement).all()
+    assert found.baseline == pytest.approx(_mean_distance(sheet, 10))
+
+
+def _mean_distance(X: np.ndarray, k: int) -> np.ndarray:
+    apart = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
+    return np.asarray(np.sort(apart, axis=1)[:, 1 : k + 1].mean(axis=1))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=40))
+def test_the_adjusted_rand_index_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    """For any two partitions."""
+    a, b = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
+    assert adjusted_rand(a, b) == pytest.approx(adjusted_rand_score(a, b), abs=1e-12)
+
+
+def test_notes_and_refusals(sheet: np.ndarray) -> None:
+    """Methods known to fail the test say so; failed half-samples are counted; too few are refused."""
+    assert next(note.code for note in moved(sheet, "ltsa").notes) == "movement-unreliable"
+    isomap, pca = method("isomap"), method("pca")
+    Y = isomap.embed(sheet, isomap.spec()).Y
+    places = half_samples(sheet, isomap, isomap.spec(), range(5)).places
+    places[1] = np.nan
+    found = movement(sheet, isomap, isomap.spec(), Y, places)
+    assert found.figures["failed"] == 1
+    assert found.figures["half_samples"] == 4
+    assert {"movement-unreliable", "half-samples-failed"} <= {note.code for note in found.notes}
+    with pytest.raises(InvalidParameterError, match="3 of 3 half-samples"):
+        movement(sheet, pca, pca.spec(), Y, places[2:])
+    with pytest.raises(InvalidParameterError, match="n_neighbors=119"):
+        movement(sheet, pca, pca.spec(), Y, places, n_neighbors=119)
+    assert "movement-unreliable" not in {note.code for note in moved(sheet, "pca").notes}
+
+
+def test_seeds_that_do_not_settle_are_a_note() -> None:
+    """A descent of few steps from noise depends on the seed more than on the data."""
+    X = manifolds.make("s_curve", 80, seed=1).X
+    found = moved(X, "symmetric-sne", perplexity=10, initialization="random", max_iter=1)
+    assert found.figures["seed_share"] > 0.5
+    assert "movement-by-seed" in {note.code for note in found.notes}
+    assert replace(found, notes=()).to_dict()["notes"] == []
+
+
+@pytest.fixture(scope="module")
+def sheet() -> np.ndarray:
+    """120 points of an S-curve with noise."""
+    X = manifolds.make("s_curve", 120, seed=3).X
+    return X + 0.02 * np.random.default_rng(0).standard_normal(X.shape)
