@@ -53,7 +53,6 @@ SHARING = {
     ),
     "guarded": frozenset(
         (
-            "tests/system/clients/test_fuzz.py",
             "tests/system/operations/test_keys.py",
             "tests/system/operations/test_traces.py",
         )

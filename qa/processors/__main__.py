@@ -2,7 +2,8 @@
 
 Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
 instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
-are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings.
+are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings; `test_kinds.py` runs
+a service whose workers have some of them.
 """
 
 from __future__ import annotations
@@ -97,8 +98,11 @@ def command(arguments: list[str]) -> list[str]:
 
 
 def bits_command(arguments: list[str]) -> list[str]:
-    """Return the command that compares the results of all settings; the fast tests compare the oldest one alone."""
-    tests = [str(ENGINE / name) for name in PRETENDERS]
+    """Return the command that compares the results of all settings, alone and in a service of workers that differ.
+
+    The fast tests compare the oldest processor alone.
+    """
+    tests = [*(str(ENGINE / name) for name in PRETENDERS), str(Path(__file__).with_name("test_kinds.py"))]
     return [sys.executable, "-m", "pytest", *tests, "-m", "", "-n", "2", "-q", *arguments]
 
 

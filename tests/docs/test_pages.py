@@ -13,7 +13,7 @@ TABLES = "".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8")
     for page in ("reference/guarantees.md", "explanation/threat-model.md")
 )
-NAMED = re.findall(r"`(tests/\S+?\.py)::(\w+)`", TABLES)
+NAMED = re.findall(r"`((?:tests|qa)/\S+?\.py)::(\w+)`", TABLES)
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PARTS = ("tutorials", "how-to", "reference", "explanation")
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qa.faults.drills.conftest import Deployment, Process
 
 pytestmark = [
+    pytest.mark.processors,
     pytest.mark.timeout(300),  # five processes start
     pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc"),
 ]
