@@ -19,7 +19,7 @@ from glle_engine.base.errors import (
 from glle_engine.base.maps import AffineMap, Map
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.space import Space
-from glle_engine.base.validation import checked_matrix, finite_matrix
+from glle_engine.base.validation import checked_matrix, finite_matrix, require_finite
 from glle_engine.graph.relations import Distances, require_square
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.metrics.concentration import concentration_notes
@@ -197,6 +197,7 @@ class Method(Generic[S]):
         on_progress: OnProgress | None = None,
         *,
         labels: ArrayLike | None = None,
+        init: ArrayLike | None = None,
     ) -> Embedding:
         """Embed data.
 
@@ -210,6 +211,9 @@ class Method(Generic[S]):
             Called with (done, total, stage) between blocks of work; its exceptions end the computation.
         labels : (n,) array-like of integers, optional
             The class of each point, if `Method.labels`.
+        init : (n, p) array-like, optional
+            Initial coordinates in place of the parameter `initialization`, of the methods that have it. They are
+            centered, and scaled as the method's other starts are; a little noise separates equal points.
 
         Raises
         ------
@@ -221,15 +225,45 @@ class Method(Generic[S]):
         data = finite_matrix(X) if self.any_unit else checked_matrix(X)
         n, d = data.shape
         classes = [] if labels is None else [_checked_labels(labels, n)]
-        self.require_possible(n, d, spec, labels=bool(classes))
+        start = {} if init is None else {"start": self._start(init, n, spec)}
+        # the data need not have as many components as given coordinates have columns
+        possible = replace(spec, initialization="random") if start else spec  # type: ignore[call-arg] # it has it
+        self.require_possible(n, d, possible, labels=bool(classes))
         if np.all(data == data[0]):
             raise DegenerateDataError(f"All {n} points are equal.", remedy="Check that the data were read as intended.")
         clock = StageClock(on_progress or silent)
-        embedding = self.run(data if self.any_space else _placed(data, spec), spec, clock, *classes)
+        embedding = self.run(data if self.any_space else _placed(data, spec), spec, clock, *classes, **start)
         if isinstance(embedding.map, AffineMap) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
         notes = (*embedding.notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
+
+    def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
+        """Return initial coordinates (n, p), centered, the widest column of standard deviation one."""
+        parameter = "initialization"
+        if parameter not in spec.parameters():
+            raise InvalidParameterError(
+                f"{self.title} has no start: init would change nothing.",
+                remedy="Leave init away, or take a neighbor embedding such as t-sne or umap.",
+            )
+        if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
+            raise InvalidParameterError(
+                f"Both initialization={word!r} and initial coordinates are given.", remedy="Give one of them."
+            )
+        raw = np.asarray(init)
+        if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
+            raise InvalidShapeError(
+                f"init has shape {raw.shape} and type {raw.dtype}.",
+                remedy=f"Give coordinates of shape {(n, spec.n_components)}, or the name of a start to the parameters.",
+            )
+        Y = raw.astype(np.float64)
+        require_finite(Y, "init")
+        Y = Y / (np.abs(Y).max() or 1.0)
+        Y = Y - Y.mean(axis=0)
+        width = float(Y.std(axis=0).max())
+        if width <= 0:
+            raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it away.")
+        return np.asarray(Y / width)
 
 
 def _placed(data: NDArray[np.float64], spec: MethodSpec) -> Data:

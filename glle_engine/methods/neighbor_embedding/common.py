@@ -17,7 +17,8 @@ from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.mds import scaling_of
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.neighbor_embedding.affinities import require_perplexity
-from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
+from glle_engine.methods.neighbor_embedding.starts import NOISE, StartSpec, noisy
+from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.descent import Descent
 
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
-_NOISE = 1e-2  # relative to the start
 _USUAL_ITERATIONS = 120
 MOST_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerplexitySpec(DistanceSpec):
+class PerplexitySpec(StartSpec):
     """Parameters of a method on affinities."""
 
     perplexity: float = number(
@@ -51,7 +51,8 @@ class DescentSpec(PerplexitySpec):
 
     initialization: str = choice(
         "pca",
-        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small.",
+        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small."
+        " init means the same.",
         "pca",
         "spectral",
         "random",
@@ -73,7 +74,7 @@ def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArr
         Y = scaling_of(X.known, n_components, silent).Y
     else:
         Y = principal_axes(X, n_components, silent).scores
-    return np.asarray(Y / Y[:, 0].std() + _NOISE * noise)
+    return np.asarray(Y / Y[:, 0].std() + NOISE * noise)
 
 
 def older_seed(seed: int) -> int:
@@ -91,15 +92,19 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
     return sign_convention(vectors[:, 1:] / half[:, None])
 
 
-def start(X: Data, spec: DescentSpec, joint: NDArray[np.float64]) -> NDArray[np.float64]:
+def begin(
+    X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
     """Return the start of a descent (n, p), small relative to the width of the Gaussians.
 
-    `joint` (n, n) are the affinities, for the spectral start.
+    `joint` (n, n) are the affinities, for the spectral start; `given` (n, p) replaces it.
     """
+    if given is not None:
+        return _START * noisy(given, spec.seed)
     if spec.initialization == "spectral":
         noise = np.random.default_rng(spec.seed).standard_normal((len(X), spec.n_components))
         Y = spectral(joint, spec.n_components)
-        return np.asarray(_START * (Y / Y[:, 0].std() + _NOISE * noise))
+        return np.asarray(_START * (Y / Y[:, 0].std() + NOISE * noise))
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 
 

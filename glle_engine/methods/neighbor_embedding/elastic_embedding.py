@@ -85,14 +85,14 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     return values
 
 
-def run(X: Data, spec: ElasticSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
     """Embed by springs and repulsion."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
     del P
     repulsive = repulsive_weights(X, spec.repulsive_weights)
     factor = attraction_factor(attractive)
-    Y = common.start(X, spec, attractive)
+    Y = common.begin(X, spec, attractive, start)
     iterations = evaluations = 0
     for strength in strengths(spec.repulsion, spec.homotopy):
         descent = descend(

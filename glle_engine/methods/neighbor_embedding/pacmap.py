@@ -24,7 +24,8 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods.base import Embedding, Method, require_points, require_rank
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.common import older_seed
-from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
+from glle_engine.methods.neighbor_embedding.starts import StartSpec, noisy
+from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 
 
 @dataclass(frozen=True, kw_only=True)
-class PacmapSpec(DistanceSpec):
+class PacmapSpec(StartSpec):
     """Parameters of PaCMAP."""
 
     n_neighbors: int = integer(10, "Near pairs of a point.", least=2)
@@ -47,7 +48,10 @@ class PacmapSpec(DistanceSpec):
     n_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
     learning_rate: float = number(1.0, "Of the descent, by Adam.", above=0)
     initialization: str = choice(
-        "pca", "Where the descent starts: principal components, scaled small, or noise.", "pca", "random"
+        "pca",
+        "Where the descent starts: principal components, scaled small, or noise. init means the same.",
+        "pca",
+        "random",
     )
     seed: int = integer(0, "Of the sampled pairs and of a random start.", least=0, most=2**63 - 1)
 
@@ -82,8 +86,11 @@ def _one_quiet_thread() -> Iterator[None]:
         numba.set_num_threads(threads)
 
 
-def run(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by pacmap."""
+def run(
+    X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
+    """Embed by pacmap, which scales each column of a given start."""
+    init = spec.initialization if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
     centered = X - X.mean(axis=0)
     centered /= np.abs(centered).max()  # pacmap computes in single precision
@@ -99,7 +106,7 @@ def run(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress) -> Em
             num_iters=(*_PHASES, spec.n_iter),
             random_state=older_seed(spec.seed) % _SEEDS,
         )
-        Y = np.asarray(model.fit_transform(centered, init=spec.initialization), np.float64)
+        Y = np.asarray(model.fit_transform(centered, init=init), np.float64)
     on_progress(1, 1, "descent")
     return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.n_iter})
 

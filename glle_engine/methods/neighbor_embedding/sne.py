@@ -93,14 +93,16 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
     return objective
 
 
-def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, *, symmetric: bool) -> Embedding:
+def _run(
+    X: Data, spec: DescentSpec, on_progress: OnProgress, start: NDArray[np.float64] | None, *, symmetric: bool
+) -> Embedding:
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
     joint = joint_affinities(P)
     del P
     descent = descend(
         joint_divergence(joint) if symmetric else mean_divergence(entropy, joint),
-        common.start(X, spec, joint),
+        common.begin(X, spec, joint, start),
         attraction_factor(joint),
         max_iter=spec.max_iter,
         tol=spec.tol,
@@ -110,14 +112,16 @@ def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, *, symmetric: bool
     return common.descended(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
 
 
-def run(X: Data, spec: DescentSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
     """Embed by conditional affinities."""
-    return _run(X, spec, on_progress, symmetric=False)
+    return _run(X, spec, on_progress, start, symmetric=False)
 
 
-def run_symmetric(X: Data, spec: DescentSpec, on_progress: OnProgress) -> Embedding:
+def run_symmetric(
+    X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
     """Embed by joint affinities."""
-    return _run(X, spec, on_progress, symmetric=True)
+    return _run(X, spec, on_progress, start, symmetric=True)
 
 
 SNE = Method(

@@ -25,6 +25,7 @@ from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
 from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, older_seed, refuse_affinities
+from glle_engine.methods.neighbor_embedding.starts import noisy
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class TsneSpec(PerplexitySpec):
     dof: float = number(1.0, "Degrees of freedom of Student's distribution: below 1, clusters part more.", above=0)
     initialization: str = choice(
         "pca",
-        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small.",
+        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small."
+        " init means the same.",
         "pca",
         "spectral",
         "random",
@@ -76,7 +78,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
 
 
-def run(X: Data, spec: TsneSpec, on_progress: OnProgress) -> Embedding:
+def run(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
     """Embed by openTSNE in one thread, with the neighbors of this library."""
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
@@ -91,7 +93,7 @@ def run(X: Data, spec: TsneSpec, on_progress: OnProgress) -> Embedding:
 
     on_progress(0, total, "descent")
     embedding = TSNEEmbedding(
-        _start(X, spec, affinities.P),
+        _start(X, spec, affinities.P) if start is None else _START * noisy(start, spec.seed),
         affinities,
         negative_gradient_method=repulsion_method(len(X), spec),
         theta=spec.theta,

@@ -24,7 +24,8 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method, require_rank
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.common import initial, older_seed
-from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
+from glle_engine.methods.neighbor_embedding.starts import StartSpec, noisy
+from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +39,7 @@ _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own sea
 
 
 @dataclass(frozen=True, kw_only=True)
-class UmapSpec(DistanceSpec):
+class UmapSpec(StartSpec):
     """Parameters of UMAP."""
 
     n_neighbors: int = integer(
@@ -54,7 +55,7 @@ class UmapSpec(DistanceSpec):
     )
     initialization: str = choice(
         "spectral",
-        "Where the descent starts: eigenvectors of the graph, principal components, or noise.",
+        "Where the descent starts: eigenvectors of the graph, principal components, or noise. init means the same.",
         "spectral",
         "pca",
         "random",
@@ -98,7 +99,9 @@ class DensmapSpec(UmapSpec):
         return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
 
 
-def run(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress) -> Embedding:
+def run(
+    X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
     """Embed by umap-learn."""
     n = len(X)
     nearest, distances = kneighbors(X, spec.n_neighbors - 1, on_progress)
@@ -118,7 +121,7 @@ def run(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress) -> Embe
             min_dist=spec.min_dist,
             spread=spec.spread,
             n_epochs=epochs,
-            init=_start(X, spec),
+            init=_start(X, spec) if start is None else noisy(start, spec.seed).astype(np.float32),
             learning_rate=spec.learning_rate,
             negative_sample_rate=spec.negative_sample_rate,
             random_state=older_seed(spec.seed),

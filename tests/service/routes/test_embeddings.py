@@ -462,3 +462,19 @@ def test_a_deletion_cancels_the_job_of_the_embedding(client: httpx.Client, store
     assert sum(coordinates) == 1
     check_problem(client.get(job["links"]["embedding"]), 404, "embedding-not-found")
     assert client.get(f"/v1/embeddings/{found[1]['embedding']}").status_code == 200
+
+
+def test_init_means_initialization(client: httpx.Client) -> None:
+    """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
+    sizes = {"method": "sne", "n": 100, "d": 3}
+    by_name = [
+        client.post("/v1/embeddings/estimate", json={**sizes, "parameters": {name: "random"}}).json()
+        for name in ("init", "initialization")
+    ]
+    assert by_name[0] == by_name[1]
+    assert by_name[0]["parameters"]["initialization"] == "random"
+    assert "init" not in by_name[0]["parameters"]
+    both = {"init": "random", "initialization": "random"}
+    refused = client.post("/v1/embeddings/estimate", json={**sizes, "parameters": both})
+    assert refused.status_code == 422
+    assert refused.json()["remedy"] == "Give one of them."

@@ -1,0 +1,131 @@
+"""Starts of the descents: `init` for `initialization`, and given coordinates."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParameterError, InvalidShapeError
+from glle_engine.methods import METHODS, method
+from glle_engine.methods.neighbor_embedding import common
+from glle_engine.methods.neighbor_embedding.starts import NOISE, noisy
+from tests.engine.methods.neighbor_embedding.test_umap_pacmap import LIBRARIES, imported
+
+NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]
+SHEET = manifolds.make("s_curve", 90, seed=3).X
+QUICK: dict[str, dict[str, Any]] = {
+    "t-sne": {"perplexity": 8.0, "early_iter": 10, "n_iter": 20},
+    **{name: {"perplexity": 8.0, "max_iter": 20} for name in ("sne", "symmetric-sne", "elastic-embedding")},
+    **{name: {"n_epochs": 20} for name in ("umap", "densmap")},
+    "pacmap": {"n_iter": 5},
+}
+
+
+def available(name: str) -> Any:
+    """Return a method, or skip without its library."""
+    if name in LIBRARIES:
+        imported(LIBRARIES[name])
+    elif name == "t-sne":
+        pytest.importorskip("openTSNE")
+    return method(name)
+
+
+def test_every_descent_has_a_start() -> None:
+    """The list of methods with the parameter is that of this file."""
+    assert sorted(NAMES) == sorted(QUICK)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_init_means_initialization(name: str) -> None:
+    """Either name gives one specification, also from a dictionary, in a copy and after a pickle; never both."""
+    spec = METHODS[name].spec
+    usual, own = spec(init="random"), spec(initialization="random")
+    assert usual == own == spec.from_dict({"init": "random"}) == spec.from_dict({"initialization": "random"})
+    assert usual.to_dict() == own.to_dict()
+    assert "init" not in usual.to_dict()
+    assert replace(usual, n_components=1) == spec(n_components=1, initialization="random")
+    assert pickle.loads(pickle.dumps(usual)) == own  # noqa: S301 # of this line
+    for both in ({"init": "pca", "initialization": "pca"}, {"init": "random", "initialization": "pca"}):
+        with pytest.raises(InvalidParameterError, match="two names of one parameter"):
+            spec(**both)
+        with pytest.raises(InvalidParameterError, match="two names of one parameter"):
+            spec.from_dict(both)
+    with pytest.raises(InvalidParameterError, match="initialization='lanczos' is not one of"):
+        spec(init="lanczos")
+    with pytest.raises(InvalidParameterError, match=r"embed\(X, spec, init=coordinates\)"):
+        spec(init=np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_given_coordinates_replace_the_start(name: str) -> None:
+    """Place and size of the start do not count, its arrangement does; equal starts give equal bits."""
+    one = available(name)
+    spec = one.spec(seed=5, **QUICK[name])
+    start = np.random.default_rng(1).standard_normal((90, 2))
+    first, moved = (one.embed(SHEET, spec, init=Y).Y for Y in (start, 4.0 * start.astype(np.float64)))
+    np.testing.assert_array_equal(first, moved)
+    turned = one.embed(SHEET, spec, init=start[:, ::-1].tolist()).Y
+    assert not np.array_equal(first, turned)
+    assert not np.array_equal(first, one.embed(SHEET, spec).Y)
+    line = SHEET[:, :1]  # one feature has no two principal components, but coordinates can be given
+    if name != "pacmap":
+        assert np.isfinite(one.embed(line, spec, init=start).Y).all()
+
+
+def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Centered, the widest column of deviation one, with a little noise, and small."""
+    begun: list[np.ndarray[Any, Any]] = []
+    begin = common.begin
+
+    def recorded(*args: Any) -> Any:
+        begun.append(begin(*args))
+        return begun[-1]
+
+    monkeypatch.setattr(common, "begin", recorded)
+    start = np.random.default_rng(2).standard_normal((90, 2)) * [3.0, 1.0] + 7.0
+    one = method("symmetric-sne")
+    one.embed(SHEET, one.spec(seed=3, **QUICK["symmetric-sne"]), init=start)
+    centered = (start - start.mean(axis=0)) / start[:, 0].std()
+    np.testing.assert_allclose(begun[0], 1e-2 * noisy(centered, 3), rtol=1e-12)
+    assert abs(begun[0] / 1e-2 - centered).max() < 6 * NOISE
+
+
+def test_a_solution_is_nearly_kept() -> None:
+    """A descent that begins at its own result ends near it: the start is used, not only accepted."""
+    one = method("elastic-embedding")
+    spec = one.spec(perplexity=8.0, max_iter=300)
+    solved = one.embed(SHEET, spec)
+    again = one.embed(SHEET, spec, init=solved.Y)
+    assert again.figures["iterations"] < solved.figures["iterations"]
+
+
+@pytest.mark.parametrize(
+    ("init", "error", "words"),
+    [
+        (np.zeros((90, 3)), InvalidShapeError, r"init has shape \(90, 3\)"),
+        (np.zeros(90), InvalidShapeError, r"init has shape \(90,\)"),
+        ("random", InvalidShapeError, "the name of a start to the parameters"),
+        (np.full((90, 2), 2.5), DegenerateDataError, "All points of init are equal"),
+        (np.full((90, 2), np.nan), GlleError, r"init\[0, 0\] is nan"),
+    ],
+)
+def test_coordinates_that_are_no_start_are_refused(init: Any, error: type[Exception], words: str) -> None:
+    """The message names the remedy."""
+    one = method("sne")
+    with pytest.raises(error, match=words):
+        one.embed(SHEET, one.spec(perplexity=8.0), init=init)
+
+
+def test_misplaced_starts_are_refused() -> None:
+    """A method without a start, and a word beside the coordinates."""
+    start = np.random.default_rng(1).standard_normal((90, 2))
+    with pytest.raises(InvalidParameterError, match="Principal component analysis has no start"):
+        method("pca").embed(SHEET, init=start)
+    one = method("sne")
+    with pytest.raises(InvalidParameterError, match="initialization='random' and initial coordinates"):
+        one.embed(SHEET, one.spec(perplexity=8.0, init="random"), init=start)
