@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -134,7 +135,9 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
         posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
         return report(args, {"file": str(args.out)}, f"{args.out}  {args.count:,} draws")
     array = args.out if args.out.suffix.lower() in ARRAY else None
-    draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
+    with warnings.catch_warnings():  # the notes of the scale are printed below
+        warnings.simplefilter("ignore", UserWarning)
+        draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
     if array is None:
         ids = ids_of(client, posterior.metadata["dataset"], args.out)
         columns = draws_columns(draws, options.get("first", 0), options.get("scales"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from glle.resources.results import Result
+from glle.resources.results import Result, warn_of_scale
 from glle.transport.calls import Call, Steps, path_of
 from glle.transport.operation import Async, Blocking, operation
 
@@ -73,7 +73,9 @@ class BaseJob(Generic[JobT]):
         yield from self._session.follow(self.metadata, timeout)
         path, query = path_of("jobs", self.id, "result"), {"dtype": dtype}
         if self.kind in {"draws", "reconstructions"}:
-            return (yield from self._session.fetch(Call.npy(path, query, out), timeout)).body
+            reply = yield from self._session.fetch(Call.npy(path, query, out), timeout)
+            warn_of_scale(reply)
+            return reply.body
         if out is not None:
             raise ValueError(f"The result of a job {self.kind} is not one array: leave out `out`.")
         if self.kind == "transform":

@@ -11,7 +11,7 @@ import numpy as np
 
 from glle.resources.datasets import dataset_id
 from glle.resources.jobs import AsyncJob, Job
-from glle.resources.results import Result
+from glle.resources.results import Result, warn_of_scale
 from glle.transport.calls import NPZ, Call, Steps, path_of
 from glle.transport.operation import Async, Blocking, operation
 from glle.transport.sinks import DownloadSink
@@ -97,10 +97,13 @@ class BasePosterior(Generic[JobT]):
     def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Steps[Array]:
         """Return one embedding (n, p), always the same for the same arguments.
 
-        Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`.
+        Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`. A doubtful scale of "auto" is a
+        warning.
         """
         call = Call.npy(self._path("draws", str(index)), {**options})
-        return (yield from self._session.fetch(call, timeout)).body
+        reply = yield from self._session.fetch(call, timeout)
+        warn_of_scale(reply)
+        return reply.body
 
     @operation
     def draws(
@@ -115,10 +118,12 @@ class BasePosterior(Generic[JobT]):
         """Return embeddings first, ..., first + count - 1: (count, n, p), or (scales, count, n, p).
 
         With `out`, written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers,
-        or "auto"), `source`, `align`.
+        or "auto"), `source`, `align`. A doubtful scale of "auto" is a warning.
         """
         result = partial(Call.npy, query={"dtype": dtype}, out=out)
-        return (yield from self._run("draws", {"count": count, **options}, timeout, result)).body
+        reply = yield from self._run("draws", {"count": count, **options}, timeout, result)
+        warn_of_scale(reply)
+        return reply.body
 
     @operation
     def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> Steps[JobT]:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from glle.transport.calls import Reply
     from glle.transport.sinks import Array
+
+
+_DOUBTS = {
+    "scale-saturated": "the spread of draws hardly depends on it",
+    "scale-not-matched": "no scale that was tried spreads draws as half-samples",
+    "scale-poorly-correlated": "draws and half-samples disagree which points are uncertain",
+}
+
+
+def warn_of_scale(reply: Reply) -> None:
+    """Warn if draws have a calibrated scale that is doubtful, because an array has no notes."""
+    if codes := reply.headers.get("glle-notes", ""):
+        doubts = " and ".join(_DOUBTS.get(code, code) for code in codes.split(", "))
+        message = f"The calibrated scale is doubtful: {doubts}. Posterior.calibration() has the notes."
+        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ REQUEST_HEADERS = (
     "Last-Event-ID", "Range", "X-Request-Id",
 )  # fmt: skip
 RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-policy.md
-    "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Scale", "Link", "Location", "Retry-After",
-    "Server-Timing", "Sunset", "X-Request-Id",
+    "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Notes", "Glle-Scale", "Link", "Location",
+    "Retry-After", "Server-Timing", "Sunset", "X-Request-Id",
 )  # fmt: skip
 _PREFLIGHT_SECONDS = 3600  # browsers cap it at two hours
 

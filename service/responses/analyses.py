@@ -25,12 +25,12 @@ from service.encoding.arrays import (
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection, reject_slice
 from service.encoding.tables import Table, matrix_columns, table_response, with_ids
-from service.responses.conditional import immutable_headers, is_not_modified, scale_header
+from service.responses.conditional import immutable_headers, is_not_modified, notes_header, scale_header
 from service.schemas.embeddings import embedding_links
 from worker.analyses.embedding import MAP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fastapi import Request
 
@@ -46,7 +46,7 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 class ResultQuery:
     """Request for a result: headers for negotiation and validation, and the query.
 
-    `ids` returns the ids of the points for a table, or None.
+    `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws.
     """
 
     request: Request
@@ -54,6 +54,7 @@ class ResultQuery:
     points: str | None = None
     draws: str | None = None
     ids: Callable[[], Array | None] = lambda: None
+    notes: Sequence[dict[str, str]] = ()
 
 
 def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
@@ -89,9 +90,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     part = _slice(spec, arrays, query)
     ids = query.ids() if media in {CSV, ARROW} else None
     tag = part.tag if ids is None else f"{part.tag} ids".strip()
-    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag)
-    if spec.kind == "summary":
-        headers |= scale_header(entry.meta["scale"])
+    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag) | _scale_headers(spec, entry)
     if is_not_modified(query.request, headers):
         return Response(status_code=304, headers=headers)
     if query.dtype == "float32":
@@ -114,6 +113,13 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     if spectrum:
         members["spectrum"] = {name: _with_nulls(array) for name, array in spectrum.items()}
     return members_response(members, stacks, headers)
+
+
+def _scale_headers(spec: AnalysisSpec, entry: Entry) -> dict[str, str]:
+    """Return the headers with the scale of a summary and with doubts about a calibrated one."""
+    if spec.kind == "summary":
+        return scale_header(entry.meta["scale"]) | notes_header(entry.meta.get("calibration", {}).get("notes", ()))
+    return notes_header(entry.meta.get("notes", ())) if spec.kind == "calibration" else {}
 
 
 def picture_response(request: Request, entry: Entry) -> Response:

@@ -9,9 +9,12 @@ from service.encoding.arrays import JSON, JSON_ENCODER, NPY
 from service.encoding.compression import matches_tag
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import Request
 
 SCALE_HEADER = "Glle-Scale"  # for requests with scale=auto and for binary bodies
+NOTES_HEADER = "Glle-Notes"  # for scale=auto
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
 
@@ -32,6 +35,11 @@ def scale_header(*scales: float) -> dict[str, str]:
     return {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)}
 
 
+def notes_header(notes: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return the header with the codes of the doubts about a calibrated scale, or none."""
+    return {NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {}
+
+
 RANGE_RESPONSES: dict[int | str, dict[str, Any]] = {
     206: {
         "description": "The requested Range of npy.",
@@ -39,7 +47,14 @@ RANGE_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     304: {"description": "The client's copy is current."},
 }
-SCALE_DOCUMENTED = {SCALE_HEADER: {"description": "The scale, a number.", "schema": {"type": "string"}}}
+SCALE_DOCUMENTED = {
+    SCALE_HEADER: {"description": "The scale, a number.", "schema": {"type": "string"}},
+    NOTES_HEADER: {
+        "description": "Codes of the doubts about the scale, if it is auto and has any: scale-saturated,"
+        " scale-not-matched, scale-poorly-correlated.",
+        "schema": {"type": "string"},
+    },
+}
 
 
 def is_not_modified(request: Request, headers: dict[str, str]) -> bool:

@@ -26,7 +26,7 @@ from service.encoding.arrays import (
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection
 from service.encoding.tables import Table, id_columns, matrix_columns, table_response
-from service.responses.conditional import immutable_headers, is_not_modified, scale_header
+from service.responses.conditional import immutable_headers, is_not_modified, notes_header, scale_header
 from worker.records.draws import batch_end
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ def draws_response(
         return None
     scales = [float(scale) for scale in spec.scales]
     form = f"{spec.grid} {len(scales)}"  # the same draws may have several shapes
-    part = " ".join(filter(None, (form, draws.tag, points.tag)))
-    headers = immutable_headers(sha256, media, query.dtype, part) | scale_header(*scales)
+    noted = "notes" if query.notes and media == JSON else ""
+    part = " ".join(filter(None, (form, draws.tag, points.tag, noted)))
+    headers = immutable_headers(sha256, media, query.dtype, part) | scale_header(*scales) | notes_header(query.notes)
     if is_not_modified(query.request, headers):
         return Response(status_code=304, headers=headers)
     dtype = np.dtype(query.dtype)
@@ -91,6 +92,7 @@ def draws_response(
         ("eigenvalues", lambda: np.reshape(result.eigenvalues, (*lead, spec.p)).tolist()),
         ("diagnostics", lambda: [head["diagnostics"] for head in result.heads]),
         ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in result.heads]),
+        *([("notes", lambda: list(query.notes))] if query.notes else []),
     )
     return json_response(embeddings, ((name, value()) for name, value in later), headers)
 

@@ -13,8 +13,6 @@ from service.encoding.arrays import (
     JSON,
     NPY,
     NPZ,
-    Array,
-    Dtype,
     NpyResponse,
     Stack,
     buffered,
@@ -26,11 +24,13 @@ from service.encoding.arrow import ARROW
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, table_response, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
+from service.responses.analyses import ResultQuery
 from service.responses.conditional import (
     RANGE_RESPONSES,
     SCALE_DOCUMENTED,
     immutable_headers,
     is_not_modified,
+    notes_header,
     scale_header,
 )
 from service.routes.params import (
@@ -89,7 +89,7 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
     alone and in any batch. An existing draw is not computed again.
 
     `auto` among the scales is the scale that POST .../calibration finds with its defaults. The first such job includes
-    the calibration; every later one uses its number, which the result reports.
+    the calibration; every later one uses its number, which the result reports, with `notes` if it is doubtful.
     """
     return await job_response(stores, partial(_draws_job, stores, id_, body, command), command.wait)
 
@@ -124,7 +124,8 @@ async def draw_one(
     one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
 
     With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests:
-    JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
+    JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends. Doubts
+    about the scale are JSON's `notes`, whose ETag differs then, and their codes the header Glle-Notes.
     """
     media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
@@ -145,7 +146,9 @@ async def draw_one(
             return accepted(result)
         entry = result
     ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
-    response = _draw_response(request, entry, media, dtype, points, ids)
+    calibration = await on_loop(stores.posteriors.calibration, id_) if scale == AUTO else None
+    notes = [] if calibration is None else calibration.get("notes", [])
+    response = _draw_response(request, entry, ResultQuery(request, dtype, points, ids=lambda: ids, notes=notes), media)
     nbytes = entry.arrays["embedding"].nbytes
     if isinstance(response, AbortableResponse) and nbytes <= MAX_ANSWER_BYTES:
         response = await buffered(response, nbytes)
@@ -174,11 +177,12 @@ def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
     return spec if calibration is None else spec.at(calibration["scale"])
 
 
-def _draw_response(
-    request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None, ids: Array | None
-) -> Response:
-    selection = Selection.of(points, len(entry.arrays["embedding"]), "points")
-    headers = immutable_headers(entry.meta["sha256"], media, dtype, selection.tag) | scale_header(entry.meta["scale"])
+def _draw_response(request: Request, entry: Entry, query: ResultQuery, media: str) -> Response:
+    selection = Selection.of(query.points, len(entry.arrays["embedding"]), "points")
+    dtype, ids = query.dtype, query.ids()
+    tag = f"{selection.tag} notes".strip() if query.notes and media == JSON else selection.tag
+    headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)
+    headers |= scale_header(entry.meta["scale"]) | notes_header(query.notes)
     if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     embedding = selection.take(entry.arrays["embedding"])
@@ -193,7 +197,8 @@ def _draw_response(
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
     # Seconds differ between two computations of one draw, which have the same ETag.
     members = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds", "numbers"}}
-    return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items()], headers)
+    more = [("notes", list(query.notes))] if query.notes else []
+    return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items(), *more], headers)
 
 
 def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: CommandOptions) -> Job:

@@ -12,7 +12,14 @@ from service.encoding.arrays import JSON, NPY, Dtype, negotiate
 from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
 from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
-from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
+from service.responses.conditional import (
+    RANGE_RESPONSES,
+    SCALE_DOCUMENTED,
+    body_headers,
+    is_not_modified,
+    notes_header,
+    scale_header,
+)
 from service.responses.partial_draws import partial_npy_response
 from service.responses.sse import EVENTS, events, has_seen_end
 from service.responses.streaming import LimitedStreamingResponse
@@ -149,8 +156,9 @@ async def get_result(
 
     Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`, `eigenvalues`,
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
-    draw; the header Glle-Scale has the scales. Analyses: JSON has all members, with `arrays` by name; npz the arrays
-    (except for advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
+    draw, and `notes` if a calibrated scale is doubtful; the header Glle-Scale has the scales, Glle-Notes the codes of
+    the notes. Analyses: JSON has all members, with `arrays` by name; npz the arrays (except for advice, which has
+    none); npy the `embedding` of a transform or the `data` of reconstructions.
 
     CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
     each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are
@@ -235,6 +243,7 @@ async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> 
     if spec is None:
         return accepted(job)
     headers = scale_header(*(float(scale) for scale in spec.scales))
+    headers |= notes_header(await on_loop(_scale_notes, stores, job))
     return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
 
 
@@ -247,12 +256,18 @@ def _draws_spec(stores: Stores, job: Job) -> DrawsSpec | None:
     return None if calibration is None else spec.at(calibration["scale"])
 
 
+def _scale_notes(stores: Stores, job: Job) -> list[dict[str, str]]:
+    """Return the doubts about the calibrated scale of a draws job; none without one."""
+    calibration = stores.posteriors.calibration(job.subject) if DrawsSpec.from_dict(job.spec).is_auto else None
+    return [] if calibration is None else calibration.get("notes", [])
+
+
 def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, drawn.MEDIA)
     spec = _draws_spec(stores, job)
     if spec is None:  # the calibration was deleted with its posterior
         return accepted(reopened(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
-    wanted = replace(wanted, ids=ids_of(stores, job.subject))
+    wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=_scale_notes(stores, job))
     arrays_id = stores.posteriors.arrays_id(job.subject)
     return drawn.draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))

@@ -74,6 +74,7 @@ class DrawOut(MatrixOut):
     source: Source = Field(description="Law of the weights.")
     align: Align = Field(description="Whether it is rotated to the reference embedding.")
     diagnostics: dict[str, Any] = Field(description="Solver, residual and findings of this draw.")
+    notes: list[NoteOut] | None = _optional("Doubts about the scale, with scale=auto and if there are any.")
 
 
 class DrawAddressOut(BaseModel):
@@ -92,6 +93,7 @@ class DrawsOut(BaseModel):
     eigenvalues: Matrix | list[Matrix] = Field(description="Of each draw, with the same leading axes.")
     diagnostics: list[dict[str, Any]] = Field(description="Of each draw, scale by scale.")
     draws: list[DrawAddressOut] = Field(description="Index and scale of each draw, scale by scale.")
+    notes: list[NoteOut] | None = _optional("Doubts about the calibrated scale, with auto and if there are any.")
 
 
 class SampleOut(BaseModel):

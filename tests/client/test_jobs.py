@@ -225,3 +225,17 @@ def test_failed_job_removes_its_bar(clock: Clock) -> None:
     with pytest.raises(NotFoundError):
         client.fit("ds_1")
     assert client._session.bars.display is None
+
+
+def test_draws_at_a_doubtful_scale_are_a_warning() -> None:
+    """An array has no notes, so the header of one draw, of a job's draws and of a job's result becomes a warning."""
+    headers = {"glle-scale": "0.5", "glle-notes": "scale-saturated, of-a-later-version"}
+    words = r"doubtful: the spread of draws hardly depends on it and of-a-later-version\. Posterior\.calibration\(\)"
+    draws = httpx.Response(200, content=npy(np.ones((4, 2))), headers=headers)
+    with pytest.warns(UserWarning, match=words):
+        posterior(Service(draws).client()).draw(7, scale="auto")
+    with pytest.warns(UserWarning, match=words):
+        posterior(Service(job("succeeded", kind="draws"), draws).client()).draws(2, scale="auto")
+    finished = Service(job("succeeded", kind="draws"), draws).client().job("job_1")
+    with pytest.warns(UserWarning, match=words):
+        finished.result()

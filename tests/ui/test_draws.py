@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import until
+from tests.system.conftest import fitted, synthetic
 from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
@@ -322,3 +323,22 @@ def test_another_seed_gives_other_draws_of_the_same_fit(tab_with_draws: Explorer
     assert tab_with_draws.places() != first
     assert tab_with_draws.state("posterior")["id"] == posterior
     assert "seed=7" in tab_with_draws.page.url
+
+
+def test_a_doubtful_scale_is_named_beside_it(explorer: Explorer) -> None:
+    """With the scale auto the page has a note for each doubt of the calibration, also after a refresh."""
+    with httpx.Client(base_url=explorer.url, timeout=60) as client:
+        posterior = fitted(client, synthetic(client, 320, name="swiss_roll", seed=13), n_neighbors=10)
+        job = client.post(f"{posterior}/calibration?wait=30", json={}).json()
+        notes = client.get(f"/v1/jobs/{job['id']}/result").json()["notes"]
+    assert notes, "choose another example: this test needs a doubtful scale"
+    explorer.open(f"/#posterior={posterior.rsplit('/', 1)[1]}&count=3&scale=auto")
+    explorer.wait_drawn()
+    for _ in range(2):
+        for note in notes:
+            expect(explorer.at(f"note-{note['code']}")).to_be_visible()
+        expect(explorer.page.locator(".headline")).to_contain_text("(doubtful)")
+        assert "scale=auto" in explorer.page.url
+        explorer.page.reload()
+        explorer.wait_drawn()
+    explorer.save_picture("doubtful")

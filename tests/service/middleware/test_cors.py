@@ -45,7 +45,8 @@ def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, LAB)
             exposed = set(answer.headers["access-control-expose-headers"].split(", "))
             assert exposed >= {
-                "ETag", "Location", "Retry-After", "X-Request-Id", "Glle-Scale", "Server-Timing", "Content-Range",
+                "ETag", "Location", "Retry-After", "X-Request-Id", "Glle-Scale", "Glle-Notes", "Server-Timing",
+                "Content-Range",
             }  # fmt: skip
         preflight_headers = {"access-control-request-method": "PATCH", "access-control-request-headers": "content-type"}
         preflight = client.options("/v1/datasets/x", headers={"origin": LAB, **preflight_headers})

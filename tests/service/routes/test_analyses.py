@@ -283,9 +283,10 @@ def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, store
     assert auto.status_code == 200
     scale = auto.json()["scale"]
     assert auto.headers["glle-scale"] == repr(scale)
-    number = client.get(path + repr(scale) + "&wait=0")
+    assert client.get(path + repr(scale)).json() == {k: v for k, v in auto.json().items() if k != "notes"}
+    auto, number = (client.get(path + name + "&wait=0", headers=NPY) for name in ("auto", repr(scale)))
     assert (number.content, number.headers["etag"]) == (auto.content, auto.headers["etag"])
-    cached = client.get(path + "auto", headers={"if-none-match": number.headers["etag"]})
+    cached = client.get(path + "auto", headers={**NPY, "if-none-match": number.headers["etag"]})
     assert (cached.status_code, cached.headers["glle-scale"]) == (304, repr(scale))
     assert client.get(path + "auto", headers=NPY).headers["glle-scale"] == repr(scale)
     again = client.get(posterior + "/draws/3?scale=auto&wait=0").json()
@@ -511,3 +512,28 @@ def test_posterior_links_to_its_analyses(client: httpx.Client, posterior: str) -
     assert client.get(links["summary"] + "?wait=0&count=2").status_code == 202
     assert client.post(links["transform"], json={"data": [[0, 0, 0]]}).status_code == 202
     assert client.post(links["reconstructions"], json={"count": 1}).status_code == 202
+
+
+def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The codes are in a header of every representation and of a 304, JSON has the notes, and the values stay equal."""
+    notes = [{"code": "scale-saturated", "message": "One."}, {"code": "scale-poorly-correlated", "message": "Two."}]
+    codes = "scale-saturated, scale-poorly-correlated"
+    stores.posteriors.calibrate(posterior.rpartition("/")[2], {"scale": 0.5, "notes": notes})
+    path = posterior + "/draws/2?seed=1&scale="
+    drawn(stores, client.get(path + "0.5&wait=0"))
+    for headers in ({}, NPY, NPZ, {"accept": "text/csv"}):
+        auto, number = (client.get(path + scale, headers=headers) for scale in ("auto", "0.5"))
+        assert auto.headers["glle-notes"] == codes
+        assert "glle-notes" not in number.headers
+        assert (auto.content == number.content) == (auto.headers["etag"] == number.headers["etag"]) == bool(headers)
+        again = client.get(path + "auto", headers={**headers, "if-none-match": auto.headers["etag"]})
+        assert (again.status_code, again.headers["glle-notes"]) == (304, codes)
+    auto, number = (client.get(path + scale).json() for scale in ("auto", "0.5"))
+    assert auto == {**number, "notes": notes}
+    result = drawn(stores, client.post(posterior + "/draws", json={"count": 2, "scale": "auto"}))
+    assert client.get(result).json()["notes"] == notes
+    assert client.get(result, headers=NPY).headers["glle-notes"] == codes
+    assert client.get(result + "?partial=true", headers=NPY).headers["glle-notes"] == codes
+    plain = drawn(stores, client.post(posterior + "/draws", json={"count": 2, "scale": 0.25}))
+    assert "glle-notes" not in client.get(plain).headers
+    assert "notes" not in client.get(plain).json()

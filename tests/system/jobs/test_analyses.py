@@ -113,7 +113,9 @@ def test_draws_at_the_calibrated_scale(client: httpx.Client, posterior: str, dir
     assert answer.status_code == 200, answer.text
     assert float(answer.headers["glle-scale"]) == pytest.approx(scale, rel=1e-4)
     number = client.get(f"{posterior}/draws/3?seed=2&scale={answer.headers['glle-scale']}")
-    assert (number.content, number.headers["etag"]) == (answer.content, answer.headers["etag"])
+    assert number.json() == {name: value for name, value in answer.json().items() if name != "notes"}
+    codes = [note["code"] for note in answer.json().get("notes", [])]
+    assert answer.headers.get("glle-notes", "") == ", ".join(codes)
     np.testing.assert_allclose(answer.json()["data"], direct.draw(3, seed=2, scale=scale).embedding, atol=1e-3)
     many = npy(client, result(client, posterior + "/draws", count=4, seed=2, scale="auto"))
     assert many[3].tolist() == answer.json()["data"]

@@ -100,6 +100,8 @@ export interface Calibration {
   seed: number;
   /** Trial scales and their ratios. */
   trace: [number, number][];
+  /** Doubts about the scale: saturated, not matched, or poorly correlated with half-samples. */
+  notes: NoteOut[];
   half_sample_spread: FloatArray;
   draw_spread: FloatArray;
 }

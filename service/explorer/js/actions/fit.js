@@ -95,7 +95,7 @@ export async function draw({ plays = false } = {}) {
   set({ draws: null, summary: null, playing: false, frame: 0 });
   const made = await drawn(id, { count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
-  set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0] }, announcement: `${count} draws are ready.` });
+  set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: true });
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
@@ -107,7 +107,8 @@ async function drawn(id, body, label) {
   const { shape, data, headers } = await askArray(`/v1/jobs/${job.id}/result?dtype=float32`, label);
   const scales = (headers.get('Glle-Scale') ?? '1').split(',').map(Number);
   const [n, p] = shape.slice(-2);
-  return { n, p, data, scales };
+  const notes = (headers.get('Glle-Notes') ?? '').split(', ').filter(Boolean);
+  return { n, p, data, scales, notes };
 }
 
 /** Fetch spread, stability, consensus and spectrum of the shown draws. */

@@ -31,8 +31,8 @@ export function linkHere() {
   if (posterior) put({ posterior: posterior.id });
   else if (dataset) put({ dataset: dataset.id, ...(job && { job }) });
   if (posterior || job) {
-    const { seed, count, scale } = draws ?? forms.draws ?? {};
-    put({ seed, count, scale });
+    const { seed, count, scale, isAuto } = draws ?? forms.draws ?? {};
+    put({ seed, count, scale: isAuto ? 'auto' : scale });
   }
   if (comparisonJob) put({ comparison: comparisonJob });
   if (posterior && draws) put({ frame: Math.max(0, state.frame) });

@@ -115,6 +115,20 @@ const PLAIN = {
     'With so few columns the published equations only turn the data, they do not unfold them.',
     { label: 'Use the constrained variant', values: { variant: 'constrained' } },
   ],
+  'scale-saturated': ({ k }) => [
+    'The scale of the draws is a guess',
+    'The spread of the draws hardly depends on the scale, so none can be identified. Compare spreads within this picture only. ' +
+      'More neighbours, or fewer dimensions, can help.',
+    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+  ],
+  'scale-not-matched': () => [
+    'The scale of the draws does not match the data',
+    'No scale that was tried makes draws spread as halves of the data do. Compare spreads within this picture only.',
+  ],
+  'scale-poorly-correlated': () => [
+    'The scale fits the middle of the points only',
+    'Draws and halves of the data disagree which points are uncertain. Do not rank single points by their spread.',
+  ],
   'published-not-invariant': () => [
     'The unit of the data matters here',
     'The published equations give another picture when the data are shifted or rescaled.',

@@ -1,4 +1,4 @@
-/** Notes of the fit in plain words, with the step that helps. */
+/** Notes of the fit, and of a calibrated scale of the draws, in plain words, with the step that helps. */
 
 import { html, seconds } from '../lib/html.js';
 import { plainNote } from '../lib/remedies.js';
@@ -7,9 +7,10 @@ import { tryWith } from './problem.js';
 
 /** The panel. */
 export function Notes() {
-  const { posterior, single } = useStore('posterior', 'single');
+  const { posterior, single, draws } = useStore('posterior', 'single', 'draws');
   if (!posterior && !single) return null;
-  const notes = single ? single.result.notes : posterior.diagnostics.notes;
+  const ofScale = (draws?.notes ?? []).map((code) => ({ code, message: '' }));
+  const notes = single ? single.result.notes : [...ofScale, ...posterior.diagnostics.notes];
   const spec = single ? single.result.parameters : posterior.spec;
   const took = single ? Object.values(single.result.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
@@ -19,7 +20,7 @@ export function Notes() {
       const { title, text, step, message } = plainNote(note, spec);
       return html`<div class="note" data-testid=${`note-${note.code}`}>
         <strong>${title}</strong><p>${text}</p>
-        ${text !== message && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${message}</p></details>`}
+        ${message && text !== message && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${message}</p></details>`}
         ${step && html`<button type="button" onClick=${() => tryWith(step.values)}>${step.label}</button>`}
       </div>`;
     })}

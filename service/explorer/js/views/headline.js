@@ -20,7 +20,7 @@ export function Headline() {
   if (!dataset || view === 'compare' || (!posterior && !single)) return null;
   const title = single?.title ?? methods.find(({ name }) => name === posterior.spec.method)?.title ?? posterior.spec.method;
   const k = posterior?.spec.n_neighbors;
-  const about = single ? title : `${title}, ${k} neighbours${draws ? `, scale ${number(draws.scale)}` : ''}`;
+  const about = single ? title : `${title}, ${k} neighbours${draws ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;
   const meaning = summary && !single &&
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;

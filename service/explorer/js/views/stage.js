@@ -33,7 +33,7 @@ export function Stage() {
       <div class="plot-host" ref=${host}></div>
       <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
       <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
-        ${frame > 0 && draws && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}</span>`}</div>
+        ${frame > 0 && draws && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}</span>`}</div>
       <${Tip} />
     </div>
     <${Tools} />
