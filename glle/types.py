@@ -317,51 +317,6 @@ class DrawAddressOut(TypedDict):
     scale: float
 
 
-class DrawOut(TypedDict):
-    """One draw (n, p)."""
-
-    shape: list[int]
-    """
-    Lengths of the axes.
-    """
-    dtype: str
-    """
-    numpy's name of the type.
-    """
-    data: list[list[float]]
-    """
-    Nested lists, the first axis outermost.
-    """
-    eigenvalues: list[float]
-    """
-    p smallest eigenvalues above the constant eigenvector's.
-    """
-    seed: int
-    """
-    Stream of draws.
-    """
-    index: int
-    """
-    Index in the stream.
-    """
-    scale: float
-    """
-    Factor on the covariance, also for auto.
-    """
-    source: Literal["posterior", "prior"]
-    """
-    Law of the weights.
-    """
-    align: Literal["procrustes", "none"]
-    """
-    Whether it is rotated to the reference embedding.
-    """
-    diagnostics: dict[str, Any]
-    """
-    Solver, residual and findings of this draw.
-    """
-
-
 class DrawsIn(TypedDict):
     """Draws to make."""
 
@@ -396,35 +351,6 @@ class DrawsIn(TypedDict):
     priority: NotRequired[Literal["interactive", "batch"]]
     """
     interactive draws run before every batch; they may take no longer than a shard.
-    """
-
-
-class DrawsOut(TypedDict):
-    """Draws (count, n, p), or (scales, count, n, p)."""
-
-    shape: list[int]
-    """
-    Lengths of the axes.
-    """
-    dtype: str
-    """
-    numpy's name of the type.
-    """
-    data: list[list[list[float]]] | list[list[list[list[float]]]]
-    """
-    Nested lists, the first axis outermost.
-    """
-    eigenvalues: list[list[float]] | list[list[list[float]]]
-    """
-    Of each draw, with the same leading axes.
-    """
-    diagnostics: list[dict[str, Any]]
-    """
-    Of each draw, scale by scale.
-    """
-    draws: list[DrawAddressOut]
-    """
-    Index and scale of each draw, scale by scale.
     """
 
 
@@ -1732,6 +1658,88 @@ class DatasetPreviewOut(TypedDict):
     problem: ProblemOut | None
     """
     Why an upload would be refused; null if it would not.
+    """
+
+
+class DrawOut(TypedDict):
+    """One draw (n, p)."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[float]]
+    """
+    Nested lists, the first axis outermost.
+    """
+    eigenvalues: list[float]
+    """
+    p smallest eigenvalues above the constant eigenvector's.
+    """
+    seed: int
+    """
+    Stream of draws.
+    """
+    index: int
+    """
+    Index in the stream.
+    """
+    scale: float
+    """
+    Factor on the covariance, also for auto.
+    """
+    source: Literal["posterior", "prior"]
+    """
+    Law of the weights.
+    """
+    align: Literal["procrustes", "none"]
+    """
+    Whether it is rotated to the reference embedding.
+    """
+    diagnostics: dict[str, Any]
+    """
+    Solver, residual and findings of this draw.
+    """
+    notes: NotRequired[list[NoteOut]]
+    """
+    Doubts about the scale, with scale=auto and if there are any.
+    """
+
+
+class DrawsOut(TypedDict):
+    """Draws (count, n, p), or (scales, count, n, p)."""
+
+    shape: list[int]
+    """
+    Lengths of the axes.
+    """
+    dtype: str
+    """
+    numpy's name of the type.
+    """
+    data: list[list[list[float]]] | list[list[list[list[float]]]]
+    """
+    Nested lists, the first axis outermost.
+    """
+    eigenvalues: list[list[float]] | list[list[list[float]]]
+    """
+    Of each draw, with the same leading axes.
+    """
+    diagnostics: list[dict[str, Any]]
+    """
+    Of each draw, scale by scale.
+    """
+    draws: list[DrawAddressOut]
+    """
+    Index and scale of each draw, scale by scale.
+    """
+    notes: NotRequired[list[NoteOut]]
+    """
+    Doubts about the calibrated scale, with auto and if there are any.
     """
 
 

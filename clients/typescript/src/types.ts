@@ -440,6 +440,8 @@ export type DrawOut = {
   align: "procrustes" | "none";
   /** Solver, residual and findings of this draw. */
   diagnostics: Record<string, unknown>;
+  /** Doubts about the scale, with scale=auto and if there are any. */
+  notes?: NoteOut[];
 };
 
 /** Draws to make. */
@@ -494,6 +496,8 @@ export type DrawsOut = {
   diagnostics: (Record<string, unknown>)[];
   /** Index and scale of each draw, scale by scale. */
   draws: DrawAddressOut[];
+  /** Doubts about the calibrated scale, with auto and if there are any. */
+  notes?: NoteOut[];
 };
 
 /** Arrays of an embedding. */
