@@ -72,6 +72,12 @@ def upload_of(data: Any, options: UploadOptions | None = None, labels: Any = Non
     if query:
         given = ", ".join(f"{name}={value!r}" for name, value in query.items())
         raise ValueError(f"{given} needs named columns: give a pandas.DataFrame, or a CSV file.")
+    if hasattr(data, "toarray"):  # scipy.sparse
+        raise ValueError(
+            f"The data are a sparse matrix of shape {getattr(data, 'shape', ())}, and the service takes dense data. "
+            "Give 50 components by sklearn.decomposition.TruncatedSVD, or data.toarray(). glle_engine.fit takes sparse "
+            "data."
+        )
     array = np.asarray(data)
     return Upload(_array_body(array, _vectors(array, query, labels, colors)))
 

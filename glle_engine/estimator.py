@@ -134,7 +134,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         *,
         neighbors: GivenNeighbors | None = None,
     ) -> Self:
-        """Fit the posterior to X (n, d); y is ignored.
+        """Fit the posterior to X (n, d), dense or sparse; y is ignored.
 
         `neighbors` replaces the search, as in `glle_engine.fit`.
 
@@ -144,18 +144,18 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             A ValueError with a remedy.
 
         """
-        data = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=4)
+        data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=4)
         spec = self.get_params()
         self.seed_ = _seed(spec.pop("random_state"))
         if spec["n_neighbors"] is None and neighbors is not None:
             del spec["n_neighbors"]
         elif spec["n_neighbors"] is None:
-            spec["n_neighbors"] = min(DEFAULTS.n_neighbors, len(data) // 2)
+            spec["n_neighbors"] = min(DEFAULTS.n_neighbors, data.shape[0] // 2)
         self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **spec)
         for note in self.posterior_.diagnostics.notes:
             if note.code == "bridged":
                 warnings.warn(note.message, UserWarning, stacklevel=2)
-        self._training = np.array(data)
+        self._training = data.copy()
         self._calibration: Calibration | None = None
         self.embedding_ = self.posterior_.embedding.astype(data.dtype)
         self.n_iter_ = int(self.posterior_.diagnostics.figures.get("iterations", 1))
@@ -172,7 +172,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         See `glle_engine.posterior.placement.out_of_sample`.
         """
         check_is_fitted(self)
-        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         placed = self.posterior_.extend(self._training, data).embed(self.posterior_.embedding)
         return np.asarray(placed.astype(data.dtype))
 
@@ -230,7 +230,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if X is None:
             places = [draw.embedding for draw in draws]
         else:
-            new = validate_data(self, X, dtype=np.float64, reset=False)
+            new = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
             extension = self.posterior_.extend(self._training, new)
             places = [extension.embed(draw.embedding) for draw in draws]
         return np.stack(places) if places else np.empty((0, *self.embedding_.shape))
@@ -241,6 +241,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.metric == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

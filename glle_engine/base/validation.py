@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from glle_engine.base.space import Space
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+    from scipy.sparse import csr_array
 
     from glle_engine.base.spec import FitSpec
 
@@ -27,6 +28,8 @@ LARGEST, SMALLEST = 1e150, 1e-140
 # Squares of distances below it, relative to the largest coordinate, lose digits.
 RESOLVED = 2.0**-490
 _HASHED = 1 << 20  # entries at a time
+DENSE = "Give X.toarray(), or 50 components by sklearn.decomposition.TruncatedSVD if that is too large."
+"""Remedy for sparse data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +82,15 @@ class Unit:
 
     def restored(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return distances in the unit of the data; raise `OutOfRangeError` on overflow."""
-        with np.errstate(over="ignore"):
-            restored = np.ldexp(distances, self.exponent)
-        _require_near(restored, float(np.finfo(np.float64).max))
-        return np.asarray(restored)
+        return restored(distances, self.exponent)
+
+
+def restored(distances: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
+    """Return distances times 2^exponent; raise `OutOfRangeError` on overflow."""
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(distances, exponent)
+    _require_near(scaled, float(np.finfo(np.float64).max))
+    return np.asarray(scaled)
 
 
 def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
@@ -120,17 +128,29 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
     for column in nearest[close].T:
         apart = np.abs(data[column] - data[close]).max(axis=1)
         if apart.any():
-            point = int(close[np.argmax(apart)])
-            raise OutOfRangeError(
-                f"The neighbors of point {point} are at most {float(apart.max()):.3g} of the largest coordinate away: "
-                "the squares of such distances leave the range of floating-point numbers.",
-                remedy="Fit these points alone, or remove the points that are far from all others.",
-                details={"point": point},
-            )
+            raise unresolved(int(close[np.argmax(apart)]), float(apart.max()))
 
 
-def digest(data: NDArray[np.float64]) -> str:
-    """Return the hexadecimal SHA-256 of the shape and the entries of a matrix; -0 counts as 0."""
+def unresolved(point: int, apart: float) -> OutOfRangeError:
+    """Return the refusal of neighbors that are too close in the unit of computation."""
+    return OutOfRangeError(
+        f"The neighbors of point {point} are at most {apart:.3g} of the largest coordinate away: the squares of such "
+        "distances leave the range of floating-point numbers.",
+        remedy="Fit these points alone, or remove the points that are far from all others.",
+        details={"point": point},
+    )
+
+
+def digest(data: NDArray[np.float64] | csr_array) -> str:
+    """Return the hexadecimal SHA-256 of the shape and the entries of a matrix; -0 counts as 0.
+
+    Of sparse data it is that of the stored entries, so that equal dense data have another digest.
+    """
+    if not isinstance(data, np.ndarray):
+        state = sha256(f"sparse,{data.shape[0]},{data.shape[1]};".encode())
+        for part, kind in ((data.indptr, "<i8"), (data.indices, "<i8"), (data.data, "<f8")):
+            state.update(np.ascontiguousarray(part, kind).data)
+        return state.hexdigest()
     state = sha256(f"{data.shape[0]},{data.shape[1]};".encode())
     rows = max(1, _HASHED // data.shape[1])
     for start in range(0, len(data), rows):
@@ -142,12 +162,12 @@ def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
     """Raise `DataMismatchError` unless X has this digest; without a digest accept any data."""
     if data_sha256 is None:
         return
-    actual = digest(finite_matrix(X))
+    actual = digest(finite_data(X))
     if actual != data_sha256:
         raise DataMismatchError(
             f"The data are not those of the fit: their SHA-256 is {actual[:12]}..., that of the "
             f"training data {data_sha256[:12]}....",
-            remedy="Give the data of the fit, in their order and unit.",
+            remedy="Give the data of the fit, in their order and unit, and sparse if they were sparse.",
             details={"data_sha256": actual, "expected": data_sha256},
         )
 
@@ -159,14 +179,44 @@ def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
     return data
 
 
+def is_sparse(X: object) -> bool:
+    """Return whether data are a matrix or an array of scipy.sparse, without importing it."""
+    return hasattr(X, "toarray") and hasattr(X, "tocsr")
+
+
+def finite_data(X: ArrayLike) -> NDArray[np.float64] | csr_array:
+    """Return `finite_matrix` of dense data, and of sparse data a canonical copy in rows, without stored zeros."""
+    if not is_sparse(X):
+        return finite_matrix(X)
+    from scipy.sparse import csr_array  # noqa: PLC0415 -- dense data need it later or not at all
+
+    given: Any = X
+    _require_matrix(given)
+    rows = csr_array(given, dtype=np.float64, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    wrong = np.flatnonzero(~np.isfinite(rows.data))
+    if len(wrong):
+        row, column = int(np.searchsorted(rows.indptr, wrong[0], "right")) - 1, int(rows.indices[wrong[0]])
+        raise _not_finite("X", row, column, float(rows.data[wrong[0]]))
+    return rows
+
+
 def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
     """Return X as a C-contiguous float64 matrix of finite numbers, or raise a `GlleError`."""
-    if hasattr(X, "toarray"):  # scipy.sparse
+    if is_sparse(X):
         raise InvalidShapeError(
-            f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}; the search needs dense rows.",
-            remedy="Give X.toarray(), or 50 components by sklearn.decomposition.TruncatedSVD if that is too large.",
+            f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}, and dense rows are needed.", remedy=DENSE
         )
     raw = np.asarray(X)
+    _require_matrix(raw)
+    data = np.ascontiguousarray(raw, np.float64)
+    require_finite(data, "X")
+    return data
+
+
+def _require_matrix(raw: Any) -> None:
+    """Raise `InvalidShapeError` unless an array is a matrix of real numbers."""
     if raw.dtype.kind not in "fiub":
         raise InvalidShapeError(
             f"The data are of type {raw.dtype}, not numbers.", remedy="Give real numbers, such as float64."
@@ -176,20 +226,21 @@ def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
             f"The data have shape {raw.shape}.",
             remedy="Give a matrix, one point a row, one feature a column.",
         )
-    data = np.ascontiguousarray(raw, np.float64)
-    require_finite(data, "X")
-    return data
 
 
 def require_finite(data: NDArray[np.float64], name: str) -> None:
     """Raise `NotFiniteError` with the row and column of the first entry that is not finite."""
     if not np.isfinite(data).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(data))[0])
-        raise NotFiniteError(
-            f"{name}[{row}, {column}] is {data[row, column]}.",
-            remedy="Remove or impute rows with NaN or infinity; nothing is dropped silently.",
-            details={"row": row, "column": column},
-        )
+        raise _not_finite(name, row, column, data[row, column])
+
+
+def _not_finite(name: str, row: int, column: int, value: float) -> NotFiniteError:
+    return NotFiniteError(
+        f"{name}[{row}, {column}] is {value}.",
+        remedy="Remove or impute rows with NaN or infinity; nothing is dropped silently.",
+        details={"row": row, "column": column},
+    )
 
 
 def require_range(data: NDArray[np.float64]) -> None:
@@ -209,11 +260,16 @@ def require_range(data: NDArray[np.float64]) -> None:
 def _require_near(values: NDArray[np.float64], most: float) -> None:
     largest = float(np.abs(values).max(initial=0.0))
     if largest > most:
-        raise OutOfRangeError(
-            "The new points are so far from the training data that their distances, or the squares of these, leave the "
-            "range of floating-point numbers.",
-            remedy="Give them in the unit of the training data.",
-        )
+        raise too_far()
+
+
+def too_far() -> OutOfRangeError:
+    """Return the refusal of new points whose distances overflow."""
+    return OutOfRangeError(
+        "The new points are so far from the training data that their distances, or the squares of these, leave the "
+        "range of floating-point numbers.",
+        remedy="Give them in the unit of the training data.",
+    )
 
 
 class OfNeighbors(Protocol):

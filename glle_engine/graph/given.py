@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> tuple[NDArray[np.in
     """Return given neighbors (n, k) by (distance, index), and their distances in the space of the fit."""
     if isinstance(data, Distances):
         apart = np.take_along_axis(data.known, indices.astype(np.intp), axis=1)
+    elif isinstance(data, SparsePoints):
+        apart = data.distances(data, indices)
     else:
         apart = distances_between(data, data, indices)
     order = np.lexsort((indices, apart), axis=1)

@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.dense import has_compiler
 from glle_engine.linalg.distances import Products, leaves_of, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
@@ -45,7 +46,7 @@ def kneighbors(
 
     Parameters
     ----------
-    X : (n, d) float64, or Distances
+    X : (n, d) float64, Distances or SparsePoints
     n_neighbors : int
         k < n.
     on_progress
@@ -60,6 +61,8 @@ def kneighbors(
     """
     if isinstance(X, Distances):
         return X.nearest(n_neighbors, on_progress)
+    if isinstance(X, SparsePoints):
+        return X.nearest(X, np.arange(len(X)), n_neighbors, on_progress)
     return _search(X, X, np.arange(len(X)), n_neighbors, on_progress)
 
 
@@ -81,6 +84,10 @@ def kneighbors_to(
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)
         return points.nearest(n_neighbors, on_progress)
+    if isinstance(data, SparsePoints) or isinstance(points, SparsePoints):
+        assert isinstance(data, SparsePoints)
+        assert isinstance(points, SparsePoints)
+        return data.nearest(points, np.full(len(points), -1), n_neighbors, on_progress)
     return _search(data, points, np.full(len(points), -1), n_neighbors, on_progress)
 
 

@@ -19,7 +19,9 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, blocks
+from glle_engine.base.space import Space
 from glle_engine.base.validation import in_unit, require_enough_points
+from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
@@ -154,14 +156,22 @@ class Distances:
         return np.asarray((own[:, :, None] + own[:, None, :] - between) / 2)
 
 
-Data: TypeAlias = "NDArray[np.float64] | Distances"  # coordinates (n, d), or distances
+Dense: TypeAlias = "NDArray[np.float64] | Distances"  # coordinates (n, d), or distances
+Data: TypeAlias = "Dense | SparsePoints"
 
 
-def located(placed: NDArray[np.float64], spec: FitSpec) -> Data:
+def located(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
     """Return data in their space (`glle_engine.base.space`) in the unit of computation: coordinates, or distances.
 
-    Errors as for `glle_engine.base.validation.in_unit` and `checked_distances`.
+    Errors as for `Space`, `glle_engine.base.validation.in_unit`, `checked_distances` and
+    `glle_engine.graph.sparse.require_possible`.
     """
+    if not isinstance(given, np.ndarray):
+        require_possible(spec)
+        require_enough_points(given.shape[0], spec)
+        points = SparsePoints.of(given, spec.metric)
+        return points.over(points.exponent)
+    placed = (space or Space.of(given, spec)).points(given)
     if spec.metric != "precomputed":
         return in_unit(placed, spec)
     require_enough_points(len(placed), spec)

@@ -10,6 +10,7 @@ from glle_engine.graph.hnsw import approximate_kneighbors, measured_recall, requ
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
+from glle_engine.graph.sparse import SparsePoints
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +33,7 @@ def neighbors_by(
 
     See `glle_engine.graph.neighbors.kneighbors` and `glle_engine.graph.hnsw.approximate_kneighbors`.
     """
-    if search == "exact" or isinstance(X, Distances):
+    if search == "exact" or isinstance(X, Distances | SparsePoints):
         return kneighbors(X, n_neighbors, on_progress)
     return approximate_kneighbors(X, n_neighbors, on_progress)
 
@@ -41,7 +42,7 @@ def search_figures(
     search: Search, X: Data, distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
     """Return the recall and the library of an approximate search; nothing for an exact one."""
-    if search == "exact" or isinstance(X, Distances):
+    if search == "exact" or isinstance(X, Distances | SparsePoints):
         return {}
     recall, points = measured_recall(X, distances, on_progress)
     library = f"faiss {required_faiss().__version__}"

@@ -19,8 +19,17 @@ from glle_engine.base.errors import (
 from glle_engine.base.maps import AffineMap, Map
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.space import Space
-from glle_engine.base.validation import checked_matrix, finite_matrix, require_finite
+from glle_engine.base.validation import (
+    DENSE,
+    checked_matrix,
+    finite_data,
+    finite_matrix,
+    is_sparse,
+    require_finite,
+    require_range,
+)
 from glle_engine.graph.relations import Distances, require_square
+from glle_engine.graph.sparse import SparsePoints, require_differing, require_possible
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.metrics.concentration import concentration_notes
 
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
+    from scipy.sparse import csr_array
 
     from glle_engine.base.diagnostics import Note
     from glle_engine.graph.relations import Data
@@ -128,6 +138,8 @@ class Method(Generic[S]):
         Whether `run` applies `standardize` and `metric` itself.
     by_distances : bool
         Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
+    sparse : bool
+        Whether `run` also takes `glle_engine.graph.sparse.SparsePoints`, or sparse rows if `any_space`.
     first_seconds : float
         Seconds of processor time that the first call in a process takes in addition to `cost`, to compile a library.
     restore : callable, optional
@@ -152,6 +164,7 @@ class Method(Generic[S]):
     any_unit: bool = False
     any_space: bool = False
     by_distances: bool = False
+    sparse: bool = False
     first_seconds: float = 0.0
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
         None
@@ -204,7 +217,7 @@ class Method(Generic[S]):
         Parameters
         ----------
         X : (n, d) array-like
-            Finite numbers, converted to float64.
+            Finite numbers, converted to float64; sparse for methods with `sparse`.
         spec
             Default: the default parameters.
         on_progress : callable, optional
@@ -222,18 +235,20 @@ class Method(Generic[S]):
 
         """
         spec = self.spec() if spec is None else spec
-        data = finite_matrix(X) if self.any_unit else checked_matrix(X)
+        data = self._checked(X, spec)
         n, d = data.shape
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
         # the data need not have as many components as given coordinates have columns
         possible = replace(spec, initialization="random") if start else spec  # type: ignore[call-arg] # it has it
         self.require_possible(n, d, possible, labels=bool(classes))
-        if np.all(data == data[0]):
+        if not isinstance(data, np.ndarray):
+            require_differing(data)
+        elif np.all(data == data[0]):
             raise DegenerateDataError(f"All {n} points are equal.", remedy="Check that the data were read as intended.")
         clock = StageClock(on_progress or silent)
         embedding = self.run(data if self.any_space else _placed(data, spec), spec, clock, *classes, **start)
-        if isinstance(embedding.map, AffineMap) and not self.any_space:
+        if isinstance(embedding.map, AffineMap) and isinstance(data, np.ndarray) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
         notes = (*embedding.notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
@@ -265,9 +280,23 @@ class Method(Generic[S]):
             raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it away.")
         return np.asarray(Y / width)
 
+    def _checked(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
+        """Return data as a matrix, or as sparse rows; raise `InvalidParameterError` if sparse ones are impossible."""
+        if not is_sparse(X):
+            return finite_matrix(X) if self.any_unit else checked_matrix(X)
+        if not self.sparse:
+            raise InvalidParameterError(f"{self.title} takes no sparse data.", remedy=DENSE)
+        require_possible(spec)
+        rows: Any = finite_data(X)
+        if not self.any_unit and rows.nnz:
+            require_range(np.append(rows.data, 0.0)[:, None])
+        return rows
 
-def _placed(data: NDArray[np.float64], spec: MethodSpec) -> Data:
+
+def _placed(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
     """Return data in the space of a specification, or their distances."""
+    if not isinstance(data, np.ndarray):
+        return SparsePoints.of(data, spec.space[1])
     return Distances.among(data) if spec.space[1] == "precomputed" else Space.of(data, spec).points(data)
 
 

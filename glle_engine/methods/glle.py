@@ -89,6 +89,7 @@ METHOD = Method(
     cost=cost,
     any_unit=True,
     any_space=True,
+    sparse=True,
     growth="n^1.2 for few features; n^2 d to find neighbours among many",
     reproducible=True,
 )

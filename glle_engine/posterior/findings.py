@@ -9,6 +9,7 @@ import numpy as np
 from glle_engine.base.diagnostics import Diagnostics, Note
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.search import search_notes
+from glle_engine.graph.sparse import SparsePoints, constant_columns
 from glle_engine.linalg import dense
 from glle_engine.weights.lle import neighborhoods
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from glle_engine.base.spec import FitSpec
     from glle_engine.eigen.eigenpairs import Eigenpairs
@@ -69,15 +71,25 @@ def diagnose(
         sums = law.mean.sum(axis=1)
         figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
     is_given = facts.get("given_neighbors", False)
-    searched = [] if isinstance(X, Distances) or is_given else search_notes(figures)
+    searched = [] if isinstance(X, Distances | SparsePoints) or is_given else search_notes(figures)
     notes = [*_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, spec)
     return Diagnostics(figures, tuple(notes))
 
 
-def given_figures(X: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the figures of the data before scaling: the number of features, and the columns of constant ones."""
+def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
+    """Return the figures of the data before scaling: the number of features, and the columns of constant ones.
+
+    Columns of sparse data without an entry do not count as constant.
+    """
+    if not isinstance(X, np.ndarray):
+        used = np.bincount(X.indices, minlength=X.shape[1]) > 0
+        return {
+            "n_features": X.shape[1],
+            "constant_features": [int(j) for j in np.flatnonzero(constant_columns(X) & used)],
+            "stored_entries": int(X.nnz),
+        }
     return {
         "n_features": X.shape[1],
         "constant_features": [int(j) for j in np.flatnonzero(X.max(axis=0) == X.min(axis=0))],
@@ -118,19 +130,26 @@ def _scale_figures(X: Data, neighbors: NDArray[np.int32]) -> dict[str, Any]:
     if isinstance(X, Distances):
         count, share = X.shortfall(neighbors)
         return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
-    return {"feature_scale_ratio": _scale_ratio(X), "features_of_most_variance": _features_of_most_variance(X)}
+    if isinstance(X, SparsePoints):
+        deviation = X.deviations()
+        varying, variance = deviation[deviation > 0], deviation**2
+    else:
+        apart = X - X[0]  # the differences do not change with a translation
+        varying, variance = apart.std(axis=0)[np.ptp(apart, axis=0) > 0], apart.var(axis=0)
+    return {
+        "feature_scale_ratio": _scale_ratio(varying),
+        "features_of_most_variance": _features_of_most_variance(variance),
+    }
 
 
-def _scale_ratio(X: NDArray[np.float64]) -> float:
+def _scale_ratio(deviation: NDArray[np.float64]) -> float:
     """Return the ratio of the largest to the smallest standard deviation of the varying features."""
-    apart = X - X[0]  # the differences do not change with a translation
-    deviation = apart.std(axis=0)[np.ptp(apart, axis=0) > 0]
     return float(deviation.max() / deviation.min()) if deviation.size and deviation.min() > 0 else 1.0
 
 
-def _features_of_most_variance(X: NDArray[np.float64]) -> int:
+def _features_of_most_variance(variance: NDArray[np.float64]) -> int:
     """Return the number of features that hold `MOST` of the variance."""
-    variance = np.sort((X - X[0]).var(axis=0))[::-1]
+    variance = np.sort(variance)[::-1]
     return int(np.searchsorted(np.cumsum(variance), MOST * variance.sum())) + 1
 
 

@@ -19,9 +19,11 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import (
+    RESOLVED,
     Unit,
     checked_data,
     digest,
+    finite_data,
     finite_matrix,
     in_unit,
     require_enough_points,
@@ -34,6 +36,7 @@ from glle_engine.graph.connectivity import closed_classes, components, edges, sm
 from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by, search_figures
+from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.posterior.findings import diagnose, given_figures, landmark_note
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.law import Points, of_all_points
@@ -73,9 +76,12 @@ def fit(
 
     Parameters
     ----------
-    X : (n, d) array-like
+    X : (n, d) array-like, or sparse
         Finite numbers, in one unit or scaled to one; computed in float64. The constrained variant takes any unit: data
-        times a power of two have the same posterior, bit for bit, up to the largest double.
+        times a power of two have the same posterior, bit for bit, up to the largest double. A matrix or array of
+        scipy.sparse stays sparse (`glle_engine.graph.sparse`), with the neighbors of the same dense data, and
+        its numbers to rounding; for the metrics euclidean, cosine and correlation, and without standardization, the
+        published variant, tangent noise, adaptive neighborhoods, landmarks and approximate search.
     spec : FitSpec, optional
         Defaults to ``FitSpec()``.
     neighbors : optional
@@ -120,25 +126,31 @@ def fit(
     (1000, 2)
 
     """
-    given = finite_matrix(X)
+    given = finite_data(X)
+    n = given.shape[0]
     indices = None
     if neighbors is not None:
-        indices = checked_neighbors(neighbors, len(given))
+        indices = checked_neighbors(neighbors, n)
         spec = _with_neighbors(spec, parameters, indices.shape[1])
-    spec = _merged(spec, parameters).of_points(len(given))
-    require_enough_points(len(given), spec)
-    space, described = Space.of(given, spec), given_figures(given)
-    placed = space.points(given)
+    spec = _merged(spec, parameters).of_points(n)
+    require_enough_points(n, spec)
+    if not isinstance(given, np.ndarray):
+        require_possible(spec)
+        space = Space(spec.metric)
+    else:
+        space = Space.of(given, spec)
+    described = given_figures(given)
     if spec.landmarks is None:
         try:
-            fitted = _fitted(located(placed, spec), spec, on_progress, described, indices)
+            fitted = _fitted(located(given, spec, space), spec, on_progress, described, indices)
         except DisconnectedGraphError as error:
             if indices is None:
                 raise
             remedy = "Give more neighbors of each point, or ask for disconnected='bridge'."
             raise DisconnectedGraphError(error.message, remedy=remedy, details=error.details) from error
     else:
-        fitted = _fitted_on_landmarks(placed, spec, on_progress, described)
+        assert isinstance(given, np.ndarray)
+        fitted = _fitted_on_landmarks(space.points(given), spec, on_progress, described)
     return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)
 
 
@@ -209,7 +221,9 @@ def _fitted(
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
         )
-    if not isinstance(data, Distances):
+    if isinstance(data, SparsePoints):
+        data.require_resolved(nearest, distances, RESOLVED)
+    elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
     mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS)
     if spec.variant == "constrained":
@@ -224,7 +238,7 @@ def _fitted(
             on_progress=on_progress,
         )
     else:
-        assert not isinstance(data, Distances)
+        assert not isinstance(data, Distances | SparsePoints)
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
     facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
@@ -246,6 +260,8 @@ def _fitted(
 
 def _are_equal(data: Data) -> bool:
     """Return whether all points are equal."""
+    if isinstance(data, SparsePoints):
+        return data.are_equal()
     return not data.known.any() if isinstance(data, Distances) else bool(np.all(data == data[0]))
 
 
@@ -332,7 +348,7 @@ def reference_embedding(
     kept: NDArray[np.bool_] | None = None
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":
-        assert not isinstance(data, Distances)
+        assert not isinstance(data, Distances | SparsePoints)
         kept, flatness = kept_candidates(data, nearest, spec.n_components, on_progress)
     bridges: list[tuple[int, int]] = []
     if spec.disconnected == "bridge":
@@ -347,7 +363,7 @@ def reference_embedding(
     del ascending  # the eigenproblem needs the memory
     frames = None
     if spec.noise == "tangent":
-        assert not isinstance(data, Distances)
+        assert not isinstance(data, Distances | SparsePoints)
         frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress, spec.search)
         weights = frame_weights(data, neighbors, frames, spec.reg, on_progress)
     else:

@@ -10,10 +10,11 @@ import numpy as np
 
 from glle_engine.base import npz
 from glle_engine.base.diagnostics import Diagnostics
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.space import Space, require_restorable
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import require_training_data
+from glle_engine.base.validation import finite_matrix, is_sparse, require_training_data
 from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.eigen.pattern import Pattern
@@ -277,6 +278,13 @@ class Posterior:
         generated in their units.
         """
         require_restorable(self.spec.metric)
+        if is_sparse(X):
+            raise InvalidParameterError(
+                "Generated data of sparse training data are not sparse enough to be worth it: each has entries in all "
+                "columns of its neighbors.",
+                remedy="Multiply some rows: scipy.sparse.csr_array((weights.ravel(), posterior.neighbors.ravel(), "
+                "range(0, n * k + 1, k)), shape=(n, n)) @ X.",
+            )
         require_training_data(X, self.data_sha256)
         data = np.asarray(X, np.float64)
         if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
@@ -288,7 +296,7 @@ class Posterior:
 
     def placed(self, X: ArrayLike) -> Data:
         """Return the data X (n, d) of the fit in their space (`glle_engine.base.space`), or their distances."""
-        data = np.asarray(X, np.float64)
+        data = finite_matrix(X)
         if self.spec.metric == "precomputed":
             return Distances.among(data)
         return Space.of(data, self.spec).points(data)

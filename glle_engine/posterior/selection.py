@@ -12,7 +12,6 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
@@ -166,7 +165,7 @@ def advise(
         n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg, standardize=standardize, metric=metric
     )
     given = finite_matrix(X)
-    data = located(Space.of(given, spec).points(given), spec)
+    data = located(given, spec)
     ks = [k for k in ks if k < len(data)]
     if not ks:
         raise InvalidParameterError("The range of n_neighbors is empty.", remedy="Give at least one k below n.")

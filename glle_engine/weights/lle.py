@@ -15,6 +15,7 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
@@ -65,8 +66,9 @@ def neighborhoods(
 
     Parameters
     ----------
-    X : (n, d) float64, or Distances
-        Distances have no differences, and the Gram matrices of `glle_engine.graph.relations`.
+    X : (n, d) float64, Distances or SparsePoints
+        Distances have no differences, and the Gram matrices of `glle_engine.graph.relations`. The differences of sparse
+        points are dense in the columns of their neighborhood (`SparsePoints.differences`).
     neighbors : (n, k) int32
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
@@ -78,7 +80,8 @@ def neighborhoods(
     """
     n, k = neighbors.shape
     points = X if points is None else points
-    size = max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1])))
+    width = (k + 1) * X.neighborhood_width if isinstance(X, SparsePoints) else X.shape[1]
+    size = max(1, _BLOCK_ENTRIES // (k * max(k, width)))
     for rows in blocks(n, size, stage, on_progress):
         if isinstance(X, Distances) or isinstance(points, Distances):
             assert isinstance(points, Distances)
@@ -86,7 +89,12 @@ def neighborhoods(
             own = np.ones(gram.shape[:2], bool)
             yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), own)
             continue
-        differences = X[neighbors[rows]] - points[rows, None, :]
+        if isinstance(X, SparsePoints) or isinstance(points, SparsePoints):
+            assert isinstance(X, SparsePoints)
+            assert isinstance(points, SparsePoints)
+            differences = X.differences(points[rows], neighbors[rows])
+        else:
+            differences = X[neighbors[rows]] - points[rows, None, :]
         if kept is not None:
             differences *= kept[rows, :, None]
         gram = dense.gram(differences)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[n
 
     It is in [1, min(n, d)], to rounding, or 0 if the residuals are no larger than the rounding of the data.
     """
-    if isinstance(X, Distances):
+    if isinstance(X, Distances | SparsePoints):
         return X.residual_dimension(neighbors, weights)
     rest = residuals(X, neighbors, weights)
     if dense.dot(rest, rest) <= _ROUNDING**2 * dense.dot(X, X):

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from glle.inputs import upload_of
 from glle.transport.calls import NPZ, Body
@@ -104,6 +105,12 @@ def test_roles_of_a_frame_are_those_of_its_columns() -> None:
 def test_remedies_name_the_option_of_the_surface(text: str, words: str, flags: str) -> None:
     """A query in the service's words is a keyword argument in Python, and an option in a shell."""
     assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
+
+
+def test_sparse_data_are_refused_with_the_remedy() -> None:
+    """Before they become an array of objects."""
+    with pytest.raises(ValueError, match=r"sparse matrix of shape \(5, 5\).*TruncatedSVD.*glle_engine"):
+        upload_of(csr_array(np.eye(5)))
 
 
 def test_numbered_frame_goes_as_npy() -> None:

@@ -12,6 +12,7 @@ from glle_engine.base.progress import silent
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.methods.base import Embedding, require_rank, require_size
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.mds import scaling_of
@@ -72,6 +73,8 @@ def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArr
         return noise
     if isinstance(X, Distances):  # classical scaling has the principal components of points with these distances
         Y = scaling_of(X.known, n_components, silent).Y
+    elif isinstance(X, SparsePoints):
+        Y = sign_convention(X.principal_scores(n_components))
     else:
         Y = principal_axes(X, n_components, silent).scores
     return np.asarray(Y / Y[:, 0].std() + NOISE * noise)

@@ -205,6 +205,7 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     by_distances=True,
+    sparse=True,
     growth="n log n, and n^2 d to find neighbours among many features",
     libraries=("openTSNE",),
     extra="tsne",

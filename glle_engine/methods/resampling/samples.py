@@ -285,6 +285,7 @@ def _placed(
         return hang(points.at(half), points.of_others(others, half), min(_PLACING, len(half) - 1), _REG).embed(
             embedding.Y
         )
+    assert isinstance(points, np.ndarray)  # `finite_matrix` refuses sparse data
     sample, rest = np.ascontiguousarray(points[half]), points[others]
     if method.name in LINEAR:
         return _affine(sample, embedding.Y).transform(rest)

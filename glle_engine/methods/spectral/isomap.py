@@ -168,5 +168,6 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     by_distances=True,
+    sparse=True,
     growth="n^2 log n; n log n a landmark",
 )

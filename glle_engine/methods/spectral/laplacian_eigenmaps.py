@@ -89,5 +89,6 @@ METHOD = Method(
     refuse=refuse,
     cost=estimator("laplacian-eigenmaps"),
     by_distances=True,
+    sparse=True,
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

@@ -98,6 +98,7 @@ METHOD = Method(
     refuse=refuse,
     cost=estimator("lle"),
     by_distances=True,
+    sparse=True,
     growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
     reproducible=True,
 )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from glle_engine.base.parameters import require_known_names
-from glle_engine.base.space import Space
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
@@ -203,7 +202,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     require_known_names(FitSpec, parameters)
     given = finite_matrix(X)
     spec = replace(spec or FitSpec(), **parameters).of_points(len(given))
-    data = located(Space.of(given, spec).points(given), spec)
+    data = located(given, spec)
     n = len(data)
     if spec.landmarks is not None:
         data = sample(data, spec.landmarks)  # as far from each other as the landmarks, nearly

@@ -8,6 +8,7 @@ import numpy as np
 
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.search_cost import approximate_seconds, search_cost
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.posterior.cost.factorization import MOST_ANALYSED, sampled
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Search(NamedTuple):
     @classmethod
     def of(cls, X: Data, spec: FitSpec) -> Self:
         """Predict the search of data X (n, d); of an exact one from the pairs that subsamples compare."""
+        assert not isinstance(X, SparsePoints)
         (n, d), k = X.shape, spec.n_neighbors
         if isinstance(X, Distances):
             return cls(n, _ENTRY * n * n, 2.0)

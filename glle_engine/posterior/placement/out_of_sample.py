@@ -10,18 +10,28 @@ training points are the landmarks, and the other points of the fit get their mea
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from glle_engine.base.brief import brief
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.space import Space
-from glle_engine.base.validation import Unit, require_finite, require_training_data
+from glle_engine.base.validation import (
+    Unit,
+    finite_data,
+    is_sparse,
+    require_finite,
+    require_training_data,
+    restored,
+    too_far,
+)
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.graph.relations import Distances, checked_distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.posterior.summary import aligned_to_consensus, moments
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.tangent import frame_weights, frames_at, pooled_neighbors
@@ -34,6 +44,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import FitSpec, Noise
     from glle_engine.graph.relations import Data
     from glle_engine.posterior.draw import Draw
+
+_FARTHEST = 498  # power of 2 of new points, relative to the training data: as `glle_engine.base.validation.LARGEST`
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +105,8 @@ def extend(
 ) -> Extension:
     """Attach new points (m, d) to the training data X (n, d) of a posterior, or to its landmarks if it has some.
 
-    `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are those of the posterior.
+    New points may be sparse or dense. `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are those of the
+    posterior.
 
     Raises
     ------
@@ -107,7 +120,11 @@ def extend(
         When the squares of the new points overflow beside the training data, or their distances overflow.
 
     """
-    data, points = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(new, np.float64)
+    if is_sparse(X):
+        return _among_sparse(X, new, spec, n_points, data_sha256)
+    given: Any = new
+    data = np.ascontiguousarray(X, np.float64)
+    points = np.ascontiguousarray(given.toarray() if is_sparse(new) else new, np.float64)
     if data.ndim != 2 or len(data) != n_points:
         raise InvalidShapeError(
             f"The training data have shape {data.shape}; the posterior was fitted to {n_points} points.",
@@ -138,6 +155,26 @@ def extend(
     )
     neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
     return replace(extension, neighbors=neighbors, distances=unit.restored(extension.distances))
+
+
+def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
+    """Attach new points to sparse training data."""
+    data, points = finite_data(X), finite_data(csr_array(new))
+    assert not isinstance(data, np.ndarray)
+    assert not isinstance(points, np.ndarray)
+    if data.shape[0] != n_points or points.shape[1] != data.shape[1]:
+        raise InvalidShapeError(
+            f"The training data have shape {data.shape}, the new points {points.shape}; the posterior was fitted to "
+            f"{n_points} points.",
+            remedy="Give the data that the posterior was fitted to, and new points with as many columns.",
+        )
+    require_training_data(data, data_sha256)
+    known, others = (SparsePoints.of(rows, spec.metric) for rows in (data, points))
+    exponent = known.exponent
+    if others.exponent - exponent > _FARTHEST:
+        raise too_far()
+    extension = hang(known.over(exponent), others.over(exponent), spec.n_neighbors, spec.reg)
+    return replace(extension, distances=restored(extension.distances, exponent))
 
 
 def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spec: FitSpec) -> Extension:
@@ -231,14 +268,14 @@ def attach(
     nearest, distances = kneighbors_to(data, points, max(k, pooled))
     neighbors = nearest[:, :k].copy()
     if noise == "tangent":
-        assert not isinstance(data, Distances)
-        assert not isinstance(points, Distances)
+        assert not isinstance(data, Distances | SparsePoints)
+        assert not isinstance(points, Distances | SparsePoints)
         frames = frames_at(points, data, nearest[:, :pooled], n_components)
         weights = frame_weights(data, neighbors, frames, reg, points=points)
     else:
         if flatness is not None:
-            assert not isinstance(data, Distances)
-            assert not isinstance(points, Distances)
+            assert not isinstance(data, Distances | SparsePoints)
+            assert not isinstance(points, Distances | SparsePoints)
             kept = kept_of_new(points, data, neighbors, flatness, n_components)
         weights = lle_weights(data, neighbors, reg, kept=kept, points=points)
     return Attachment(neighbors, weights, distances[:, :k] == 0, distances[:, 0].copy(), frames, kept)

@@ -20,10 +20,10 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.space import Space
-from glle_engine.base.validation import finite_matrix
+from glle_engine.base.validation import finite_data
 from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import procrustes_rotation, turned
 from glle_engine.posterior.fit import reference_embedding
@@ -93,7 +93,7 @@ def resamples(
 
     Parameters
     ----------
-    X : (n, d)
+    X : (n, d), dense or sparse
         Half of the points, or of the landmarks, must be more than n_neighbors and p + 2.
     spec : FitSpec
         A subsample with a disconnected graph is bridged, for any value of `disconnected`.
@@ -121,8 +121,7 @@ def resamples(
     """
     count, first = check_integer("count", count, 0), check_integer("first", first, 0)
     seed = check_integer("seed", seed, 0, counter=True)
-    given = finite_matrix(X)
-    data = located(Space.of(given, spec).points(given), spec)
+    data = located(finite_data(X), spec)
     n = len(data)
     rows = np.arange(n) if landmarks is None else landmarks
     require_halves(len(rows), spec, "points" if landmarks is None else "landmarks")
@@ -185,4 +184,6 @@ def _parts(data: Data, chosen: NDArray[Any], others: NDArray[Any]) -> tuple[Data
     """Return a part of the data, and the others in relation to it."""
     if isinstance(data, Distances):
         return data.at(chosen), data.of_others(others, chosen)
+    if isinstance(data, SparsePoints):
+        return data[chosen], data[others]
     return np.ascontiguousarray(data[chosen]), data[others]

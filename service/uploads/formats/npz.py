@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Members = dict[str, zipfile.ZipInfo]
 
 _DATA = ("data", "X")
+_SPARSE = frozenset({"indices", "indptr", "shape"})  # of scipy.sparse.save_npz
 _MOST_DIRECTORY = 2**16  # bytes of the list of members, which takes twenty times as much memory
 _PIECE = 2**20
 _END, _END_BYTES, _LOCATOR, _LOCATOR_BYTES = b"PK\5\6", 22, b"PK\6\7", 20
@@ -69,6 +70,14 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: Col
     for name in filter(None, (roles.label, roles.color)):
         if name not in members:
             raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
+    if members.keys() >= _SPARSE:
+        raise refuse(
+            "unknown-member",
+            422,
+            f"The members {', '.join(sorted(_SPARSE))} are those of a sparse matrix; data are dense.",
+            "Send 50 components by sklearn.decomposition.TruncatedSVD, or X.toarray(); or fit with the engine.",
+            members=sorted(_SPARSE),
+        )
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
     if unknown := sorted(set(members) - extras - {data}):
         raise refuse(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import RobustScaler, StandardScaler
@@ -186,9 +185,3 @@ def test_advice_and_landmarks_on_standardized_data() -> None:
     same = fit(by_hand, landmarks=150)
     np.testing.assert_allclose(marked.embedding, same.embedding, atol=1e-7)
     np.testing.assert_array_equal(marked.transform(distorted, distorted), marked.embedding)
-
-
-def test_sparse_matrices_are_refused_with_the_remedy() -> None:
-    """As such, and not as data of type object."""
-    with pytest.raises(GlleError, match=r"sparse matrix of shape \(30, 4\).*toarray\(\).*TruncatedSVD"):
-        fit(csr_array(np.eye(30, 4)))

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from scipy.sparse import csr_array, save_npz
 
 from service.uploads import label_columns
 from service.uploads.formats import arrow_columns, arrow_stream
@@ -154,6 +155,16 @@ def damaged() -> bytes:
 def test_bad_npz(body: bytes, code: str) -> None:
     """Each bad npz body is a problem with its code; nothing is unpickled."""
     assert refused(body, NPZ).code == code
+
+
+def test_a_sparse_matrix_is_refused_as_such() -> None:
+    """The file of scipy.sparse.save_npz, with the remedy in place of the name of a member."""
+    buffer = io.BytesIO()
+    save_npz(buffer, csr_array(X))
+    problem = refused(buffer.getvalue(), NPZ)
+    assert problem.code == "unknown-member"
+    assert "sparse matrix" in problem.detail
+    assert "TruncatedSVD" in str(problem.remedy)
 
 
 def limited(body: bytes, kind: str, inflated: int, label: str | None = None) -> ProblemError:

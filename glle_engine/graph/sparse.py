@@ -1,0 +1,357 @@
+r"""Points with sparse coordinates, such as texts by the frequencies of their words: exact search and differences.
+
+A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centred rows (correlation) stay sparse.
+Squared distances are bounded by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks; those of
+the remaining pairs are sums of squared differences in the order of the columns. A neighborhood is dense only in the
+columns in which it has entries: the others add one column, :math:`(c_i - c_j)` times the root of their number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, svds
+
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
+from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.space import flat_row
+from glle_engine.base.validation import DENSE, unresolved
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.spec import Metric
+
+METRICS = ("euclidean", "cosine", "correlation")
+_EPSILON = float(np.finfo(np.float64).eps)
+_BLOCK_ENTRIES = 1 << 21  # of products, or of differences, at a time
+_FEWEST = 16  # rows of a block of sparse products
+_ROUNDING = 2.0**-46  # as in `glle_engine.weights.residuals`
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePoints:
+    """Points x_i - c_i 1 with sparse x_i.
+
+    Attributes
+    ----------
+    rows : (n, d) csr_array of float64
+        x_i, canonical: columns ascending, none twice, no stored 0.
+    shifts : (n,) float64
+        c_i.
+
+    """
+
+    rows: csr_array
+    shifts: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def __getitem__(self, index: Any) -> SparsePoints:
+        return SparsePoints(self.rows[index], self.shifts[index])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of points and of features."""
+        return int(self.rows.shape[0]), int(self.rows.shape[1])
+
+    @classmethod
+    def of(cls, rows: csr_array, metric: Metric) -> Self:
+        """Return the points of canonical rows (n, d) whose Euclidean distances order pairs as the metric does.
+
+        See `glle_engine.base.space`.
+
+        Raises
+        ------
+        DegenerateDataError
+            For a row without a direction (cosine, correlation).
+
+        """
+        if metric == "euclidean":
+            return cls(rows, np.zeros(rows.shape[0]))
+        n, d = rows.shape
+        row, count = _row_of_entries(rows), np.diff(rows.indptr)
+        most, least = (_extremes(rows, pick, axis=1) for pick in (np.maximum, np.minimum))
+        is_flat = most == least if metric == "correlation" else count == 0
+        if is_flat.any():
+            raise flat_row(metric, is_flat)
+        values = np.ldexp(rows.data, -np.frexp(np.maximum(np.abs(most), np.abs(least)))[1][row])
+        means = np.bincount(row, values, n) / d if metric == "correlation" else np.zeros(n)
+        apart = values - means[row]
+        lengths = np.sqrt(np.bincount(row, apart * apart, n) + (d - count) * means * means)
+        scaled = csr_array((values / lengths[row], rows.indices, rows.indptr), shape=rows.shape)
+        return cls(scaled, means / lengths)
+
+    @cached_property
+    def exponent(self) -> int:
+        """The largest absolute value lies in [2^(exponent - 1), 2^exponent)."""
+        return int(np.frexp(np.abs(self.rows.data).max(initial=0.0))[1])
+
+    def over(self, exponent: int) -> SparsePoints:
+        """Return the points over 2^exponent; the division is exact."""
+        values = np.ldexp(self.rows.data, -exponent)
+        rows = csr_array((values, self.rows.indices, self.rows.indptr), shape=self.rows.shape)
+        return SparsePoints(rows, np.ldexp(self.shifts, -exponent))
+
+    def are_equal(self) -> bool:
+        """Return whether all points are equal."""
+        first = self[np.zeros(len(self), np.intp)]
+        return not (self.rows - first.rows).nnz and not (self.shifts - first.shifts).any()
+
+    def nearest(
+        self, points: SparsePoints, own: NDArray[np.integer[Any]], k: int, on_progress: OnProgress = silent
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the k nearest of these n points to other points (m,) by (distance, index), and distances: (m, k).
+
+        Row own[i] is left out for point i; -1 for none. `on_progress` is called with (points done, m, "neighbors").
+        """
+        indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+        width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
+        # Bound of |computed - true| of a squared distance, by any order of its sums, over the sizes of both points.
+        error = 8 * (width + 16) * _EPSILON
+        for part in blocks(len(points), max(1, _BLOCK_ENTRIES // len(self)), "neighbors", on_progress):
+            some = points[part]
+            about = some._sizes[:, None] + self._sizes  # noqa: SLF001 -- the same class
+            off = error * about
+            about -= 2 * self._products(some)
+            excluded = np.flatnonzero(own[part] >= 0)
+            about[excluded, own[part][excluded]] = np.inf
+            reach = np.partition(about + off, k - 1, axis=1)[:, k - 1]
+            item, near = np.nonzero(about - off <= reach[:, None])
+            apart = self._apart(some, item, near)
+            order = np.lexsort((near, apart, item))
+            first = np.searchsorted(item, np.arange(len(some)))  # items are ascending, before and after the sort
+            chosen = order[first[:, None] + np.arange(k)]
+            indices[part], distances[part] = near[chosen], apart[chosen]
+        return indices, distances
+
+    def distances(self, points: SparsePoints, candidates: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Return the distances of points (m,) to candidates (m, c) among these."""
+        item = np.repeat(np.arange(len(points)), candidates.shape[1])
+        return self._apart(points, item, candidates.ravel()).reshape(candidates.shape)
+
+    def differences(self, points: SparsePoints, neighbors: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Return differences of neighbors (m, k) among these to points (m,), dense in the columns of each item.
+
+        Shape (m, k, c): an isometry of the differences (m, k, d), another one for each item.
+        """
+        m, k = neighbors.shape
+        d = self.shape[1]
+        apart, shifts = self._subtracted(points, np.repeat(np.arange(m), k), neighbors.ravel())
+        row = _row_of_entries(apart)
+        used, place = np.unique(row // k * d + apart.indices.astype(np.int64), return_inverse=True)
+        first = np.searchsorted(used, np.arange(m + 1) * d)
+        count = np.diff(first)
+        others = 1 if shifts.any() else 0
+        dense = np.zeros((m * k, max(1, int(count.max()) + others)))
+        if others:
+            count = np.repeat(count, k)
+            dense[np.arange(dense.shape[1]) < count[:, None]] = np.repeat(-shifts, count)
+            dense[:, -1] = -shifts * np.sqrt(d - count)
+        dense[row, place.ravel() - first[row // k]] += apart.data
+        return dense.reshape(m, k, -1)
+
+    @property
+    def neighborhood_width(self) -> int:
+        """Columns in which a point has entries, in the mean; at least 1."""
+        return max(1, int(self.rows.nnz) // max(1, len(self)))
+
+    def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], least: float) -> None:
+        """Raise `OutOfRangeError` if all squared distances of a point underflow, those below `least`."""
+        for point in np.flatnonzero(distances[:, -1] < least):
+            apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()
+            if apart:
+                raise unresolved(int(point), float(apart))
+
+    def deviations(self) -> NDArray[np.float64]:
+        """Return the standard deviations of the features (d,), exactly 0 for constant ones."""
+        n, d = self.shape
+        row, column, values = _row_of_entries(self.rows), self.rows.indices, self.rows.data
+        shifts = self.shifts - self.shifts.mean()
+        means = np.bincount(column, values, d) / n
+        level = shifts[row] + means[column]
+        sums = np.bincount(column, (values - level) ** 2 - level**2, d) + (shifts**2).sum() + n * means**2
+        if not shifts.any():
+            sums[constant_columns(self.rows)] = 0.0
+        return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
+
+    def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+        r"""Return `glle_engine.weights.residuals.residual_dimension`.
+
+        Residuals are :math:`R = A - t 1^T` with A sparse. The square of :math:`R^T R = A^T A - b 1^T - 1 b^T + \tau 1
+        1^T`, :math:`b = A^T t` and :math:`\tau = t^T t`, needs that of A^T A, or of A A^T, in blocks.
+        """
+        n, k = neighbors.shape
+        d = self.shape[1]
+        columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
+        values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
+        V = csr_array((values.ravel(), columns.ravel(), np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
+        A, t = csr_array(V @ self.rows), V @ self.shifts
+        sums, b, tau = A.sum(axis=1), A.T @ t, float((t * t).sum())
+        total = float((A.data * A.data).sum()) - 2 * float((t * sums).sum()) + d * tau
+        if total <= _ROUNDING**2 * float(self._sizes.sum()):
+            return 0.0
+        squares = _square_of_gram(A)
+        if tau:
+            S1 = A.T @ sums
+            squares += 2 * d * float((b * b).sum()) + 2 * float(b.sum()) ** 2 + (d * tau) ** 2
+            squares += 2 * tau * float((sums * sums).sum()) - 4 * float((b * S1).sum()) - 4 * d * tau * float(b.sum())
+        return float(np.clip(total * total / squares, 1.0, min(n, d)))
+
+    def principal_scores(self, count: int) -> NDArray[np.float64]:
+        """Return the leading principal components (n, count), by a Lanczos method on the centred points.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there are too few points or features.
+
+        """
+        n, d = self.shape
+        if count >= min(n, d):
+            raise InvalidParameterError(
+                f"{n} sparse points of {d} features have fewer than {count} principal components by a Lanczos method.",
+                remedy="Give fewer components, another initialization, or X.toarray().",
+            )
+        mean = self.rows.mean(axis=0)
+        shifts = self.shifts - self.shifts.mean()
+        operator = LinearOperator(
+            (n, d),
+            matvec=lambda v: self.rows @ v.ravel() - mean @ v.ravel() - shifts * v.sum(),
+            rmatvec=lambda v: self.rows.T @ v.ravel() - mean * v.sum() - shifts @ v.ravel(),
+            dtype=np.float64,
+        )
+        vectors, values, _ = svds(operator, count, v0=np.random.default_rng(n).standard_normal(min(n, d)))
+        return np.asarray((vectors * values)[:, ::-1])
+
+    @cached_property
+    def _transposed(self) -> csr_array:
+        return self.rows.T.tocsr()
+
+    @cached_property
+    def _sums(self) -> NDArray[np.float64]:
+        """Sum of each x_i."""
+        return np.asarray(np.bincount(_row_of_entries(self.rows), self.rows.data, len(self)), np.float64)
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.float64]:
+        """Squared length of each x_i, plus d c_i^2: at least half of that of the point."""
+        squares = np.bincount(_row_of_entries(self.rows), self.rows.data**2, len(self))
+        return np.asarray(squares + self.shape[1] * self.shifts**2)
+
+    def _products(self, points: SparsePoints) -> NDArray[np.float64]:
+        """Return what twice reduces the sum of `_sizes` of other points (m,) and of these to squared distances (m, n).
+
+        Without shifts these are the inner products of the points.
+        """
+        products = (points.rows @ self._transposed).toarray()
+        if self.shifts.any() or points.shifts.any():
+            # |u - v|^2 = |x - y|^2 - 2 (c - e) (sum x - sum y) + d (c - e)^2
+            apart = points.shifts[:, None] - self.shifts
+            products += apart * (points._sums[:, None] - self._sums)
+            products += self.shape[1] * points.shifts[:, None] * self.shifts
+        return np.asarray(products)
+
+    def _subtracted(
+        self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
+    ) -> tuple[csr_array, NDArray[np.float64]]:
+        """Return the differences of these points `near` (q,) to points `item` (q,): sparse rows and shifts."""
+        return self.rows[near] - points.rows[item], self.shifts[near] - points.shifts[item]
+
+    def _apart(
+        self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
+    ) -> NDArray[np.float64]:
+        """Return the distances (q,) of points `item` (q,) to these points `near` (q,)."""
+        distances = np.empty(len(item))
+        size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
+        for part in blocks(len(item), size, "neighbors"):
+            apart, shifts = self._subtracted(points, item[part], near[part])
+            row = _row_of_entries(apart)
+            values = apart.data - shifts[row]
+            others = self.shape[1] - np.diff(apart.indptr)
+            distances[part] = np.sqrt(np.bincount(row, values * values, len(shifts)) + others * shifts * shifts)
+        return distances
+
+
+def require_possible(spec: Any) -> None:
+    """Raise `InvalidParameterError` unless sparse data can be fitted or embedded by a specification.
+
+    `spec` is a `glle_engine.base.spec.SpaceSpec`; options that it lacks have their defaults.
+    """
+    standardize, metric = spec.space
+    scaled = (
+        "Scale the columns before, for example by sklearn.preprocessing.StandardScaler(with_mean=False): distances are "
+        "those of standardize='zscore'."
+    )
+    for is_wrong, option, remedy in (
+        (standardize != "none", f"standardize={standardize!r}, which centres columns", scaled),
+        (
+            metric == "hamming",
+            "metric='hamming'",
+            "Give a column of 0 and 1 for each level, with metric='euclidean'. " + DENSE,
+        ),
+        (
+            metric == "precomputed",
+            "metric='precomputed'",
+            "Give the distances of all pairs as a dense matrix, or points X with neighbors=graph.",
+        ),
+        *(
+            (getattr(spec, name, default) != default, f"{name}={getattr(spec, name, default)!r}", DENSE)
+            for name, default in (
+                ("variant", "constrained"),
+                ("noise", "isotropic"),
+                ("neighborhoods", "fixed"),
+                ("search", "exact"),
+                ("landmarks", None),
+            )
+        ),
+    ):
+        if is_wrong:
+            raise InvalidParameterError(f"{option} takes no sparse data.", remedy=remedy)
+
+
+def require_differing(rows: csr_array) -> None:
+    """Raise `DegenerateDataError` if all rows are equal."""
+    if SparsePoints.of(rows, "euclidean").are_equal():
+        raise DegenerateDataError(
+            f"All {rows.shape[0]} points are equal.", remedy="Check that the data were read as intended."
+        )
+
+
+def constant_columns(rows: csr_array) -> NDArray[np.bool_]:
+    """Return whether each column has one value, which may be 0."""
+    return np.asarray(_extremes(rows, np.maximum, axis=0) == _extremes(rows, np.minimum, axis=0))
+
+
+def _row_of_entries(rows: csr_array) -> NDArray[np.intp]:
+    """Return the row of each stored entry."""
+    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+
+def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]:
+    """Return the maximum or the minimum of each row (axis 1) or column (axis 0), with the 0 of entries not stored."""
+    index = rows.indices if axis == 0 else _row_of_entries(rows)
+    length, others = rows.shape[1 - axis], rows.shape[axis]
+    extremes = np.full(length, -np.inf if pick is np.maximum else np.inf)
+    pick.at(extremes, index, rows.data)
+    has_zero = np.bincount(index, minlength=length) < others
+    extremes[has_zero] = pick(extremes[has_zero], 0.0)
+    return extremes
+
+
+def _square_of_gram(A: csr_array) -> float:
+    """Return the squared Frobenius norm of A^T A, which is that of A A^T; of the one with fewer products."""
+    by_column, by_row = (np.bincount(i) for i in (A.indices, _row_of_entries(A)))
+    left = A if (by_column.astype(float) ** 2).sum() < (by_row.astype(float) ** 2).sum() else A.T.tocsr()
+    left = left[np.diff(left.indptr) > 0]
+    right = left.T.tocsr()
+    squares = 0.0
+    for part in blocks(left.shape[0], max(_FEWEST, _BLOCK_ENTRIES // left.shape[0]), "posterior"):
+        product = (left[part] @ right).data
+        squares += float((product * product).sum())
+    return squares
