@@ -69,16 +69,19 @@ class Summary:
 
 
 def generalized_procrustes(
-    embeddings: NDArray[np.float64], on_progress: OnProgress = silent
+    embeddings: NDArray[np.float64],
+    on_progress: OnProgress = silent,
+    *,
+    start: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""Rotate embeddings (m, n, p) to their mean until it converges (Gower 1975); return the mean and the rotated.
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
-    rotations; every round lowers it. The mean (n, p) has the orientation of the first embedding. `on_progress` is
-    called with (round, most rounds, "consensus").
+    rotations; every round lowers it, to a minimum that depends on the first mean: `start` (n, p), or the first
+    embedding. The mean (n, p) has its orientation. `on_progress` is called with (round, most rounds, "consensus").
     """
     aligned = np.array(embeddings)
-    consensus: NDArray[np.float64] = aligned[0]
+    consensus: NDArray[np.float64] = aligned[0] if start is None else start
     for round_ in range(MAX_ROUNDS):
         on_progress(round_, MAX_ROUNDS, "consensus")
         for j, embedding in enumerate(aligned):
@@ -90,9 +93,15 @@ def generalized_procrustes(
 
 
 def aligned_to_consensus(
-    embeddings: NDArray[np.float64], reference: NDArray[np.float64], on_progress: OnProgress = silent
+    embeddings: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    on_progress: OnProgress = silent,
+    *,
+    start: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return embeddings (m, n, p) aligned to their consensus, which is rotated to the reference (n, p).
+
+    `start` is that of `generalized_procrustes`.
 
     Raises
     ------
@@ -104,7 +113,7 @@ def aligned_to_consensus(
         raise InvalidParameterError(
             f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
         )
-    consensus, aligned = generalized_procrustes(embeddings, on_progress)
+    consensus, aligned = generalized_procrustes(embeddings, on_progress, start=start)
     turn = procrustes_rotation(consensus, reference)
     for j, embedding in enumerate(aligned):
         aligned[j] = turned(embedding, turn)

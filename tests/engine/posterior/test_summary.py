@@ -13,7 +13,14 @@ from scipy.linalg import subspace_angles
 from glle_engine import fit
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.linalg.procrustes import procrustes_rotation
-from glle_engine.posterior.summary import MAX_ROUNDS, TOLERANCE, generalized_procrustes, moments, summarize
+from glle_engine.posterior.summary import (
+    MAX_ROUNDS,
+    TOLERANCE,
+    aligned_to_consensus,
+    generalized_procrustes,
+    moments,
+    summarize,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,3 +157,14 @@ def test_progress_is_reported_and_can_end_it(posterior: Posterior) -> None:
 
     with pytest.raises(Stop):
         summarize(draws, posterior.embedding, on_progress=stop)
+
+
+def test_a_consensus_from_the_reference_does_not_depend_on_the_order() -> None:
+    """Most embeddings agree with the reference; an embedding of another shape in front does not lead the alignment."""
+    rng = np.random.default_rng(0)
+    reference = rng.standard_normal((60, 2))
+    embeddings = np.stack([reference + 0.1 * rng.standard_normal((60, 2)) for _ in range(9)])
+    embeddings = np.concatenate([rng.standard_normal((1, 60, 2)), embeddings])
+    first = aligned_to_consensus(embeddings, reference, start=reference)
+    last = aligned_to_consensus(embeddings[::-1], reference, start=reference)[::-1]
+    np.testing.assert_allclose(first, last, atol=1e-9)
