@@ -27,6 +27,7 @@ BODIES = {
     "ReconstructionsOptions": ("ReconstructionsIn", {"count"}),
     "CalibrationOptions": ("CalibrationIn", set[str]()),
     "AdviceOptions": ("AdviceIn", {"dataset"}),
+    "SpreadOptions": ("SpreadIn", {"labels"}),
     "CompareOptions": ("ComparisonIn", {"dataset", "methods", "labels", "truth"}),
 }
 QUERIES = {

@@ -18,14 +18,16 @@ from glle.cli.output import (
     embedding_columns,
     id_columns,
     picture_format,
+    point_columns,
     save_columns,
 )
-from glle.types import CompareOptions, MethodsOptions, UploadOptions
+from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
     from glle import Client, Dataset
     from glle.types import MethodOut
 
+SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a comparison
 _RESERVED = {"labels", "truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed
 
 
@@ -47,6 +49,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_out(embed, *ARRAY, *TABLES, *PICTURES)
     embed.add_argument("--scores", nargs="*", metavar="NAME", help="scores: all fast ones by default, or `none`")
     embed.set_defaults(run=with_client(_embed))
+
+    of_embedding = connection_options(timeout=True)
+    of_embedding.add_argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
+    spread = commands.add_parser(
+        "spread", parents=[of_embedding], help="refit an embedding to halves of its data: how far does it move?"
+    )
+    spread.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
+    add_out(spread, *ARRAY, *TABLES)
+    add_options(spread, SpreadOptions, {"n_neighbors": ("", "neighbors that may be kept")})
+    spread.set_defaults(run=with_client(_spread))
 
     compare = commands.add_parser("compare", parents=[data], help="compare methods on a file or a data set")
     compare.add_argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
@@ -108,6 +120,26 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     return report(args, result.metadata, "\n".join(lines))
 
 
+def _spread(args: argparse.Namespace, client: Client) -> int:
+    embedding = client.embedding(args.embedding, timeout=args.timeout)
+    labels = args.labels and dataset_of(client, args.labels)
+    result = embedding.spread(labels=labels, timeout=args.timeout, **selected(args, SpreadOptions))
+    if args.out is not None:
+        save_columns(args.out, point_columns(result), result.movement)
+    found = result.figures
+    lines = [
+        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['half_samples']} half-samples",
+        f"{found['pairs_kept']:.0%} of the neighbor pairs stay neighbors ({found['pairs_by_chance']:.0%} by chance).",
+        f"The median point moves by {found['relative_movement']:.2g} of the picture's radius; this is no interval.",
+        f"The {found['n_classes']} {found['classes']} keep an adjusted Rand index of {found['cluster_stability']:.2f}.",
+    ]
+    if found["separated"] is not None:
+        lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
+    if found["refits"]:
+        lines += [f"{found['seed_share']:.0%} of the variance is that of the seed."]
+    return report(args, result.metadata, "\n  ".join([*lines, *[note["message"] for note in result.notes]]))
+
+
 def _compare(args: argparse.Namespace, client: Client) -> int:
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **selected(args, CompareOptions))
@@ -122,6 +154,7 @@ def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
     return {
         "method": row["label"],
         **{name: _number(scores.get(name)) for name in names},
+        **{name: _number((row["spread"] or {}).get(name)) for name in SPREAD if "spread" in row},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
         "notes": f"{problem['detail']} {problem['remedy']}"
         if problem

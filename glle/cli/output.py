@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from glle.resources.results import Result
     from glle.transport.sinks import Array
 
 ARRAY, TABLES, PICTURES = (".npy",), (".csv", ".parquet"), (".png", ".svg")
@@ -73,6 +74,14 @@ def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[st
     grid = np.meshgrid(*[np.asarray(axis) for axis in axes], indexing="ij")
     index = {name: values.reshape(-1) for name, values in zip([*names, "draw", "point"], grid, strict=True)}
     return {**index, **embedding_columns(draws)}
+
+
+def point_columns(result: Result) -> dict[str, object]:
+    """Return the arrays of a summary or a spread, a row for each point; the covariance is covariance11 and so on."""
+    vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
+    p = result.covariance.shape[-1]
+    covariance = {f"covariance{i + 1}{j + 1}": result.covariance[:, i, j] for i in range(p) for j in range(i, p)}
+    return {**embedding_columns(result.consensus), **vectors, **covariance}
 
 
 def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:

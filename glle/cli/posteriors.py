@@ -20,6 +20,7 @@ from glle.cli.output import (
     embedding_columns,
     id_columns,
     picture_format,
+    point_columns,
     save_columns,
 )
 from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions
@@ -27,7 +28,7 @@ from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOption
 if TYPE_CHECKING:
     import argparse
 
-    from glle import Client, Result
+    from glle import Client
 
 _FIT_TEXTS = {
     "n_neighbors": ("-k", "neighbours of a point"),
@@ -165,7 +166,7 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
         posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
     elif args.out is not None:
         ids = ids_of(client, posterior.metadata["dataset"], args.out)
-        save_columns(args.out, {**id_columns(ids), **_point_columns(result)}, result.consensus)
+        save_columns(args.out, {**id_columns(ids), **point_columns(result)}, result.consensus)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
     lines = [
@@ -175,14 +176,6 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
         *[note["message"] for note in result.notes],
     ]
     return report(args, result.metadata, "\n  ".join(lines))
-
-
-def _point_columns(summary: Result) -> dict[str, object]:
-    """Return the arrays of a summary, one row a point; the covariance is covariance11, covariance12 and so on."""
-    vectors = {name: array for name, array in summary.arrays.items() if array.ndim == 1}
-    p = summary.covariance.shape[-1]
-    covariance = {f"covariance{i + 1}{j + 1}": summary.covariance[:, i, j] for i in range(p) for j in range(i, p)}
-    return {**embedding_columns(summary.consensus), **vectors, **covariance}
 
 
 def _transform(args: argparse.Namespace, client: Client) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from glle.inputs import upload_of
 from glle.transport.calls import Call, Steps, path_of
 from glle.transport.errors import in_words, keyword
@@ -122,3 +124,15 @@ def upload(
     content = upload_of(data, options, labels, colors)
     call = Call("POST", "/v1/datasets" + path, content.query, content.body, by_content=True)
     return (yield from session.send(call)).json(), content.index
+
+
+def column_id(session: Session, data: Any) -> Steps[str | None]:
+    """Return the id of a data set of one value per point; words become numbers."""
+    if data is None:
+        return None
+    if not isinstance(data, str) and np.ndim(data) == 1:
+        vector = np.asarray(data)
+        if vector.dtype.kind not in "iufb":
+            vector = np.unique(vector, return_inverse=True)[1]
+        data = vector.astype(np.float64)[:, None]
+    return (yield from dataset_id(session, data))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from glle.resources.datasets import dataset_id
+from glle.resources.datasets import column_id, dataset_id
 from glle.resources.results import Result
 from glle.transport.calls import Call, Steps, path_of
 from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from glle.transport.session import Session
     from glle.transport.sinks import Array
+    from glle.types import SpreadOptions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +39,35 @@ class BaseEmbedding(Result):
         path = path_of("embeddings", self.id, "transform")
         _, reply = yield from self._session.run_job(path, body, timeout, Call.npz)
         return Result(reply.body)
+
+    @operation
+    def spread(
+        self, *, labels: Any = None, timeout: float | None = None, **options: Unpack[SpreadOptions]
+    ) -> Steps[Result]:
+        """Return how far the embedding moves when its method is refitted to random halves of the data.
+
+        Parameters
+        ----------
+        labels
+            Class of each point: a vector of integers or words, or a data set. By default those of the data set, or the
+            clusters of the embedding if it has none.
+        timeout
+            Seconds; None for no limit.
+        options
+            `half_samples` (40), `refits` with other seeds (8), `seed` of the halves, and `n_neighbors` that may be
+            kept (10).
+
+        Returns
+        -------
+        Result
+            `figures`, such as `pairs_kept`, `cluster_stability` and `separated`; `notes`; and a row for each point of
+            `movement`, which is no interval, its parts `sampling_movement` and `seed_movement`, `neighbor_stability`,
+            `radius`, `margin`, `consensus`, `covariance`, `baseline` and `classes`.
+
+        """
+        body = {"labels": (yield from column_id(self._session, labels)), **options}
+        _, reply = yield from self._session.run_job(path_of("embeddings", self.id, "spread"), body, timeout)
+        return Result.of_json(reply.json())
 
     @operation
     def map_arrays(self, *, timeout: float | None = None) -> Steps[dict[str, Array]]:

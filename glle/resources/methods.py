@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-
-from glle.resources.datasets import dataset_id, labelled
+from glle.resources.datasets import column_id, dataset_id, labelled
 from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps, path_of
 from glle.transport.operation import operation
@@ -86,8 +84,8 @@ class MethodOperations(Generic[EmbeddingT]):
             "dataset": dataset,
             "method": method,
             "parameters": parameters,
-            "labels": (yield from _column_id(self._session, dataset if labels is None and has_labels else labels)),
-            "truth": (yield from _column_id(self._session, truth)),
+            "labels": (yield from column_id(self._session, dataset if labels is None and has_labels else labels)),
+            "truth": (yield from column_id(self._session, truth)),
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
         }
@@ -126,7 +124,8 @@ class MethodOperations(Generic[EmbeddingT]):
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            `scores`, `n_neighbors` of the scores, and `align`, with which the result has the embeddings.
+            `scores`, `n_neighbors` of the scores, `align`, with which the result has the embeddings, and `spread`, a
+            number of half-samples, with which each row has the figures of its movement.
 
         Returns
         -------
@@ -138,8 +137,8 @@ class MethodOperations(Generic[EmbeddingT]):
         body = {
             "dataset": dataset,
             "methods": [{"method": method} if isinstance(method, str) else method for method in methods],
-            "labels": (yield from _column_id(self._session, dataset if labels is None and has_labels else labels)),
-            "truth": (yield from _column_id(self._session, truth)),
+            "labels": (yield from column_id(self._session, dataset if labels is None and has_labels else labels)),
+            "truth": (yield from column_id(self._session, truth)),
             **options,
         }
         return (yield from self._run("/v1/comparisons", body, timeout))
@@ -169,15 +168,3 @@ class MethodOperations(Generic[EmbeddingT]):
     def _run(self, path: str, body: dict[str, Any], timeout: float | None) -> Steps[Result]:
         job, reply = yield from self._session.run_job(path, body, timeout)
         return Result.of_json({**reply.json(), "job": job["id"]})
-
-
-def _column_id(session: Session, data: Any) -> Steps[str | None]:
-    """Return the id of a data set of one value per point; words become numbers."""
-    if data is None:
-        return None
-    if not isinstance(data, str) and np.ndim(data) == 1:
-        vector = np.asarray(data)
-        if vector.dtype.kind not in "iufb":
-            vector = np.unique(vector, return_inverse=True)[1]
-        data = vector.astype(np.float64)[:, None]
-    return (yield from dataset_id(session, data))

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Response
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
+from glle_engine.methods.resampling import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.embeddings import ComparisonIn
 from service.submission.idempotency import once
 from service.submission.jobs import analysis_job, job_response
-from service.submission.planning import Allowance, Plan, require_affordable_together
-from service.submission.scoring import judgement
+from service.submission.planning import Allowance, Plan, require_affordable_together, spread_cost
+from service.submission.scoring import classes_for_spread, judgement
 from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
@@ -39,7 +40,8 @@ async def compare(body: ComparisonIn, stores: TenantStores, command: Command) ->
     The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
     and `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot
     embed the data, would not finish, or failed. The other methods continue. An existing embedding is not computed
-    again. With `align` also the embeddings, by their labels, rotated and scaled for display.
+    again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `spread` each row has
+    the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
     """
     return await job_response(stores, partial(in_thread, _compare, stores, body, command), command.wait)
 
@@ -55,12 +57,14 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
         stores.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
+    spread_labels = None if body.spread is None else classes_for_spread(stores, dataset, body.labels)
+
     def submit() -> Job:
         require_not_all_equal(stores, dataset)
         allowed = Allowance.of(stores.settings, command.deadline)
-        spec, costs = _comparison(stores, dataset, body, plans, judged, allowed)
+        spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
-            require_affordable_together(costs, allowed)
+            require_affordable_together(costs, allowed, body.spread)
         job = analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline))
         for row in spec.methods:
             if row["problem"] is None:
@@ -68,6 +72,15 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         return job
 
     return once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)
+
+
+def _is_resamplable(dataset: Dataset, plan: Plan, *, labels: bool) -> bool:
+    """Return whether a method can be refitted to halves; otherwise its row has a note."""
+    try:
+        require_resamplable(dataset.n, dataset.d, plan.method, plan.spec, labels=labels and plan.method.labels)
+    except GlleError:
+        return False
+    return True
 
 
 def _plan(number: int, row: Any) -> Plan:
@@ -96,7 +109,13 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
 
 
 def _comparison(
-    stores: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: ScoreSpec, allowed: Allowance
+    stores: Stores,
+    dataset: Dataset,
+    body: ComparisonIn,
+    plans: list[Plan],
+    judged: ScoreSpec,
+    allowed: Allowance,
+    spread_labels: str | None,
 ) -> tuple[ComparisonSpec, list[Cost]]:
     """Return the comparison, with the problems of impossible rows, and the expected costs of the missing ones."""
     rows = [
@@ -104,7 +123,15 @@ def _comparison(
         for label, plan in zip(body.labelled(), plans, strict=True)
     ]
     engine = stores.queue.numbers_for_new()
-    spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, engine=engine, **asdict(judged))
+    spec = ComparisonSpec(
+        dataset=dataset.id,
+        methods=tuple(rows),
+        align=body.align,
+        spread=body.spread,
+        spread_labels=spread_labels,
+        engine=engine,
+        **asdict(judged),
+    )
     present = stores.cache.contains([spec.embedding(row).recipe.cache_key for row in rows])
     costs = []
     for row, plan, is_cached in zip(rows, plans, present, strict=True):
@@ -113,6 +140,8 @@ def _comparison(
             if not is_cached:
                 plan.require_affordable(dataset.n, dataset.d, allowed)
                 costs.append(plan.cost(dataset.n, dataset.d))
+            if body.spread is not None and _is_resamplable(dataset, plan, labels=judged.labels is not None):
+                costs.append(spread_cost(plan, dataset.n, dataset.d, body.spread, 0))
         except GlleError as error:
             row["problem"] = Problem.from_engine(error).to_dict()
         except ProblemError as error:

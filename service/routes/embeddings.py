@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.errors import GlleError
+from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import method as method_of
 from glle_engine.methods.base import no_map
+from glle_engine.methods.resampling import require_resamplable
 from service.encoding.arrays import (
     CSV,
     JSON,
@@ -47,16 +48,17 @@ from service.routes.params import (
     creates_job,
 )
 from service.schemas.analyses import PointsIn
-from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
+from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.results import ArrayOut, CoordinatesOut
 from service.submission.idempotency import Answers, once, remembered
 from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
-from service.submission.planning import Allowance, Plan
-from service.submission.scoring import judgement
+from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
+from service.submission.scoring import classes_for_spread, judgement
 from service.submission.validation import new_points, require_dataset, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
+from worker.analyses.spread import PART, SpreadSpec
 from worker.base.problems import Problem, ProblemError, refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
@@ -249,6 +251,29 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, com
     return await job_response(stores, partial(in_thread, _place, stores, id_, body, command), command.wait)
 
 
+@router.post(
+    "/{id}/spread",
+    summary="Refit an embedding to halves of its data",
+    **creates_job(
+        _404="No such embedding, or data set.",
+        **CANCELLED,
+        **COMMAND,
+        _422="A half is too small for the method; labels; or it would take too long, or too much memory.",
+    ),
+)
+async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command) -> Response:
+    """Refit the method of an embedding to random halves of its data, and see how far the embedding moves.
+
+    Perplexity and numbers of neighbors are divided by the root of two; held-out points are placed by the method's own
+    projection if it is linear or has a map, else by their LLE weights; all refits are aligned by generalised
+    Procrustes. The result has `figures` such as `pairs_kept`, the share of neighbor pairs that stay neighbors, and
+    `separated`, the share of points whose disc of half the refits ends before the next class; and `arrays` with a row
+    for each point, such as `movement` (n,), which is no interval. `notes` say where a method is known to fail this
+    test. Refits are cached: a longer request makes the missing ones only.
+    """
+    return await job_response(stores, partial(in_thread, _spread, stores, id_, body, command), command.wait)
+
+
 async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry | Job]:
     """Return a record with its embedding, or with the job that computes it if `wait` seconds do not suffice."""
     record = await on_loop(stores.embeddings.fetch, id_)
@@ -308,6 +333,43 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     request = (f"POST /v1/embeddings/{recipe.id}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
     submit = partial(analysis_job, stores, spec, posterior=None, terms=terms, points=points)
     return once(stores, command.key, request, submit)
+
+
+def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -> Job:
+    """Return the job that refits an embedding."""
+    recipe = stores.embeddings.fetch(id_).recipe
+    embedder = method_of(recipe.method)
+    plan = Plan(embedder, embedder.spec.from_dict(recipe.parameters))
+    dataset = require_dataset(stores, recipe.dataset)
+    n, d, p = dataset.n, dataset.d, plan.spec.n_components
+    require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None)
+    if body.n_neighbors > n - 2:
+        raise InvalidParameterError(
+            f"n_neighbors={body.n_neighbors} is too many for {n:,} points.",
+            remedy=f"Use n_neighbors <= {n - 2}.",
+            details={"n_points": n, "n_neighbors": body.n_neighbors},
+        )
+    stores.cache.check_size(entry_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
+    counts = {"half_samples": body.half_samples, "refits": body.refits if embedder.random else 0}
+    spec = SpreadSpec(
+        dataset=dataset.id,
+        embedding=recipe.id,
+        recipe=asdict(recipe),
+        **counts,
+        seed=body.seed,
+        labels=classes_for_spread(stores, dataset, body.labels),
+        n_neighbors=body.n_neighbors,
+        engine=recipe.engine,
+    )
+
+    def submit() -> Job:
+        if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
+            require_affordable_spread(plan, n, d, Allowance.of(stores.settings, command.deadline), **counts)
+        is_quick = spread_cost(plan, n, d, **counts).seconds <= stores.settings.shard_seconds
+        terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
+        return analysis_job(stores, spec, posterior=None, terms=terms)
+
+    return once(stores, command.key, (f"POST /v1/embeddings/{recipe.id}/spread", body.model_dump()), submit)
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:

@@ -5,13 +5,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from glle_engine.methods.registry import canonical
+from glle_engine.methods.resampling import HALF_SAMPLES, LEAST, REFITS
 from service.schemas.problems import ProblemOut
-from service.schemas.resources import LINKS, CommandIn, DatasetCommandIn
+from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn
 from worker.records.cache_entry import Entry
 
 _LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names npz members and columns
 
 MAX_METHODS = 32
+MOST_REFITS = 400
 
 Parameters = Annotated[
     dict[str, Any],
@@ -79,6 +81,13 @@ class ComparisonIn(ScoredIn):
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
     )
+    spread: int | None = Field(
+        default=None,
+        ge=LEAST,
+        le=MOST_REFITS,
+        description="Refit each method to so many random halves of the data, forty for a start, and return how much of "
+        "its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -101,6 +110,30 @@ class ComparisonIn(ScoredIn):
             taken.add(name)
             labels.append(name)
         return labels
+
+
+class SpreadIn(CommandIn):
+    """Refits that show how far an embedding moves."""
+
+    half_samples: int = Field(
+        default=HALF_SAMPLES,
+        ge=LEAST,
+        le=MOST_REFITS,
+        description="Random halves of the data to which the method is refitted; forty or more rank points.",
+    )
+    refits: int = Field(
+        default=REFITS,
+        ge=0,
+        le=MOST_REFITS,
+        description="Refits of all points with other seeds, of a method that has a seed.",
+    )
+    seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the choice of the halves.")
+    labels: str | None = Field(
+        default=None,
+        description="Id of a data set with the class of each point: its labels, else its only column. By default the "
+        "labels of the embedding's data set, or clusters of the embedding if there are none.",
+    )
+    n_neighbors: int = Field(default=10, ge=1, description="Neighbors in the embedding that may stay neighbors.")
 
 
 class EstimateIn(MethodIn):
@@ -199,5 +232,6 @@ def embedding_links(id_: str, dataset: str) -> dict[str, str]:
         "self": url,
         "coordinates": f"{url}/coordinates",
         "arrays": f"{url}/arrays",
+        "spread": f"{url}/spread",
         "dataset": f"/v1/datasets/{dataset}",
     }

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "advice": {"dataset": _DATASET, "n_neighbors": [6, 8, 10]},
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
     "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
+    "spread": {"half_samples": 40, "refits": 8},
     "estimate": {"method": "lle", "n": 10000, "d": 3},
     "compare": {"dataset": _DATASET, "methods": [{"method": "pca"}, {"method": "lle"}]},
     "rename_dataset": _NAMING,
@@ -57,6 +58,7 @@ _OF_EMBEDDING: Links = {
     "read_coordinates": ("get_coordinates", {}),
     "read_embedding_arrays": ("get_embedding_arrays", {}),
     "place_points": ("transform_embedding", {}),
+    "measure_spread": ("spread", {}),
 }
 _OF_JOB: Links = {
     "follow": ("get_job", {}),

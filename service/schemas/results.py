@@ -279,6 +279,60 @@ class PlacedOut(BaseModel):
     arrays: EmbeddingArraysOut
 
 
+class SpreadFiguresOut(BaseModel):
+    """Figures of the movement of an embedding."""
+
+    half_samples: int = Field(description="Half-samples that were embedded.")
+    refits: int = Field(description="Refits with other seeds.")
+    failed: int = Field(description="Half-samples that could not be embedded, and are left out.")
+    n_neighbors: int = Field(description="Neighbors that may be kept.")
+    median_movement: float = Field(description="In the unit of the embedding.")
+    relative_movement: float = Field(description="The same over the root mean square radius of the embedding.")
+    seed_share: float = Field(description="Share of the variance that refits with other seeds explain.")
+    pairs_kept: float = Field(description="Share of neighbor pairs of the embedding that stay neighbors.")
+    pairs_by_chance: float = Field(description="The same of noise.")
+    cluster_stability: float = Field(description="Mean adjusted Rand index of the clusters; 0 is chance.")
+    classes: Literal["labels", "clusters"] = Field(description="What the classes are.")
+    n_classes: int
+    separated: float | None = Field(
+        description="Share of points whose disc of half the refits is smaller than the distance to the next class; "
+        "null with one class."
+    )
+    baseline_correlation: float | None = Field(
+        description="Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data."
+    )
+
+
+class SpreadArraysOut(BaseModel):
+    """Arrays of the movement of an embedding, a row for each point."""
+
+    consensus: MatrixOut = Field(description="(n, p), mean place over the half-samples, aligned to the embedding.")
+    covariance: CubeOut = Field(description="(n, p, p) of the place over the half-samples.")
+    movement: VectorOut = Field(description="(n,), the root of the trace of the covariance; no interval.")
+    sampling_movement: VectorOut = Field(description="(n,), the part of movement by the choice of points.")
+    seed_movement: VectorOut = Field(description="(n,), the part by the seed; 0 without one.")
+    radius: VectorOut = Field(description="(n,), of the disc about the consensus that holds half of the refits.")
+    margin: VectorOut | None = _optional("(n,), distance to the next point of another class, if there are several.")
+    neighbor_stability: VectorOut = Field(description="(n,), share of the neighbors that stay neighbors.")
+    baseline: VectorOut = Field(description="(n,), mean distance to the 10 nearest neighbors in the data.")
+    classes: VectorOut = Field(description="(n,), the class of each point, from 0 on.")
+
+
+class SpreadOut(BaseModel):
+    """Movement of an embedding over refits of its method."""
+
+    dataset: str = Field(description="Id of the data set of the embedding.")
+    embedding: str = Field(description="Id of the embedding.")
+    method: str
+    engine: str = Field(description="Version of the engine's numbers.")
+    seed: Index = Field(description="Of the choice of the halves.")
+    labels: str | None = Field(description="Data set with the classes; null for clusters of the embedding.")
+    n_neighbors: int = Field(description="Neighbors that may be kept.")
+    figures: SpreadFiguresOut
+    notes: list[NoteOut] = Field(description="Doubts about the movement, with the remedy.")
+    arrays: SpreadArraysOut
+
+
 class ComparedOut(BaseModel):
     """Row of a comparison."""
 
@@ -290,6 +344,10 @@ class ComparedOut(BaseModel):
     eigenvalues: Row | None
     figures: dict[str, Any] | None
     scores: dict[str, float] | None
+    spread: SpreadFiguresOut | None = Field(
+        default=None,
+        description="With spread: how much of its picture remains over half-samples; null if it could not be refitted.",
+    )
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
     links: dict[str, str] = Field(description=LINKS)
@@ -305,6 +363,10 @@ class ComparisonOut(BaseModel):
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")
+    spread: int | None = _optional("Half-samples of each method, if any.")
+    spread_labels: str | None = Field(
+        default=None, description="With spread: data set of the classes; null for the clusters of each embedding."
+    )
     rows: list[ComparedOut]
     arrays: dict[str, MatrixOut] | None = _optional("With align: the embeddings by label.")
 
@@ -321,6 +383,7 @@ class JobResultOut(
         | EstimatedOut
         | CoordinatesOut
         | PlacedOut
+        | SpreadOut
         | ComparisonOut
     ]
 ):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.methods import METHODS, method
+from glle_engine.methods import METHODS, method, resampling
 from service.schemas.resources import MAX_COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
@@ -131,14 +131,56 @@ class Plan:
         return least
 
 
-def require_affordable_together(costs: list[Cost], allowed: Allowance) -> None:
-    """Raise ``too-long`` if one job cannot compute several embeddings one after the other."""
+def spread_cost(plan: Plan, n: int, d: int, half_samples: int, refits: int) -> Cost:
+    """Return the expected cost of the refits of a spread."""
+    cost = resampling.cost(n, d, plan.method, plan.spec, half_samples, refits)
+    return replace(cost, seconds=cost.seconds + plan.method.first_seconds)
+
+
+def require_affordable_spread(
+    plan: Plan, n: int, d: int, allowed: Allowance, *, half_samples: int, refits: int
+) -> None:
+    """Raise ``too-long`` or ``too-much-memory`` if a spread exceeds the limits; the remedy has a number within."""
+    cost = spread_cost(plan, n, d, half_samples, refits)
+    if allowed.covers(cost):
+        return
+    most = half_samples
+    while most >= resampling.LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0)):
+        most = most * 3 // 4
+    remedies = [f"set half_samples={most} and refits=0"] if most >= resampling.LEAST else []
+    if cost.seconds > allowed.seconds:
+        remedies += ["embed fewer points", "set a longer deadline, or raise GLLE_JOB_TIMEOUT"]
+        code = "too-long"
+        excess = f"some {_rounded(cost.seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
+    else:
+        remedies += ["embed fewer points", "raise GLLE_METHOD_BYTES"]
+        code = "too-much-memory"
+        excess = f"some {cost.bytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
+    again = f" and {refits} seeds" if plan.method.random and refits else ""
+    remedy = "; or ".join(remedies)
+    raise refuse(
+        code,
+        422,
+        f"Refitting {plan.method.title} to {half_samples} halves of {n:,} points{again} takes {excess}.",
+        remedy[0].upper() + remedy[1:] + ".",
+        most_half_samples=most if most >= resampling.LEAST else None,
+        expected_seconds=_rounded(cost.seconds),
+        allowed_seconds=_rounded(allowed.seconds),
+        expected_bytes=_rounded(cost.bytes),
+        allowed_bytes=allowed.bytes,
+    )
+
+
+def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samples: int | None = None) -> None:
+    """Raise ``too-long`` if one job cannot compute several embeddings, and their spreads, one after the other."""
     seconds = sum(cost.seconds for cost in costs)
     if seconds > allowed.seconds:
         raise refuse(
             "too-long",
             422,
-            f"{len(costs)} methods together take {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+            f"The methods{'' if half_samples is None else f' and their refits to {half_samples} halves'} together take "
+            f"{_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+            f"{'' if half_samples is None else 'Give a smaller spread, or none; or '}"
             "Compare fewer methods in one request. An existing embedding costs nothing: create the longest ones with "
             "POST /v1/embeddings first; or set a longer deadline, or raise GLLE_JOB_TIMEOUT.",
             expected_seconds=_rounded(seconds),

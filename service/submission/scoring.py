@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.methods.resampling import MOST_CLASSES
 from glle_engine.metrics.registry import SCORES
 from service.submission.validation import require_dataset
 from worker.analyses.embedding import ScoreSpec
@@ -54,6 +55,35 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         n_neighbors=_neighbors(body.n_neighbors, dataset.n) if names else NEIGHBORS,
         labels=body.labels,
         truth=body.truth,
+    )
+
+
+def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
+    """Return the data set of the classes of a spread: the given one, the data set itself if it has some, or None.
+
+    Raises
+    ------
+    InvalidShapeError
+        If the given one has no class for each point.
+    InvalidParameterError
+        If it has more classes than are compared.
+
+    """
+    source = dataset if labels is None else require_dataset(stores, labels)
+    if labels is None and not dataset.has_labels:
+        return None
+    if labels is not None:
+        _require_classes(stores, source, dataset.n)
+    values = stores.datasets.load_extras(source)["labels"] if source.has_labels else stores.datasets.values(source.id)
+    count = len(np.unique(np.asarray(values)))
+    if count <= MOST_CLASSES:
+        return source.id
+    if labels is None:
+        return None
+    raise InvalidParameterError(
+        f"labels={source.id} has {count:,} classes; at most {MOST_CLASSES} are compared.",
+        remedy="Use labels of fewer classes, or leave labels out.",
+        details={"classes": count, "most": MOST_CLASSES},
     )
 
 

@@ -10,15 +10,19 @@ import numpy as np
 import redis
 from rq.timeouts import JobTimeoutException
 
+from glle_engine import GlleError
 from glle_engine.linalg.procrustes import procrustes_rotation
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec, truth_of
+from worker.analyses.spread import spread_of
 from worker.base.problems import problem_of
 from worker.jobs.store import Cancelled
 from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
+    from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
+    from worker.analyses.embedding import Recipe
     from worker.records.cache_entry import Array
 
 Target = Literal["first", "truth"]
@@ -39,6 +43,8 @@ class ComparisonSpec(AnalysisSpec):
     scores: tuple[str, ...] = ()
     n_neighbors: int = 10
     align: Target | None = None  # of the returned embeddings; None returns none
+    spread: int | None = None  # half-samples to which each method is refitted; None for none
+    spread_labels: str | None = None  # the data set of their classes; None for the clusters of each embedding
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", tuple(self.methods))  # lists after JSON
@@ -48,6 +54,12 @@ class ComparisonSpec(AnalysisSpec):
     def total(self) -> int:
         """The number of methods."""
         return len(self.methods)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters, without those of a spread that is None, which older requests lack."""
+        values = super().to_dict()
+        absent = {"spread", "spread_labels"} if self.spread is None else set()
+        return {name: value for name, value in values.items() if name not in absent}
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
         """Return the embedding of one of the methods."""
@@ -90,6 +102,8 @@ class ComparisonSpec(AnalysisSpec):
             **dict.fromkeys(("embedding", "seconds", "eigenvalues", "figures", "scores", "problem")),
             "notes": [],
         }
+        if self.spread is not None:
+            row["spread"] = None
         if method["problem"] is not None:
             return {**row, "problem": method["problem"]}, None
         spec, Y = self.embedding(method), None
@@ -104,6 +118,9 @@ class ComparisonSpec(AnalysisSpec):
             Y = entry.arrays["embedding"]
             row["scores"], notes = spec.score_spec.evaluate(context, self.dataset, Y, on_progress)
             row["notes"] = [*row["notes"], *notes]
+            if self.spread is not None:
+                row["spread"], notes = self._spread(context, spec.recipe, on_progress)
+                row["notes"] = [*row["notes"], *notes]
         except (Cancelled, JobTimeoutException, redis.RedisError):  # these end the whole job
             raise
         except Exception as error:
@@ -111,6 +128,18 @@ class ComparisonSpec(AnalysisSpec):
                 log.exception("A method of a comparison failed")
             row["problem"] = problem.to_dict()
         return row, Y
+
+    def _spread(
+        self, context: AnalysisContext, recipe: Recipe, on_progress: OnProgress
+    ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
+        """Return the figures of the movement of a row's embedding, and notes; a refusal is a note."""
+        assert self.spread is not None
+        spec = spread_of(recipe, half_samples=self.spread, labels=self.spread_labels)
+        try:
+            found = spec.movement(context, on_progress).to_dict()
+        except GlleError as error:
+            return None, [{"code": "no-spread", "message": f"spread: {error}"}]
+        return found["figures"], found["notes"]
 
 
 def _align(Y: Array, target: Array) -> Array:

@@ -16,6 +16,7 @@ import redis
 from worker.analyses.base import results_prefix
 from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.analyses.plots.picture import PictureSpec
+from worker.analyses.spread import spread_prefix
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
 from worker.jobs.index import NOTED
@@ -129,12 +130,16 @@ def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
 
 
 def remove_results(cache: TieredCache, recipe: Recipe) -> None:
-    """Remove the cached coordinates of an embedding, its scores and its pictures; comparisons keep their rows."""
+    """Remove the cached coordinates of an embedding, its scores, spread and pictures; comparisons keep their rows."""
     prefix = results_prefix(recipe.dataset)
     scores, pictures = f"{prefix}{EmbeddingSpec.kind}:", f"{prefix}{PictureSpec.kind}:"
-    keys = [key for key in cache.keys_of(recipe.dataset) if key.startswith((scores, pictures))]
+    every = cache.keys_of(recipe.dataset)
+    keys = [key for key in every if key.startswith((scores, pictures))]
     for key, meta in zip(keys, cache.heads(keys), strict=True):
         if meta is not None and _embedding_of(meta, is_picture=key.startswith(pictures)) == recipe.id:
+            cache.delete(key)
+    for key in every:
+        if key.startswith(spread_prefix(recipe)):
             cache.delete(key)
     cache.delete(recipe.cache_key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.analyses.comparison import ComparisonSpec
-from worker.analyses.embedding import EmbeddingSpec, PlacementSpec
+from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, Recipe
 from worker.analyses.plots.picture import PictureSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
@@ -15,26 +15,28 @@ from worker.analyses.posterior_analyses import (
     SummarySpec,
     TransformSpec,
 )
+from worker.analyses.spread import SpreadSpec
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
-    from worker.analyses.embedding import Recipe
     from worker.records.job import Job
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
     SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EstimateSpec, EmbeddingSpec,
-    PlacementSpec, ComparisonSpec, PictureSpec,
+    PlacementSpec, ComparisonSpec, PictureSpec, SpreadSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
 
 def recipes_of(job: Job) -> list[Recipe]:
     """Return the embeddings that a job computes."""
-    if job.kind not in {EmbeddingSpec.kind, ComparisonSpec.kind}:
+    if job.kind not in {EmbeddingSpec.kind, SpreadSpec.kind, ComparisonSpec.kind}:
         return []
     spec = analysis_of(job)
     if isinstance(spec, EmbeddingSpec):
         return [spec.recipe]
+    if isinstance(spec, SpreadSpec):
+        return [Recipe(**spec.recipe)]
     assert isinstance(spec, ComparisonSpec)
     return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]
 

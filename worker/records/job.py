@@ -34,6 +34,7 @@ Kind = Literal[
     "estimate",
     "embedding",
     "placement",
+    "spread",
     "comparison",
     "picture",
 ]

@@ -6,14 +6,14 @@ import { Dataset, datasetId, upload } from "./resources/datasets.ts";
 import { Job } from "./resources/jobs.ts";
 import { type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
 import {
-  type Advice, type Comparison, comparisonOf, type Embedding, resultOf,
+  type Advice, type Comparison, comparisonOf, type Embedding, resultOf, type Spread,
 } from "./resources/results.ts";
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
 import type {
   AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
   FitOptions, InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
-  PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
+  PosteriorsOptions, ScoreList, ScoreOut, SpreadOptions, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
 } from "./types.ts";
 
 /** Options of a client. */
@@ -151,6 +151,17 @@ export class Client {
     };
     const [content, job] = await this.#run("/v1/embeddings", body, waiting);
     return resultOf<Embedding>(content, { job });
+  }
+
+  /** Return how far an embedding, by its id, moves when its method is refitted to random halves of the data. */
+  async spread(
+    embedding: string,
+    options: SpreadOptions & Pick<EmbedOptions, "labels"> & WaitOptions = {},
+  ): Promise<Spread> {
+    const [waiting, { labels, ...more }] = split(options);
+    const body = { labels: await this.#columnId(labels, waiting), ...more };
+    const [content] = await this.#run(pathOf("embeddings", embedding, "spread"), body, waiting);
+    return resultOf<Spread>(content);
   }
 
   /** Return the scores of several methods on one data set; with `align` also the embeddings. */

@@ -9,7 +9,7 @@ export { Dataset } from "./resources/datasets.ts";
 export { Job, type JobEvent, type JobResult } from "./resources/jobs.ts";
 export { Posterior, type PictureOptions, type PosteriorPictureOptions } from "./resources/posteriors.ts";
 export type {
-  Advice, Calibration, Comparison, ComparisonRow, Embedding, FloatArray, Sample, Summary, Transform,
+  Advice, Calibration, Comparison, ComparisonRow, Embedding, FloatArray, Sample, Spread, Summary, Transform,
 } from "./resources/results.ts";
 export {
   AuthError, ConflictError, GlleError, InvalidRequestError, JobTimeoutError, NotFoundError, RateLimitedError,

@@ -3,7 +3,7 @@
 May import the other modules of `glle_engine.methods` but its registry. Read `samples.py` first, then `movement.py`.
 """
 
-from glle_engine.methods.resampling.movement import Movement, movement
+from glle_engine.methods.resampling.movement import LEAST, MOST_CLASSES, Movement, movement
 from glle_engine.methods.resampling.samples import (
     HALF_SAMPLES,
     REFITS,
@@ -17,6 +17,8 @@ from glle_engine.methods.resampling.samples import (
 
 __all__ = [
     "HALF_SAMPLES",
+    "LEAST",
+    "MOST_CLASSES",
     "REFITS",
     "Movement",
     "Resamples",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 LEAST = 4  # half-samples
 MOST_CLUSTERS = 10
+MOST_CLASSES = 100  # of labels
 ROUNDS = 20  # of Lloyd's algorithm
 ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as the movement does
 _UNCERTAIN = {
@@ -117,6 +118,7 @@ def movement(
     samples: NDArray[np.float64],
     others: NDArray[np.float64] | None = None,
     *,
+    failed: int = 0,
     labels: NDArray[np.int64] | None = None,
     n_neighbors: int = 10,
     on_progress: OnProgress = silent,
@@ -134,8 +136,10 @@ def movement(
         Of half-samples (`half_samples`), in any order; those with NaN are left out, and at least 4 remain.
     others : (r, n, p) float64, optional
         Of the whole data with other seeds (`refits`).
+    failed : int
+        Half-samples that failed and are not among `samples`.
     labels : (n,) int64, optional
-        The class of each point; default: clusters of the reference.
+        The class of each point, at most 100 classes; default: clusters of the reference.
     n_neighbors : int
         Neighbors in the embedding that may be kept.
     on_progress
@@ -144,7 +148,7 @@ def movement(
     Raises
     ------
     InvalidParameterError
-        For too few half-samples, or too many neighbors.
+        For too few half-samples, or too many neighbors or classes.
 
     """
     n = len(reference)
@@ -154,16 +158,17 @@ def movement(
             f"n_neighbors={k} is too many for {n} points.", remedy=f"Give n_neighbors of at most {n - 2}."
         )
     whole, center, size = _normed(reference)
-    aligned, failed = _aligned(samples, whole, on_progress)
+    classes = _classes(whole, labels)
+    aligned, more = _aligned(samples, whole, on_progress)
+    failed += more
     if len(aligned) < LEAST:
         raise InvalidParameterError(
-            f"{len(aligned)} of {len(samples)} half-samples were embedded; movement needs {LEAST}.",
+            f"{len(aligned)} of {len(aligned) + failed} half-samples were embedded; movement needs {LEAST}.",
             remedy="Give a larger n_neighbors, or more half-samples.",
         )
     consensus, covariance = moments(aligned)
     total = np.trace(covariance, axis1=1, axis2=2)
     by_seed, again = _of_seeds(others, whole, n)
-    classes = _classes(whole, labels)
     starts = _lloyd(whole, _centroids(whole, classes))
     margin = _margin(consensus, classes)
     radius = np.median(np.sqrt(((aligned - consensus) ** 2).sum(axis=2)), axis=0)
@@ -258,7 +263,13 @@ def _classes(whole: NDArray[np.float64], labels: NDArray[np.int64] | None) -> ND
     Calinski and Harabasz (1974) is greatest. It chooses from pictures without clusters, too.
     """
     if labels is not None:
-        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        if classes.max() >= MOST_CLASSES:
+            raise InvalidParameterError(
+                f"The labels have {int(classes.max()) + 1} classes; at most {MOST_CLASSES} are compared.",
+                remedy="Give labels of fewer classes, or none.",
+            )
+        return classes
     best, found = -np.inf, np.zeros(len(whole), np.int64)
     for count in range(2, min(MOST_CLUSTERS, len(whole) // 2) + 1):
         start, _ = kmeans2(whole, count, iter=ROUNDS, minit="++", missing="warn", rng=np.random.default_rng(count))

@@ -156,12 +156,15 @@ def test_embeddings_and_comparisons(client: httpx.Client, stores: Stores) -> Non
         check(client.get(result_of(stores, posted)), "CoordinatesOut")
     embedding = posted.json()["links"]["embedding"]
     check(client.get(embedding), "EmbeddingOut")
+    moved = client.post(f"{embedding}/spread", json={"half_samples": 4, "labels": None})
+    check(client.get(result_of(stores, moved)), "SpreadOut")
     check(client.get(f"{embedding}/coordinates"), "CoordinatesOut")
     rows = [{"method": "pca"}, {"method": "lle", "parameters": {"n_neighbors": 59}}]
     aligned: list[dict[str, Any]] = [
         {"scores": []},
         {"scores": ["trustworthiness"], "align": "first"},
         {**scores, "align": "truth"},
+        {"scores": [], "spread": 4},
     ]
     for more in aligned:
         posted = client.post("/v1/comparisons", json={"dataset": dataset, "methods": rows, **more})
@@ -171,4 +174,4 @@ def test_embeddings_and_comparisons(client: httpx.Client, stores: Stores) -> Non
 def test_the_result_of_a_job_is_one_of_its_models() -> None:
     """Each member of the union is a model of this module's tests or the fit's."""
     models = CONTRACT["components"]["schemas"]["JobResultOut"]["anyOf"]
-    assert len(models) == len({json.dumps(model) for model in models}) == 11
+    assert len(models) == len({json.dumps(model) for model in models}) == 12

@@ -9,7 +9,8 @@ import pytest
 
 from glle import Client, InvalidRequestError
 from glle_engine import manifolds
-from glle_engine.methods import METHODS
+from glle_engine.methods import METHODS, resampling
+from service.cli import main
 from tests.conftest import until
 from tests.system.conftest import synthetic
 from tests.system.jobs.test_main_job import npy
@@ -105,3 +106,28 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
         assert "n_neighbors" in result["detail"]
         with pytest.raises(InvalidRequestError, match="n_neighbors"):
             glle.embed(SHEET.X, "lle", n_neighbors=N)
+
+
+def test_client_and_command_refit_an_embedding(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Workers refit to halves what the engine does; the command prints it, and writes a row for each point."""
+    isomap = METHODS["isomap"]
+    spec = isomap.spec(n_neighbors=12)
+    halves = resampling.half_samples(SHEET.X, isomap, spec, range(10), seed=1).places
+    direct = resampling.movement(SHEET.X, isomap, spec, isomap.embed(SHEET.X, spec).Y, halves)
+    with Client(up.url, progress=False) as glle:
+        embedding = glle.embed(SHEET.X, "isomap", scores=[], n_neighbors=12)
+        found = embedding.spread(half_samples=10, seed=1)
+        np.testing.assert_allclose(found.movement, direct.movement, rtol=1e-5)
+        assert found.figures["pairs_kept"] == pytest.approx(direct.figures["pairs_kept"], abs=1e-3)
+        kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
+        assert glle.embedding(embedding.id).spread(half_samples=10, labels=kinds).figures["n_classes"] == 2
+        table = glle.compare(SHEET.X, ["pca", "lle"], scores=[], spread=8)
+        assert all(0 < row["spread"]["pairs_kept"] <= 1 for row in table.rows)
+    out = tmp_path / "moved.csv"
+    assert main.main(["spread", embedding.id, "--half-samples", "10", "--url", up.url, "-o", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "of the neighbor pairs stay neighbors" in printed
+    assert "no interval" in printed
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == N + 1
+    assert {"movement", "radius", "classes", "y1", "covariance12"} <= set(lines[0].split(","))

@@ -1,7 +1,7 @@
 // Results of analyses: their values and their arrays by name.
 
 import { type Dtype, isDtype, NdArray, sizeOf, zeros } from "../arrays/ndarray.ts";
-import type { EmbeddingOut, NoteOut, ProblemOut } from "../types.ts";
+import type { EmbeddingOut, NoteOut, ProblemOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
 
 /** Array of floating-point numbers. */
 export type FloatArray = NdArray<"float64" | "float32">;
@@ -16,6 +16,29 @@ export interface Embedding extends Omit<EmbeddingOut, "links"> {
   job?: string;
 }
 
+/** Movement of an embedding when its method is refitted to halves of the data; arrays have a row for each point. */
+export interface Spread extends Omit<SpreadOut, "arrays"> {
+  /** Mean place (n, p) over the half-samples. */
+  consensus: FloatArray;
+  /** Covariance of each place (n, p, p). */
+  covariance: FloatArray;
+  /** Root of the trace of the covariance (n,); no interval. */
+  movement: FloatArray;
+  /** Parts of the movement by the choice of points and by the seed (n,). */
+  sampling_movement: FloatArray;
+  seed_movement: FloatArray;
+  /** Disc about the consensus that holds half of the refits (n,). */
+  radius: FloatArray;
+  /** Distance to the next point of another class (n,), if there are several. */
+  margin?: FloatArray;
+  /** Share of neighbors that stay neighbors (n,). */
+  neighbor_stability: FloatArray;
+  /** Mean distance to the 10 nearest neighbors in the data (n,). */
+  baseline: FloatArray;
+  /** Class of each point (n,). */
+  classes: NdArray;
+}
+
 /** Method of a comparison: its scores, or its problem. */
 export interface ComparisonRow {
   label: string;
@@ -28,6 +51,8 @@ export interface ComparisonRow {
   eigenvalues: number[] | null;
   figures: Record<string, unknown>;
   notes: NoteOut[];
+  /** How much of its picture remains over half-samples, with `spread`. */
+  spread?: SpreadFiguresOut | null;
   problem: ProblemOut | null;
 }
 

@@ -89,19 +89,32 @@ function Failed({ row }) {
       <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
 }
 
-/** One row for each score, with the best value marked. */
+/** Figures of a spread, which a comparison has on request. */
+const SPREAD = [
+  { name: 'pairs_kept', title: 'Neighbors kept on half the data', better: 'higher',
+    about: 'Share of neighbor pairs of the picture that stay neighbors when the method is refitted to random halves of the data.' },
+  { name: 'separated', title: 'Points apart from the next class', better: 'higher',
+    about: 'Share of points whose disc of half of the refits is smaller than the distance to the nearest point of another class.' },
+];
+
+/** One row for each score and each figure of the spread, with the best value marked. */
 function Scores() {
   const { comparison, scoreList } = useStore('comparison', 'scoreList');
   const rows = comparison.rows.filter((row) => row.scores);
-  const shown = (scoreList ?? []).filter(({ name }) => rows.some((row) => name in row.scores));
+  const has = (part, name) => rows.some((row) => (row[part]?.[name] ?? null) !== null);
+  const shown = [
+    ...(scoreList ?? []).filter(({ name }) => has('scores', name)).map((score) => ({ ...score, part: 'scores' })),
+    ...SPREAD.filter(({ name }) => has('spread', name)).map((figure) => ({ ...figure, part: 'spread' })),
+  ];
   if (!shown.length) return null;
   return html`<div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
     <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
-    <tbody>${shown.map(({ name, title, about, better }) => {
-      const values = rows.map((row) => row.scores[name]).filter((value) => value !== undefined && value !== null);
-      const best = values.length < 2 ? null : better === 'higher' ? Math.max(...values) : Math.min(...values);
+    <tbody>${shown.map(({ name, title, about, better, part }) => {
+      const values = rows.map((row) => row[part]?.[name] ?? null);
+      const known = values.filter((value) => value !== null);
+      const best = known.length < 2 ? null : better === 'higher' ? Math.max(...known) : Math.min(...known);
       return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better === 'higher' ? '↑' : '↓'}</span></th>
-        ${rows.map((row) => html`<td class=${row.scores[name] === best ? 'best' : ''}>${number(row.scores[name])}
-          ${row.scores[name] === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
+        ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${number(value)}
+          ${value !== null && value === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
     })}</tbody></table></div>`;
 }

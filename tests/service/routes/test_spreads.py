@@ -1,0 +1,211 @@
+"""Spread of embeddings over HTTP: refits to halves of the data; tasks run in the test process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine.methods import method as method_of
+from glle_engine.methods import resampling
+from tests.service.routes.test_analyses import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.test_embeddings import SHEET, N, embed
+from worker.analyses.spread import PART, POINT_ARRAYS
+from worker.execution import tasks
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+HALVES = 10
+CSV = {"accept": "text/csv"}
+
+
+@pytest.fixture(autouse=True)
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def sheet(client: httpx.Client) -> str:
+    """A synthetic data set."""
+    body = {"name": "s_curve", "n": N, "seed": 2}
+    return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
+
+
+def embedded(client: httpx.Client, stores: Stores, sheet: str, name: str, **parameters: object) -> str:
+    """Return the link of an embedding."""
+    answer = embed(client, sheet, name, parameters=parameters, scores=[])
+    result_of(stores, answer)
+    return str(answer.json()["links"]["embedding"])
+
+
+def spread(client: httpx.Client, stores: Stores, link: str, **body: object) -> dict[str, Any]:
+    """Return the result of a spread as JSON."""
+    answer = client.post(f"{link}/spread", json={"half_samples": HALVES, **body})
+    assert answer.status_code in {200, 202}, answer.text
+    result: dict[str, Any] = client.get(result_of(stores, answer)).json()
+    return result
+
+
+def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Figures, notes and arrays are the engine's; the formats agree; the job links to the embedding."""
+    link = embedded(client, stores, sheet, "isomap", n_neighbors=8)
+    assert client.get(link).json()["links"]["spread"] == f"{link}/spread"
+    answer = client.post(f"{link}/spread", json={"half_samples": HALVES, "seed": 3})
+    job = answer.json()
+    assert (job["kind"], job["dataset"], job["links"]["embedding"]) == ("spread", sheet, link)
+    assert "recipe" not in job["request"]
+    place = result_of(stores, answer)
+    body = client.get(place).json()
+    isomap = method_of("isomap")
+    spec = isomap.spec(n_neighbors=8)
+    X = SHEET.X
+    halves = resampling.half_samples(X, isomap, spec, range(HALVES), seed=3).places
+    direct = resampling.movement(X, isomap, spec, isomap.embed(X, spec).Y, halves)
+    assert body["figures"].pop("classes") == direct.figures["classes"]
+    assert body["figures"] == pytest.approx({k: v for k, v in direct.figures.items() if k != "classes"}, rel=1e-6)
+    assert [note["code"] for note in body["notes"]] == [note.code for note in direct.notes]
+    assert body["notes"][0]["code"] == "movement-unreliable"
+    arrays = npz(client.get(place, headers=NPZ))
+    assert set(arrays) == set(POINT_ARRAYS) == set(body["arrays"])
+    for name, array in arrays.items():
+        np.testing.assert_allclose(array, getattr(direct, name), rtol=1e-6, atol=1e-9)
+    assert client.get(place, headers=NPY).content.endswith(arrays["movement"].tobytes())
+    lines = client.get(place, headers=CSV).text.splitlines()
+    assert len(lines) == N + 1
+    assert {"point", "movement", "consensus_1", "covariance_1_2", "classes"} <= set(lines[0].split(","))
+    assert client.post(f"{link}/spread", json={"half_samples": HALVES, "seed": 3}).status_code == 200
+
+
+def test_refits_are_cached_in_parts(
+    client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A longer request makes only the missing half-samples, with the numbers of one computation at once."""
+    link = embedded(client, stores, sheet, "pca")
+    spread(client, stores, link, half_samples=PART)
+    made: list[int] = []
+    whole = resampling.half_samples
+
+    def counted(X: object, method: Any, spec: Any, indices: range, **options: Any) -> Any:
+        made.extend(indices)
+        return whole(X, method, spec, indices, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(resampling, "half_samples", counted)
+    longer = spread(client, stores, link, half_samples=PART + 4)
+    assert made == list(range(PART, PART + 4))
+    pca = method_of("pca")
+    halves = whole(SHEET.X, pca, pca.spec(), range(PART + 4)).places
+    direct = resampling.movement(SHEET.X, pca, pca.spec(), pca.embed(SHEET.X, pca.spec()).Y, halves)
+    assert longer["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
+    assert longer["figures"]["refits"] == 0
+
+
+def test_seeds_and_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A method with a seed is refitted with others; labels are the classes, one class has no margin."""
+    link = embedded(client, stores, sheet, "alle", ordering="random")
+    classes = (np.asarray(SHEET.X)[:, 0] > 0).astype(float)[:, None]
+    labels = client.post("/v1/datasets", json={"data": classes.tolist()}).json()["id"]
+    body = spread(client, stores, link, refits=3, labels=labels)
+    assert (body["figures"]["refits"], body["figures"]["classes"], body["labels"]) == (3, "labels", labels)
+    assert body["figures"]["seed_share"] > 0
+    assert body["arrays"]["classes"]["data"] == classes[:, 0].tolist()
+    one = client.post("/v1/datasets", json={"data": (0 * classes + 1).tolist()}).json()["id"]
+    alone = spread(client, stores, link, refits=0, labels=one)
+    assert "margin" not in alone["arrays"]
+    assert alone["figures"]["separated"] is None
+
+
+def test_labels_of_the_data_are_the_default(client: httpx.Client, stores: Stores) -> None:
+    """A data set with labels has its classes, unless they are too many."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((120, 3))
+    for count, expected in ((3, "labels"), (120, "clusters")):
+        text = "a,b,c,kind\n" + "\n".join(f"{a},{b},{c},k{i % count}" for i, (a, b, c) in enumerate(rows + count))
+        answer = client.post("/v1/datasets?label=kind", content=text, headers={"content-type": "text/csv"})
+        link = embedded(client, stores, answer.json()["id"], "pca")
+        assert spread(client, stores, link)["figures"]["classes"] == expected
+    check_problem(client.post(f"{link}/spread", json={"labels": answer.json()["id"]}), 422, "invalid-parameter")
+
+
+def test_an_evicted_embedding_and_a_deleted_one(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A spread computes an evicted embedding again; a deletion removes refits and spreads."""
+    link = embedded(client, stores, sheet, "pca")
+    stores.cache.client.flushall()
+    first = spread(client, stores, link)
+    id_ = link.rpartition("/")[2]
+    assert any(f"spread:{id_}:" in key for key in stores.cache.keys_of(sheet))
+    assert client.delete(link).status_code == 204
+    assert not any(id_ in key for key in stores.cache.keys_of(sheet))
+    check_problem(client.post(f"{link}/spread", json={}), 404, "embedding-not-found")
+    assert spread(client, stores, embedded(client, stores, sheet, "pca"))["figures"] == first["figures"]
+
+
+def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Impossible and unaffordable spreads are refused before any work, with the remedy."""
+    link = embedded(client, stores, sheet, "lle", n_neighbors=N // 2)
+    problem = check_problem(client.post(f"{link}/spread", json={"n_neighbors": N}), 422, "invalid-parameter")
+    assert str(N - 2) in problem["remedy"]
+    for body in ({"half_samples": 3}, {"half_samples": 4.5}, {"refits": -1}, {"halves": 4}):
+        assert client.post(f"{link}/spread", json=body).status_code == 422
+    check_problem(client.post(f"{link}/spread", json={"labels": "ds_0"}), 404, "dataset-not-found")
+    large = embedded(client, stores, sheet, "lle", n_neighbors=N - 5)
+    check_problem(client.post(f"{large}/spread", json={}), 422, "invalid-parameter")
+    slow = embedded(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
+    problem = check_problem(client.post(f"{slow}/spread?deadline=2", json={"half_samples": 400}), 422, "too-long")
+    assert problem["details"]["expected_seconds"] > problem["details"]["allowed_seconds"]
+
+
+def test_an_idempotency_key_repeats_the_job(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """The same key answers with the same job, and refuses another request."""
+    link = embedded(client, stores, sheet, "pca")
+    headers = {"idempotency-key": "spread-1"}
+    jobs = {client.post(f"{link}/spread", json={}, headers=headers).json()["id"] for _ in range(2)}
+    assert len(jobs) == 1
+    other = client.post(f"{link}/spread", json={"seed": 1}, headers=headers)
+    assert other.status_code == 422
+
+
+def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Rows have the figures of their spread; a method that cannot be halved has a note; without spread none appears."""
+    methods = [
+        {"method": "pca"},
+        {"method": "lle", "parameters": {"n_neighbors": 8}},
+        {"method": "lle", "label": "wide", "parameters": {"n_neighbors": N - 5}},
+    ]
+    body = {"dataset": sheet, "methods": methods, "scores": [], "spread": HALVES}
+    result = client.get(result_of(stores, client.post("/v1/comparisons", json=body))).json()
+    assert result["spread"] == HALVES
+    pca, lle, wide = result["rows"]
+    link = embedded(client, stores, sheet, "pca")
+    assert spread(client, stores, link, refits=0)["figures"] == pca["spread"]
+    assert lle["spread"]["half_samples"] == HALVES
+    assert lle["spread"]["pairs_kept"] < pca["spread"]["pairs_kept"]
+    assert wide["spread"] is None
+    assert "no-spread" in {note["code"] for note in wide["notes"]}
+    assert wide["problem"] is None
+    plain = {name: value for name, value in body.items() if name != "spread"}
+    answer = client.post("/v1/comparisons", json=plain)
+    assert "spread" not in answer.json()["request"]
+    assert all("spread" not in row for row in client.get(result_of(stores, answer)).json()["rows"])
+
+
+def test_a_half_sample_that_fails_is_counted(client: httpx.Client, stores: Stores) -> None:
+    """Two groups on a bridge of five points: the halves that lose it are left out, and counted."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    X[30:] += [8.0, 0.0]
+    X[:5] = np.column_stack([np.linspace(1.5, 6.5, 5), 0.1 * rng.standard_normal(5)])
+    dataset = client.post("/v1/datasets", json={"data": X.tolist()}).json()["id"]
+    lle = method_of("lle")
+    spec = lle.spec(n_neighbors=4)
+    found = resampling.half_samples(X, lle, spec, range(HALVES))
+    assert found.problems
+    link = embedded(client, stores, dataset, "lle", n_neighbors=4)
+    body = spread(client, stores, link)
+    assert body["figures"]["failed"] == len(found.problems)
+    assert body["figures"]["half_samples"] == HALVES - len(found.problems)
+    assert "half-samples-failed" in {note["code"] for note in body["notes"]}

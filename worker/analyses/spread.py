@@ -1,0 +1,156 @@
+"""Spread of an embedding: its movement when the method is refitted to half-samples, and with other seeds.
+
+The refits are cached in parts of a few under content addresses of their own. A job that starts again, one with more
+half-samples, and a comparison with `spread` therefore make only the missing parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from worker.analyses.base import AnalysisSpec, results_prefix
+from worker.analyses.embedding import Recipe, classes_of
+from worker.records.cache_entry import Entry
+from worker.records.ids import digest
+
+if TYPE_CHECKING:
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.resampling import Movement, Resamples
+    from worker.analyses.base import AnalysisContext
+    from worker.records.cache_entry import Array
+
+Kind = Literal["half-samples", "refits"]
+
+PART = 8  # refits in an entry of the cache
+POINT_ARRAYS = (
+    "consensus", "covariance", "movement", "sampling_movement", "seed_movement", "radius", "margin",
+    "neighbor_stability", "baseline", "classes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Refits of an embedding, in parts that are cached."""
+
+    recipe: Recipe
+    seed: int
+
+    def load_or_compute(self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress) -> Array:
+        """Return the embeddings (m, n, p) of the refits 0, 1, ..., count - 1, without those that failed."""
+        found = []
+        for first in range(0, count, PART):
+            indices = range(first, min(first + PART, count))
+            key = self._key(kind, indices)
+            entry = context.cached(key)
+            if entry is None:
+
+                def forward(done: int, _total: int, stage: str, first: int = first) -> None:
+                    on_progress(first + done, count, stage)
+
+                entry = context.cache(key, self._compute(context, kind, indices, forward))
+            found.append(np.asarray(entry.arrays["places"]))
+            on_progress(indices.stop, count, kind)
+        return np.concatenate(found)
+
+    def _compute(self, context: AnalysisContext, kind: Kind, indices: range, on_progress: OnProgress) -> Entry:
+        from glle_engine.methods import method, resampling  # noqa: PLC0415 # tasks load the methods, the stores do not
+
+        recipe = self.recipe
+        embedder = method(recipe.method)
+        spec = embedder.spec.from_dict(recipe.parameters)
+        values = np.asarray(context.values(recipe.dataset), np.float64)
+        labels = None if recipe.labels is None else classes_of(context, recipe.labels)
+        made: Resamples
+        if kind == "refits":
+            made = resampling.refits(values, embedder, spec, indices, labels=labels, on_progress=on_progress)
+        else:
+            made = resampling.half_samples(
+                values, embedder, spec, indices, seed=self.seed, labels=labels, on_progress=on_progress
+            )
+        finite = np.isfinite(made.places).all(axis=(1, 2))
+        return Entry({"embedding": recipe.id, "problems": list(made.problems)}, {"places": made.places[finite]})
+
+    def _key(self, kind: Kind, indices: range) -> str:
+        seed = self.seed if kind == "half-samples" else None
+        return f"{spread_prefix(self.recipe)}{kind}:{digest([seed, indices.start, indices.stop])}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpreadSpec(AnalysisSpec):
+    """Movement, neighbors and clusters of an embedding over refits."""
+
+    kind = "spread"
+    main = "movement"
+
+    dataset: str  # of the embedding
+    embedding: str  # its id
+    recipe: dict[str, Any]  # its inputs
+    half_samples: int = 40
+    refits: int = 8  # with other seeds, of a method that has a seed
+    seed: int = 0  # of the half-samples
+    labels: str | None = None  # the data set of the classes; None for the clusters of the embedding
+    n_neighbors: int = 10  # that may be kept
+
+    @property
+    def total(self) -> int:
+        """The number of half-samples; that of the refits depends on the method."""
+        return self.half_samples
+
+    def cache_key(self, subject: str) -> str:  # noqa: ARG002 # that of the recipe
+        """Return the cache key of the result, which is removed with the embedding."""
+        return f"{spread_prefix(Recipe(**self.recipe))}{self.kind}:{digest(self.to_dict())}"
+
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the figures and notes, and the arrays with one row for each point."""
+        found = self.movement(context, context.on_progress)
+        arrays = {name: getattr(found, name) for name in POINT_ARRAYS}
+        if found.figures["separated"] is None:  # one class
+            del arrays["margin"]
+        request = {name: value for name, value in self.to_dict().items() if name not in {"half_samples", "refits"}}
+        recipe = request.pop("recipe")
+        return Entry({**request, "method": recipe["method"], **found.to_dict()}, arrays)
+
+    def movement(self, context: AnalysisContext, on_progress: OnProgress) -> Movement:
+        """Return the movement of the embedding over its refits."""
+        from glle_engine.methods import method, resampling  # noqa: PLC0415 # tasks load the methods, the stores do not
+
+        recipe = Recipe(**self.recipe)
+        embedder = method(recipe.method)
+        reference = np.asarray(recipe.load_or_compute(context, on_progress).arrays["embedding"])
+        parts = Refits(recipe, self.seed)
+        halves = parts.load_or_compute(context, "half-samples", self.half_samples, on_progress)
+        again = self.refits if embedder.random else 0
+        others = parts.load_or_compute(context, "refits", again, on_progress) if again else None
+        return resampling.movement(
+            np.asarray(context.values(recipe.dataset), np.float64),
+            embedder,
+            embedder.spec.from_dict(recipe.parameters),
+            reference,
+            halves,
+            others,
+            failed=self.half_samples - len(halves),
+            labels=None if self.labels is None else classes_of(context, self.labels),
+            n_neighbors=self.n_neighbors,
+            on_progress=on_progress,
+        )
+
+
+def spread_of(recipe: Recipe, *, half_samples: int, labels: str | None = None) -> SpreadSpec:
+    """Return the spread of an embedding within a comparison: without refits by other seeds."""
+    return SpreadSpec(
+        dataset=recipe.dataset,
+        embedding=recipe.id,
+        recipe=asdict(recipe),
+        half_samples=half_samples,
+        refits=0,
+        labels=labels,
+        engine=recipe.engine,
+    )
+
+
+def spread_prefix(recipe: Recipe) -> str:
+    """Return the prefix of the cache keys of an embedding's refits and spreads."""
+    return f"{results_prefix(recipe.dataset)}spread:{recipe.id}:"
