@@ -146,6 +146,10 @@ class ComparisonIn(TypedDict):
     """
     Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.
     """
+    spread: NotRequired[int | None]
+    """
+    Refit each method to so many random halves of the data, forty for a start, and return how much of its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.
+    """
 
 
 class ComponentsRowOut(TypedDict):
@@ -913,6 +917,89 @@ class SpectrumOut(TypedDict):
     """
 
 
+class SpreadFiguresOut(TypedDict):
+    """Figures of the movement of an embedding."""
+
+    half_samples: int
+    """
+    Half-samples that were embedded.
+    """
+    refits: int
+    """
+    Refits with other seeds.
+    """
+    failed: int
+    """
+    Half-samples that could not be embedded, and are left out.
+    """
+    n_neighbors: int
+    """
+    Neighbors that may be kept.
+    """
+    median_movement: float
+    """
+    In the unit of the embedding.
+    """
+    relative_movement: float
+    """
+    The same over the root mean square radius of the embedding.
+    """
+    seed_share: float
+    """
+    Share of the variance that refits with other seeds explain.
+    """
+    pairs_kept: float
+    """
+    Share of neighbor pairs of the embedding that stay neighbors.
+    """
+    pairs_by_chance: float
+    """
+    The same of noise.
+    """
+    cluster_stability: float
+    """
+    Mean adjusted Rand index of the clusters; 0 is chance.
+    """
+    classes: Literal["labels", "clusters"]
+    """
+    What the classes are.
+    """
+    n_classes: int
+    separated: float | None
+    """
+    Share of points whose disc of half the refits is smaller than the distance to the next class; null with one class.
+    """
+    baseline_correlation: float | None
+    """
+    Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data.
+    """
+
+
+class SpreadIn(TypedDict):
+    """Refits that show how far an embedding moves."""
+
+    half_samples: NotRequired[int]
+    """
+    Random halves of the data to which the method is refitted; forty or more rank points.
+    """
+    refits: NotRequired[int]
+    """
+    Refits of all points with other seeds, of a method that has a seed.
+    """
+    seed: NotRequired[int]
+    """
+    Of the choice of the halves.
+    """
+    labels: NotRequired[str | None]
+    """
+    Id of a data set with the class of each point: its labels, else its only column. By default the labels of the embedding's data set, or clusters of the embedding if there are none.
+    """
+    n_neighbors: NotRequired[int]
+    """
+    Neighbors in the embedding that may stay neighbors.
+    """
+
+
 class StartOut(TypedDict):
     """Entry points of the API."""
 
@@ -1256,6 +1343,27 @@ class AdviceOptions(TypedDict):
     """
 
 
+class SpreadOptions(TypedDict):
+    """Keyword arguments, of `SpreadIn`."""
+
+    half_samples: NotRequired[int]
+    """
+    Random halves of the data to which the method is refitted; forty or more rank points.
+    """
+    refits: NotRequired[int]
+    """
+    Refits of all points with other seeds, of a method that has a seed.
+    """
+    seed: NotRequired[int]
+    """
+    Of the choice of the halves.
+    """
+    n_neighbors: NotRequired[int]
+    """
+    Neighbors in the embedding that may stay neighbors.
+    """
+
+
 class CompareOptions(TypedDict):
     """Keyword arguments, of `ComparisonIn`."""
 
@@ -1270,6 +1378,10 @@ class CompareOptions(TypedDict):
     align: NotRequired[Literal["first", "truth"] | None]
     """
     Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.
+    """
+    spread: NotRequired[int | None]
+    """
+    Refit each method to so many random halves of the data, forty for a start, and return how much of its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.
     """
 
 
@@ -1363,6 +1475,7 @@ class JobsOptions(TypedDict):
             "estimate",
             "embedding",
             "placement",
+            "spread",
             "comparison",
             "picture",
         ]
@@ -1573,6 +1686,10 @@ class ComparedOut(TypedDict):
     eigenvalues: list[float] | None
     figures: dict[str, Any] | None
     scores: dict[str, float] | None
+    spread: NotRequired[SpreadFiguresOut | None]
+    """
+    With spread: how much of its picture remains over half-samples; null if it could not be refitted.
+    """
     problem: ProblemOut | None
     """
     Why the method has no embedding; null if it has one.
@@ -1596,6 +1713,14 @@ class ComparisonOut(TypedDict):
     aligned_to: str | None
     """
     Label of the row, or truth.
+    """
+    spread: NotRequired[int]
+    """
+    Half-samples of each method, if any.
+    """
+    spread_labels: NotRequired[str | None]
+    """
+    With spread: data set of the classes; null for the clusters of each embedding.
     """
     rows: list[ComparedOut]
     arrays: NotRequired[dict[str, MatrixOut]]
@@ -1887,6 +2012,7 @@ class JobOut(TypedDict):
         "estimate",
         "embedding",
         "placement",
+        "spread",
         "comparison",
         "picture",
     ]
@@ -2089,6 +2215,87 @@ class ScoreList(TypedDict):
     """All scores."""
 
     items: list[ScoreOut]
+
+
+class SpreadArraysOut(TypedDict):
+    """Arrays of the movement of an embedding, a row for each point."""
+
+    consensus: MatrixOut
+    """
+    (n, p), mean place over the half-samples, aligned to the embedding.
+    """
+    covariance: CubeOut
+    """
+    (n, p, p) of the place over the half-samples.
+    """
+    movement: VectorOut
+    """
+    (n,), the root of the trace of the covariance; no interval.
+    """
+    sampling_movement: VectorOut
+    """
+    (n,), the part of movement by the choice of points.
+    """
+    seed_movement: VectorOut
+    """
+    (n,), the part by the seed; 0 without one.
+    """
+    radius: VectorOut
+    """
+    (n,), of the disc about the consensus that holds half of the refits.
+    """
+    margin: NotRequired[VectorOut]
+    """
+    (n,), distance to the next point of another class, if there are several.
+    """
+    neighbor_stability: VectorOut
+    """
+    (n,), share of the neighbors that stay neighbors.
+    """
+    baseline: VectorOut
+    """
+    (n,), mean distance to the 10 nearest neighbors in the data.
+    """
+    classes: VectorOut
+    """
+    (n,), the class of each point, from 0 on.
+    """
+
+
+class SpreadOut(TypedDict):
+    """Movement of an embedding over refits of its method."""
+
+    dataset: str
+    """
+    Id of the data set of the embedding.
+    """
+    embedding: str
+    """
+    Id of the embedding.
+    """
+    method: str
+    engine: str
+    """
+    Version of the engine's numbers.
+    """
+    seed: int
+    """
+    Of the choice of the halves.
+    """
+    labels: str | None
+    """
+    Data set with the classes; null for clusters of the embedding.
+    """
+    n_neighbors: int
+    """
+    Neighbors that may be kept.
+    """
+    figures: SpreadFiguresOut
+    notes: list[NoteOut]
+    """
+    Doubts about the movement, with the remedy.
+    """
+    arrays: SpreadArraysOut
 
 
 class SummaryArraysOut(TypedDict):
@@ -2297,6 +2504,7 @@ JobResultOut: TypeAlias = (
     | EstimatedOut
     | CoordinatesOut
     | PlacedOut
+    | SpreadOut
     | ComparisonOut
 )
 """

@@ -157,6 +157,11 @@ export type CompareOptions = {
   n_neighbors?: number | null;
   /** Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth. */
   align?: "first" | "truth" | null;
+  /**
+   * Refit each method to so many random halves of the data, forty for a start, and return how much of its picture
+   * remains, as POST /v1/embeddings/{id}/spread does. By default none.
+   */
+  spread?: number | null;
 };
 
 /** Method to compare. */
@@ -181,6 +186,8 @@ export type ComparedOut = {
   eigenvalues: number[] | null;
   figures: Record<string, unknown> | null;
   scores: Record<string, number> | null;
+  /** With spread: how much of its picture remains over half-samples; null if it could not be refitted. */
+  spread?: SpreadFiguresOut | null;
   /** Why the method has no embedding; null if it has one. */
   problem: ProblemOut | null;
   notes: NoteOut[];
@@ -213,6 +220,11 @@ export type ComparisonIn = {
   methods: ComparedIn[];
   /** Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth. */
   align?: "first" | "truth" | null;
+  /**
+   * Refit each method to so many random halves of the data, forty for a start, and return how much of its picture
+   * remains, as POST /v1/embeddings/{id}/spread does. By default none.
+   */
+  spread?: number | null;
 };
 
 /** Several methods with the same scores. */
@@ -225,6 +237,10 @@ export type ComparisonOut = {
   align: "first" | "truth" | null;
   /** Label of the row, or truth. */
   aligned_to: string | null;
+  /** Half-samples of each method, if any. */
+  spread?: number;
+  /** With spread: data set of the classes; null for the clusters of each embedding. */
+  spread_labels?: string | null;
   rows: ComparedOut[];
   /** With align: the embeddings by label. */
   arrays?: Record<string, MatrixOut>;
@@ -708,7 +724,7 @@ export type InfoOut = {
 /** A job: a fit, draws, or an analysis. */
 export type JobOut = {
   id: string;
-  kind: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "placement" | "comparison" | "picture";
+  kind: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "placement" | "spread" | "comparison" | "picture";
   status: "queued" | "running" | "cancelling" | "cancelled" | "succeeded" | "failed";
   progress: ProgressOut;
   /** ISO 8601, UTC, like the other times. */
@@ -742,14 +758,14 @@ export type JobPage = {
 };
 
 /** Result of a job, by its `kind`. */
-export type JobResultOut = PosteriorOut | DrawsOut | SummaryOut | TransformOut | ReconstructionsOut | CalibrationOut | AdviceOut | EstimatedOut | CoordinatesOut | PlacedOut | ComparisonOut;
+export type JobResultOut = PosteriorOut | DrawsOut | SummaryOut | TransformOut | ReconstructionsOut | CalibrationOut | AdviceOut | EstimatedOut | CoordinatesOut | PlacedOut | SpreadOut | ComparisonOut;
 
 /** Keyword arguments, the query of GET /v1/jobs. */
 export type JobsOptions = {
   /** Only jobs of this status. */
   status?: "queued" | "running" | "cancelling" | "cancelled" | "succeeded" | "failed" | null;
   /** Only jobs of this kind. */
-  kind?: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "placement" | "comparison" | "picture" | null;
+  kind?: "fit" | "draws" | "summary" | "transform" | "reconstructions" | "calibration" | "advice" | "estimate" | "embedding" | "placement" | "spread" | "comparison" | "picture" | null;
 };
 
 /** The process runs. */
@@ -1171,6 +1187,114 @@ export type SpectrumOut = {
   relative_gaps: (number | null)[];
   /** Agreement of the span of a draw with that of the reference. */
   agreement: number[];
+};
+
+/** Arrays of the movement of an embedding, a row for each point. */
+export type SpreadArraysOut = {
+  /** (n, p), mean place over the half-samples, aligned to the embedding. */
+  consensus: MatrixOut;
+  /** (n, p, p) of the place over the half-samples. */
+  covariance: CubeOut;
+  /** (n,), the root of the trace of the covariance; no interval. */
+  movement: VectorOut;
+  /** (n,), the part of movement by the choice of points. */
+  sampling_movement: VectorOut;
+  /** (n,), the part by the seed; 0 without one. */
+  seed_movement: VectorOut;
+  /** (n,), of the disc about the consensus that holds half of the refits. */
+  radius: VectorOut;
+  /** (n,), distance to the next point of another class, if there are several. */
+  margin?: VectorOut;
+  /** (n,), share of the neighbors that stay neighbors. */
+  neighbor_stability: VectorOut;
+  /** (n,), mean distance to the 10 nearest neighbors in the data. */
+  baseline: VectorOut;
+  /** (n,), the class of each point, from 0 on. */
+  classes: VectorOut;
+};
+
+/** Figures of the movement of an embedding. */
+export type SpreadFiguresOut = {
+  /** Half-samples that were embedded. */
+  half_samples: number;
+  /** Refits with other seeds. */
+  refits: number;
+  /** Half-samples that could not be embedded, and are left out. */
+  failed: number;
+  /** Neighbors that may be kept. */
+  n_neighbors: number;
+  /** In the unit of the embedding. */
+  median_movement: number;
+  /** The same over the root mean square radius of the embedding. */
+  relative_movement: number;
+  /** Share of the variance that refits with other seeds explain. */
+  seed_share: number;
+  /** Share of neighbor pairs of the embedding that stay neighbors. */
+  pairs_kept: number;
+  /** The same of noise. */
+  pairs_by_chance: number;
+  /** Mean adjusted Rand index of the clusters; 0 is chance. */
+  cluster_stability: number;
+  /** What the classes are. */
+  classes: "labels" | "clusters";
+  n_classes: number;
+  /**
+   * Share of points whose disc of half the refits is smaller than the distance to the next class; null with one
+   * class.
+   */
+  separated: number | null;
+  /** Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data. */
+  baseline_correlation: number | null;
+};
+
+/** Refits that show how far an embedding moves. */
+export type SpreadIn = {
+  /** Random halves of the data to which the method is refitted; forty or more rank points. */
+  half_samples?: number;
+  /** Refits of all points with other seeds, of a method that has a seed. */
+  refits?: number;
+  /** Of the choice of the halves. */
+  seed?: number;
+  /**
+   * Id of a data set with the class of each point: its labels, else its only column. By default the labels of the
+   * embedding's data set, or clusters of the embedding if there are none.
+   */
+  labels?: string | null;
+  /** Neighbors in the embedding that may stay neighbors. */
+  n_neighbors?: number;
+};
+
+/** Keyword arguments, of `SpreadIn`. */
+export type SpreadOptions = {
+  /** Random halves of the data to which the method is refitted; forty or more rank points. */
+  half_samples?: number;
+  /** Refits of all points with other seeds, of a method that has a seed. */
+  refits?: number;
+  /** Of the choice of the halves. */
+  seed?: number;
+  /** Neighbors in the embedding that may stay neighbors. */
+  n_neighbors?: number;
+};
+
+/** Movement of an embedding over refits of its method. */
+export type SpreadOut = {
+  /** Id of the data set of the embedding. */
+  dataset: string;
+  /** Id of the embedding. */
+  embedding: string;
+  method: string;
+  /** Version of the engine's numbers. */
+  engine: string;
+  /** Of the choice of the halves. */
+  seed: number;
+  /** Data set with the classes; null for clusters of the embedding. */
+  labels: string | null;
+  /** Neighbors that may be kept. */
+  n_neighbors: number;
+  figures: SpreadFiguresOut;
+  /** Doubts about the movement, with the remedy. */
+  notes: NoteOut[];
+  arrays: SpreadArraysOut;
 };
 
 /** Entry points of the API. */
