@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from glle import Client
+
 if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
@@ -51,3 +53,19 @@ def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     explorer.save_picture("pca")
     explorer.page.reload()
     expect(explorer.at("frame-name")).to_have_text("Principal component analysis", timeout=30_000)
+
+
+def test_a_comparison_with_spread_shows_how_much_remains(explorer: Explorer) -> None:
+    """The table has the shares of neighbors and of points that stay, of a comparison that has them."""
+    with Client(explorer.url, progress=False) as glle:
+        sheet = glle.synthetic("s_curve", 120, seed=4)
+        table = glle.compare(sheet, ["pca", "isomap"], scores=["trustworthiness"], spread=8, align="first")
+    explorer.open(f"/#dataset={sheet.id}&comparison={table.job}&view=compare")
+    rows = explorer.at("scores").locator("tbody tr")
+    expect(rows).to_have_count(3, timeout=60_000)
+    kept = rows.filter(has_text="Neighbors kept on half the data").locator("td")
+    shares = [float(text.split()[0]) for text in kept.all_inner_texts()]
+    expected = [row["spread"]["pairs_kept"] for row in table.rows]
+    assert all(abs(share - found) < 0.01 for share, found in zip(shares, expected, strict=True))
+    expect(rows.filter(has_text="Points apart from the next class")).to_have_count(1)
+    explorer.save_picture("comparison-spread")
