@@ -125,7 +125,8 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     labels = args.labels and dataset_of(client, args.labels)
     result = embedding.spread(labels=labels, timeout=args.timeout, **selected(args, SpreadOptions))
     if args.out is not None:
-        save_columns(args.out, point_columns(result), result.movement)
+        ids = id_columns(ids_of(client, embedding.dataset, args.out))
+        save_columns(args.out, {**ids, **point_columns(result)}, result.movement)
     found = result.figures
     lines = [
         f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['half_samples']} half-samples",
