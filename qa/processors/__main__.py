@@ -2,8 +2,8 @@
 
 Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
 instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
-are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings; `test_kinds.py` runs
-a service whose workers have some of them.
+are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings. `test_kinds.py`
+runs a service whose workers have some of them.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.registry import cpu_target
 
 from glle_engine.linalg.compiled import instruction
 from glle_engine.linalg.vectors import DOUBLE
@@ -17,7 +18,7 @@ from glle_engine.linalg.vectors import DOUBLE
 FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
 VECTORS = 2  # of points, beside each other in a tile
-TAG = (0,) * (16 if binding.get_host_cpu_features().get("avx512f") else 8)
+TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """As long as a vector of floats: two of them by six rows of sums fit into the registers."""
 PANEL = VECTORS * len(TAG)
 ROWS = (0,) * 6
