@@ -7,7 +7,7 @@ RUN python3 -m venv /opt/glle
 WORKDIR /src
 # Before the sources, so that a change of code keeps the layer of the dependencies.
 COPY requirements/server.lock requirements/
-RUN pip install --require-hashes --only-binary :all: --requirement requirements/server.lock
+RUN pip install --no-compile --require-hashes --only-binary :all: --requirement requirements/server.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/server deploy/server
 COPY glle_engine glle_engine
@@ -15,10 +15,14 @@ COPY worker worker
 COPY service service
 COPY glle glle
 # The build backend comes with the lock and is removed; `pip check` fails if another package needs it.
-RUN pip install --no-deps --no-build-isolation . ./deploy/server \
+RUN pip install --no-compile --no-deps --no-build-isolation . ./deploy/server \
     && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers \
     && pip check \
-    && pip uninstall --yes pip
+    && pip uninstall --yes pip \
+    && find /opt/glle -type d -name tests -prune -exec rm -rf {} +
+# Bytecode of the modules that the programs and the most used libraries import.
+RUN python -c 'import service.app, service.uploads.sandbox.forkserver, worker.execution.worker, worker.execution.executor' \
+    && python -c 'import matplotlib.figure, sklearn.manifold, sklearn.decomposition, pyarrow.parquet, pyarrow.feather, umap'
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="glle" \
@@ -27,12 +31,16 @@ LABEL org.opencontainers.image.title="glle" \
 # A new named volume takes the owner of the folder that it covers, so /data belongs to the user of the processes.
 RUN groupadd --gid 10001 glle \
     && useradd --uid 10001 --gid glle --no-create-home --home-dir /data --shell /usr/sbin/nologin glle \
-    && install --directory --owner=glle --group=glle --mode=0750 /data /var/cache/glle
+    && install --directory --owner=glle --group=glle --mode=0750 /data
 COPY --from=build /opt/glle /opt/glle
-ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/var/cache/glle
+COPY deploy/image/glle /opt/start/glle
+ENV PATH=/opt/start:/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/tmp/glle-compiled
+# Code for the kind of this processor and for any processor; /opt/start/glle selects one of them.
+RUN for cpu in "$(sed -n '/^flags.* avx2 /{s/.*/x86-64-v3/p;q}' /proc/cpuinfo)" generic; do \
+        [ -z "$cpu" ] || NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=/opt/glle/compiled PYTHONDONTWRITEBYTECODE=1 \
+            python -m glle_engine.posterior.fingerprint || exit 1; \
+    done
 USER 10001:10001
-# A new volume over this folder starts with the code compiled in this step; another type of processor compiles again.
-RUN python -m glle_engine.posterior.fingerprint
 WORKDIR /data
 EXPOSE 8000
 ENTRYPOINT ["glle"]

@@ -82,11 +82,11 @@ LOCK := $(VENV)-audit/bin/uv pip compile --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
 # The server depends on `glle[client]` of the same version, which uv reads from the checkout.
 SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra fast --extra otel --extra sklearn \
-	--extra umap --extra sdp --extra pictures
+	--extra umap --extra pictures
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
-	$(LOCK) $(SERVER) --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
+	$(LOCK) $(SERVER) --extra sdp --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
 	$(LOCK) $(SERVER) --extra storage --extra arrow --group image --group build \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock

@@ -147,15 +147,14 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     np.testing.assert_array_equal(again, embeddings[5])
 
 
-def test_worker_start_compiles_nothing(stack: Engine) -> None:
-    """The image includes the compiled code, in a volume that outlives the containers."""
-    code = (
-        "from glle_engine.eigen.eigenproblem import warm; "
-        "from glle_engine.eigen.batched.krylov.lanczos import lanczos; warm(); "
-        "print(sum(lanczos.stats.cache_hits.values()), sum(lanczos.stats.cache_misses.values()))"
-    )
-    hits, misses = stack.compose("exec", "-T", "worker", "python", "-c", code).split()
-    assert (int(hits) > 0, int(misses)) == (True, 0)
+@pytest.mark.parametrize(("service", "run"), [("worker", "true"), ("api", "glle doctor >/dev/null")])
+def test_nothing_is_compiled_in_a_container(stack: Engine, service: str, run: str) -> None:
+    """Fits, draws and the doctor find all their code in the image; what is compiled would be a new file."""
+    files = "find . -type f -name '*.nbc' | sort"
+    command = f"{run}; cd /opt/glle/compiled && {files}; echo ---; cd /tmp/glle-compiled && {files}"
+    image, _, container = stack.compose("exec", "-T", service, "bash", "-c", command).partition("---\n")
+    assert image.count(".nbc") > 20
+    assert container == image
 
 
 def test_job_survives_its_worker_container(stack: Engine, client: httpx.Client) -> None:
