@@ -3,10 +3,11 @@
 import type { NdArray } from "./arrays/ndarray.ts";
 import { columnOf, type Data, type Labels } from "./inputs.ts";
 import { Dataset, datasetId, upload } from "./resources/datasets.ts";
+import { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
 import { Job } from "./resources/jobs.ts";
 import { type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
 import {
-  type Advice, type Comparison, comparisonOf, type Embedding, resultOf, type Spread,
+  type Advice, type Comparison, comparisonOf, resultOf, type Spread,
 } from "./resources/results.ts";
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
@@ -137,7 +138,7 @@ export class Client {
     return (await this.#session.get<ScoreList>("/v1/scores", {}, options)).items;
   }
 
-  /** Return the embedding of a data set by a method. */
+  /** Return the embedding of a data set by a method; its `transform` places new points, if the method has a map. */
   async embed(data: Dataset | string | Data, method: string, options: EmbedOptions = {}): Promise<Embedding> {
     const [waiting, { parameters = {}, labels, truth, scores = null, score_neighbors = null }] = split(options);
     const body = {
@@ -150,7 +151,7 @@ export class Client {
       n_neighbors: score_neighbors,
     };
     const [content, job] = await this.#run("/v1/embeddings", body, waiting);
-    return resultOf<Embedding>(content, { job });
+    return new Embedding(resultOf<EmbeddingValues>(content, { job }), this.#session);
   }
 
   /** Return how far an embedding, by its id, moves when its method is refitted to random halves of the data. */
@@ -202,8 +203,8 @@ export class Client {
   async embedding(id: string, options: WaitOptions = {}): Promise<Embedding> {
     const path = pathOf("embeddings", id);
     const metadata = await this.#session.get<EmbeddingOut>(path, {}, options);
-    const embedding = (await this.#session.array(`${path}/coordinates`, {}, options)) as Embedding["embedding"];
-    return { ...metadata, embedding };
+    const embedding = (await this.#session.array(`${path}/coordinates`, {}, options)) as EmbeddingValues["embedding"];
+    return new Embedding({ ...metadata, embedding }, this.#session);
   }
 
   /** Delete an embedding, its scores and its pictures; comparisons stay. */

@@ -6,10 +6,11 @@ export { parseNpy, writeNpy } from "./arrays/npy.ts";
 export { parseNpz } from "./arrays/npz.ts";
 export type { Data, Labels, Row } from "./inputs.ts";
 export { Dataset } from "./resources/datasets.ts";
+export { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
 export { Job, type JobEvent, type JobResult } from "./resources/jobs.ts";
 export { Posterior, type PictureOptions, type PosteriorPictureOptions } from "./resources/posteriors.ts";
 export type {
-  Advice, Calibration, Comparison, ComparisonRow, Embedding, FloatArray, Sample, Spread, Summary, Transform,
+  Advice, Calibration, Comparison, ComparisonRow, FloatArray, Placed, Sample, Spread, Summary, Transform,
 } from "./resources/results.ts";
 export {
   AuthError, ConflictError, GlleError, InvalidRequestError, JobTimeoutError, NotFoundError, RateLimitedError,

@@ -113,6 +113,42 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
     assert.ok(moved.figures.pairs_kept > moved.figures.pairs_by_chance);
   });
 
+  test("new points are placed by the map of an embedding", async () => {
+    const array = await sheet.data();
+    const points = (array.tolist() as number[][]).slice(0, 5).map((row) => row.map((value) => value + 0.01));
+    const pca = await client.embed(sheet, "pca", { scores: [] });
+    const known = await pca.transform(sheet);
+    for (let i = 0; i < N; i++) {
+      for (let j = 0; j < 2; j++) assert.ok(Math.abs(known.embedding.get(i, j) - pca.embedding.get(i, j)) < 1e-9);
+    }
+    const { mean, components } = (await pca.mapArrays()) as { mean: typeof array; components: typeof array };
+    assert.deepEqual([mean.shape, components.shape], [[3], [2, 3]]);
+    const places = [await pca.transform(points), await (await client.embedding(pca.id)).transform(await client.dataset(points))];
+    for (const { embedding } of places) {
+      assert.deepEqual(embedding.shape, [5, 2]);
+      points.forEach((point, i) => {
+        for (let j = 0; j < 2; j++) {
+          const place = point.reduce((sum, value, f) => sum + components.get(j, f) * (value - mean.get(f)), 0);
+          assert.ok(Math.abs(embedding.get(i, j) - place) < 1e-9);
+        }
+      });
+    }
+    const isomap = await client.embed(sheet, "isomap", { scores: [] });
+    assert.deepEqual(await isomap.mapArrays(), {});
+    await assert.rejects(isomap.transform(points), (error) => error instanceof InvalidRequestError && /pca/.test(error.remedy));
+    await assert.rejects(pca.transform([[1, 2]]), InvalidRequestError);
+  });
+
+  test("ids of the rows are those of the file", async () => {
+    const csv = `customer_id,x,y\n${Array.from({ length: 20 }, (_, i) => `C-${(7 * i) % 20},${i / 7},${(i * i) % 5}`).join("\n")}\n`;
+    const named = await client.dataset(new File([csv], "customers.csv"));
+    assert.deepEqual((await named.ids())?.slice(0, 3), ["C-0", "C-7", "C-14"]);
+    assert.deepEqual((await named.arrays())["ids"]?.tolist(), await named.ids());
+    const counted = await client.dataset(new File([csv.replaceAll("C-", "1")], "customers.csv"), { id: ["customer_id"] });
+    assert.deepEqual((await counted.ids())?.slice(0, 3), [10, 17, 114]);
+    assert.equal(await sheet.ids(), null);
+  });
+
   test("methods, scores, estimates and lists are typed", async () => {
     assert.ok((await client.methods({ makes: "embedding" })).some((method) => method.name === "pca"));
     assert.ok((await client.scores()).some((score) => score.better === "higher"));

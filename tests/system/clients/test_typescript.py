@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from glle import Client, Dataset, Job, Posterior
+from glle import Client, Dataset, Embedding, Job, Posterior
 from openapi import client_types, typescript_types
 from tests.system.clients.typescript import CLIENT, TypeScript, has_type_stripping, typescript
 
 if TYPE_CHECKING:
     from tests.system.conftest import Up
 
-FILES = {"Client": "client.ts", **{kind: f"resources/{kind.lower()}s.ts" for kind in ("Dataset", "Posterior", "Job")}}
-PYTHON_ONLY = {"close", "frame"}  # of connections and of pandas
+RESOURCES = ("Dataset", "Posterior", "Job", "Embedding")
+FILES = {"Client": "client.ts", **{kind: f"resources/{kind.lower()}s.ts" for kind in RESOURCES}}
+PYTHON_ONLY = {"close", "frame", "of_json"}  # of connections, of pandas and of results
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_types_are_those_of_the_contract() -> None:
     assert typescript_types.TYPES.read_text(encoding="utf-8") == typescript_types.types_text(contract)
 
 
-@pytest.mark.parametrize("kind", [Client, Dataset, Posterior, Job])
+@pytest.mark.parametrize("kind", [Client, Dataset, Posterior, Job, Embedding])
 def test_methods_are_those_of_the_python_client(kind: type) -> None:
     """Each with its name in camel case."""
     text = (CLIENT / "src" / FILES[kind.__name__]).read_text(encoding="utf-8")

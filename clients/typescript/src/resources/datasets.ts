@@ -50,7 +50,13 @@ export class Dataset {
     return (await this.#session.array(pathOf("datasets", this.id, "data"), query, { signal })) as FloatArray;
   }
 
-  /** Return `data`, and `labels`, `color`, `coordinates` and `names` if the data set has them. */
+  /** Return the ids of the rows as in the file, rows of them for several columns, or null without ids. */
+  async ids(options: CallOptions = {}): Promise<(string | number)[] | (string | number)[][] | null> {
+    if (!this.metadata.has_ids) return null;
+    return (await this.#session.get<{ data: (string | number)[] }>(pathOf("datasets", this.id, "ids"), {}, options)).data;
+  }
+
+  /** Return `data`, and `labels`, `color`, `coordinates`, `ids` and `names` if the data set has them. */
   async arrays(options: CallOptions = {}): Promise<Record<string, NdArray>> {
     const path = pathOf("datasets", this.id, "data");
     return parseNpz((await this.#session.send({ method: "GET", path, accept: NPZ }, options)).bytes);

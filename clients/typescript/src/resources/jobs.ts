@@ -8,9 +8,10 @@ import { EventParser } from "../transport/events.ts";
 import { Failure, sleep } from "../transport/retries.ts";
 import { type CallOptions, NPY, pathOf, type Session, split, type WaitOptions } from "../transport/session.ts";
 import type { JobOut, PosteriorOut, ProgressOut } from "../types.ts";
+import { Embedding, type EmbeddingValues } from "./embeddings.ts";
 import type { Posterior } from "./posteriors.ts";
 import {
-  type Advice, type Calibration, type Comparison, comparisonOf, type Embedding, type FloatArray, resultOf, type Summary,
+  type Advice, type Calibration, type Comparison, comparisonOf, type FloatArray, type Placed, resultOf, type Summary,
   type Transform,
 } from "./results.ts";
 
@@ -20,7 +21,7 @@ export type JobEvent =
   | { id: string; event: "end"; data: JobOut };
 
 /** Result of a job, by its kind. */
-export type JobResult = FloatArray | Posterior | Summary | Transform | Calibration | Advice | Embedding | Comparison;
+export type JobResult = FloatArray | Posterior | Summary | Transform | Calibration | Advice | Embedding | Placed | Comparison;
 
 const SILENCE = 45; // seconds of events without a heartbeat, which comes every 15 s
 const RECONNECT = 1; // seconds, unless the stream says otherwise
@@ -156,7 +157,8 @@ export class Job {
     const content = await this.#session.get<object>(path, query, waiting);
     if (this.kind === "fit") return this.#session.build.posterior(content as PosteriorOut);
     if (this.kind === "comparison") return comparisonOf(content, this.id);
-    return resultOf(content, this.kind === "embedding" ? { job: this.id } : {});
+    if (this.kind === "embedding") return new Embedding(resultOf<EmbeddingValues>(content, { job: this.id }), this.#session);
+    return resultOf(content);
   }
 }
 

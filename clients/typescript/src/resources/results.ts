@@ -1,20 +1,10 @@
 // Results of analyses: their values and their arrays by name.
 
 import { type Dtype, isDtype, NdArray, sizeOf, zeros } from "../arrays/ndarray.ts";
-import type { EmbeddingOut, NoteOut, ProblemOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
+import type { NoteOut, ProblemOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
 
 /** Array of floating-point numbers. */
 export type FloatArray = NdArray<"float64" | "float32">;
-
-/** Embedding by any method. */
-export interface Embedding extends Omit<EmbeddingOut, "links"> {
-  /** Coordinates (n, p). */
-  embedding: FloatArray;
-  /** Scores by name, if any. */
-  scores?: Record<string, number | null>;
-  /** Id of the job, if this call computed it. */
-  job?: string;
-}
 
 /** Movement of an embedding when its method is refitted to halves of the data; arrays have a row for each point. */
 export interface Spread extends Omit<SpreadOut, "arrays"> {
@@ -111,6 +101,14 @@ export interface Transform extends Sample {
   mean?: FloatArray;
   /** Covariance over draws (m, p, p), with `draws`. */
   covariance?: FloatArray;
+}
+
+/** New points, placed in an embedding by the map of its method. */
+export interface Placed {
+  /** Id of the new points. */
+  dataset: string;
+  /** Coordinates (m, p). */
+  embedding: FloatArray;
 }
 
 /** Scale at which draws spread as half-samples of the data do. */
