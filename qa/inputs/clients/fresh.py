@@ -109,7 +109,8 @@ def require_client_only(python: Path, folder: Path) -> None:
 def run(python: Path, *words: str, cwd: Path, **environment: str) -> str:
     """Return the output of a program; raise RuntimeError with its errors unless it exits with 0."""
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "GLLE_KEY", "GLLE_URL"}}
-    command, variables = [python, *words], {**kept, **environment}
+    command = [str(python), *words]
+    variables = {**kept, **environment}
     done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False)
     if done.returncode:
         raise RuntimeError(f"{python.name} {' '.join(words)[:200]} failed:\n{done.stdout[-2000:]}{done.stderr[-6000:]}")
