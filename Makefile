@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-ui test-compose lint docs bench generate lock clean
+.PHONY: help setup demo up test test-ui test-compose lint docs bench honesty generate lock clean
 
 help:
 	@echo "make demo          run the main job on real data; leaves pictures in out/"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-compose  build and test the containers (as root; installs a container engine)"
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
+	@echo "make honesty       measure the spread against the truth (ten minutes)"
 	@echo "make generate      write openapi.json, the clients' types and the generated pages"
 	@echo "make lock          resolve requirements/*.lock again"
 	@echo "make -C qa         list the programs that test a whole deployment"
@@ -65,6 +66,9 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench $(BENCH)
+
+honesty: setup
+	$(BIN)/python -m docs.figures.honesty
 
 generate: setup
 	$(BIN)/glle openapi

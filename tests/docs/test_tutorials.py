@@ -66,10 +66,10 @@ def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 ENGINE_PAGES = (
-    "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md", "reference/engine-api.md",
-    "reference/methods.md",
+    "explanation/honesty.md", "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md",
+    "reference/engine-api.md", "reference/methods.md",
 )  # fmt: skip
-CLIENT_PAGES = ("index.md", "explanation/honesty.md", "reference/client.md", "reference/client-api.md")
+CLIENT_PAGES = ("index.md", "reference/client.md", "reference/client-api.md")
 
 
 @pytest.mark.parametrize("page", ENGINE_PAGES)
@@ -88,7 +88,6 @@ def test_first_examples_with_the_client_run(up: Up, monkeypatch: pytest.MonkeyPa
         posterior = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
         names: dict[str, Any] = {"posterior": posterior}
         exec(blocks(ROOT / "docs" / page, "python")[0].replace(URL, up.url), names)  # noqa: S102 # its own page
-    assert page != "explanation/honesty.md" or names["combined"].shape == (300,)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

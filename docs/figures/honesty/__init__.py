@@ -1,1 +1,1 @@
-"""Spread of draws and half-samples against the sampling spread of LLE (`python -m docs.figures.honesty`)."""
+"""Ensemble spread against the sampling spread of LLE, and its stated reliability (`python -m docs.figures.honesty`)."""

@@ -1,4 +1,4 @@
-"""Measure, print every row and the tables of docs/explanation/honesty.md, and draw docs/images/honesty.png."""
+"""Measure, print every row, write the tables of docs/explanation/honesty.md, and draw docs/images/honesty.png."""
 
 from __future__ import annotations
 
@@ -9,37 +9,65 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import argparse
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
 from docs.figures.honesty.picture import picture
-from docs.figures.honesty.rows import HEAD, Row, judge
+from docs.figures.honesty.rows import HEAD, Row, judge, read
 from docs.figures.honesty.settings import settings
-from docs.figures.honesty.table import tables
+from docs.figures.honesty.table import render
+from docs.figures.methods.tables import put
+
+ROWS = Path(__file__).with_name("rows.jsonl")
+PAGE = Path("docs/explanation/honesty.md")
 
 
 def main() -> None:
-    """Print the rows, then the tables."""
+    """Print the rows, then write the tables and the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicates", type=int, default=40)
-    parser.add_argument("--draws", type=int, default=80)
-    parser.add_argument("--laws", nargs="+", default=["isotropic", "tangent"], choices=["isotropic", "tangent"])
-    parser.add_argument("--rows", type=Path, default=Path("out/honesty.jsonl"), help="file of the rows")
+    parser.add_argument("--samples", type=int, default=40, help="of the truth, beside the one that is the data")
+    parser.add_argument("--data", type=int, default=3, help="samples of a setting that serve as the data")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="file of the rows")
+    parser.add_argument("--settings", nargs="+", metavar="WORD", help="only settings whose names contain a word")
     parser.add_argument("--again", action="store_true", help="use the rows in the file")
     options = parser.parse_args()
     if not options.again:
-        options.rows.parent.mkdir(parents=True, exist_ok=True)
         print(HEAD)
+        chosen = [
+            setting
+            for setting in settings()
+            if not options.settings or any(word in setting.name for word in options.settings)
+        ]
         with options.rows.open("w", encoding="utf-8") as file:
-            for setting in settings():
-                for law in options.laws:
-                    for row in judge(setting, law, options.replicates, options.draws):
-                        print(row.line, flush=True)
-                        file.write(json.dumps(asdict(row)) + "\n")
-                        file.flush()
-    rows = [Row(**json.loads(line)) for line in options.rows.read_text(encoding="utf-8").splitlines()]
-    print(tables(rows))
+            for setting in chosen:
+                start = time.process_time()
+                for row in judge(setting, samples=options.samples, data=options.data):
+                    print(row.line, flush=True)
+                    values = {key: _rounded(value) for key, value in asdict(row).items()}
+                    file.write(json.dumps(values) + "\n")
+                    file.flush()
+                print(f"<!-- {time.process_time() - start:.0f} s of processor time -->", flush=True)
+    if options.settings:
+        return  # the page has all settings
+    rows = kept(options.rows)
+    for name, table in render(rows).items():
+        put(PAGE, name, table)
     picture(rows, Path("docs/images/honesty.png"))
+
+
+def kept(path: Path = ROWS) -> list[Row]:
+    """Return the rows of a file."""
+    return [read(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _rounded(value: object) -> object:
+    """Return numbers with four decimals, also in dictionaries and tuples."""
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, tuple) else value
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""Comparison of a spread over draws with the true spread, and the limits of their agreement.
+"""Comparison of a spread with the true spread, and the limits of their agreement.
 
 A spread estimated from few replicates is the true one with noise, which lowers every correlation. Reliability is the
 correlation of two estimates of the same size: if the halves of the replicates correlate by r, all of them have
 2 r / (1 + r) (Spearman and Brown). No candidate is expected to correlate with the truth by more than the root of the
-truth's reliability. A correlation divided by the root of both reliabilities is the one for infinitely many replicates
-and draws (Spearman's correction for attenuation, an approximation for ranks).
+truth's reliability.
 
 A spread computed from one sample depends on that sample. If the spreads from two samples with common probes correlate
 by r, sqrt(r) bounds the expected correlation of one sample's spread with anything that does not depend on the sample.
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import chi2, spearmanr
 
-from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import procrustes_rotation
 from glle_engine.posterior.summary import generalized_procrustes
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 ELLIPSE = float(chi2.ppf(0.9, 2))
 SPLITS = 20
-LOCAL = 10  # neighbors whose common motion is removed
 
 
 def turned(
@@ -48,6 +45,11 @@ def turned(
     shifted = np.stack([Y @ procrustes_rotation(Y[:kept], consensus) for Y in shifted])
     turn = procrustes_rotation(shifted[:, :kept].mean(axis=0), base[:kept])
     return shifted @ turn, base
+
+
+def centred(places: NDArray[np.float64], kept: int) -> NDArray[np.float64]:
+    """Return the first `kept` points of embeddings (..., n, 2), around their mean."""
+    return np.asarray(places[..., :kept, :] - places[..., :kept, :].mean(axis=-2, keepdims=True))
 
 
 def covariance(places: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,16 +99,3 @@ def own_coverage(places: NDArray[np.float64]) -> NDArray[np.float64]:
         others = np.delete(places, j, axis=0)
         shares.append(coverage(others.mean(axis=0), place, covariance(others)))
     return np.array(shares)
-
-
-def local(places: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return places (m, n, 2) without the mean motion of the nearest points."""
-    near = kneighbors(np.ascontiguousarray(base), LOCAL)[0]
-    off = places - places.mean(axis=0)
-    return np.asarray(off - off[:, near].mean(axis=2))
-
-
-def bias(mean: NDArray[np.float64], coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the distance of each mean place from the true coordinates, mapped affinely."""
-    design = np.concatenate([coordinates, np.ones((len(coordinates), 1))], axis=1)
-    return np.asarray(np.linalg.norm(mean - design @ np.linalg.lstsq(design, mean, rcond=None)[0], axis=1))

@@ -1,207 +1,208 @@
-"""Rows of the study: one for each setting, noise model, truth and candidate."""
+"""Rows of the study: one for each sample of a setting that serves as the data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from docs.figures.honesty import measures
-from docs.figures.honesty.goals import COVERAGE
 from glle_engine import fit
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.spread.calibration import calibrate
-from glle_engine.posterior.spread.resampling import resamples
+from glle_engine.posterior.spread.ensemble import DRAWS, RESAMPLES, combine
+from glle_engine.posterior.spread.resampling import STREAMS, resamples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from docs.figures.honesty.settings import Setting, Truth
-    from glle_engine import FitSpec, Posterior
-    from glle_engine.base.spec import Noise
+    from docs.figures.honesty.settings import Setting
+    from glle_engine import Posterior
+    from glle_engine.posterior.spread.ensemble import Ensemble
 
-SCALE_1, CALIBRATED, HALVES, MIXED = "draws, scale 1", "draws, calibrated", "half-samples", "mixed"
-OTHERS = 6  # samples beside the base data, to measure the dependence of a spread on its sample
+DRAWN, HALVES, RANDOM_K, LARGER, MIXED, ENSEMBLE = (
+    "draws, calibrated",
+    "half-samples",
+    "half-samples, random k",
+    "samples of .632",
+    "draws and half-samples",
+    "ensemble",
+)
+BASELINE = "distance to 10 neighbors"
+LEVELS = (0.5, 0.9)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Comparison of a candidate with a truth.
+    """Comparison of the spread from one sample with the truth, which the other samples give.
 
     Attributes
     ----------
-    data, group, law, truth, candidate : str
-        mixed: the mean of the covariances of calibrated draws and of half-samples. averaged: the mean of the
-        covariances of a point and its neighbors.
-    scale : float or None
-        Of the draws; None for half-samples.
-    saturated : bool
-        Whether the calibration is saturated.
-    rho : float
-        Spearman's correlation of the two spreads over points.
-    ratio : float
-        The candidate's median spread over the true one's.
-    coverage : float
-        Share of points whose mean place over replicates lies in the candidate's 90 % ellipse.
-    bias : float or None
-        Share of points further from the true coordinates than one true spread.
-    reliable_truth, reliable_candidate : float
-        Reliability of the two spreads; NaN for a candidate that is not a plain spread over draws.
-    rho_local : float
-        rho after removing the neighbors' common motion from both.
+    setting : str
+    held_out : bool
+        Whether the setting was chosen after the method.
+    n : int
+    sample : int
+    rho : dict
+        Spearman's correlation with the true spread over probes, by candidate.
+    ratio : dict
+        Median spread over the true one, by candidate.
+    coverage : tuple of float
+        For 50 % and 90 %: share of probes and samples whose mean place lies in a region of the size of this sample's,
+        put around the place in that sample.
+    own_coverage : tuple of float
+        The same for this sample alone.
+    reliable_truth : float
+        Reliability of the true spread.
     between : float
-        Correlation of the candidate's spreads from two samples with common probes, corrected for its unreliability;
-        NaN if not measured.
+        Correlation of the ensemble's spreads from two samples, corrected for their reliability.
     rho_many : float
-        rho of the candidate's spread averaged over `OTHERS` samples; NaN if not measured.
-    own_coverage : float
-        Coverage by the true covariance, the mean over replicates in place of the base data.
-    own_within : float
-        Share of the replicates whose coverage meets the goal.
+        rho of the ensemble's spread averaged over the samples that serve as data.
+    true_coverage : float
+        Coverage of the 90 % ellipses of the true covariance, each sample against the others.
+    level : {"high", "moderate", "low"}
+        Stated, as are the following.
+    expected, reliability, reproducibility, agreement : float
+    scale : float
+    saturated : bool
 
     """
 
-    data: str
-    group: str
-    law: str
-    truth: str
-    candidate: str
-    scale: float | None
-    saturated: bool
-    rho: float
-    ratio: float
-    coverage: float
-    bias: float | None
+    setting: str
+    held_out: bool
+    n: int
+    sample: int
+    rho: dict[str, float]
+    ratio: dict[str, float]
+    coverage: tuple[float, float]
+    own_coverage: tuple[float, float]
     reliable_truth: float
-    reliable_candidate: float
-    rho_local: float
     between: float
     rho_many: float
-    own_coverage: float
-    own_within: float
-
-    @property
-    def ceiling(self) -> float:
-        """Highest expected rho against this truth."""
-        return float(np.sqrt(max(0.0, self.reliable_truth)))
-
-    @property
-    def one_sample(self) -> float:
-        """Highest expected rho of a spread from one sample."""
-        return float(np.sqrt(np.maximum(0.0, self.reliable_truth * self.between)))
-
-    @property
-    def corrected(self) -> float:
-        """Rho for infinitely many replicates and draws."""
-        return self.rho / float(np.sqrt(self.reliable_truth * self.reliable_candidate))
+    true_coverage: float
+    level: str
+    expected: float
+    reliability: float
+    reproducibility: float
+    agreement: float
+    scale: float
+    saturated: bool
 
     @property
     def line(self) -> str:
         """The row as Markdown."""
-        scale = "" if self.scale is None else f"{self.scale:.3g}{' (saturated)' if self.saturated else ''}"
-        bias = "-" if self.bias is None else f"{self.bias:.2f}"
-        figures = (self.rho, self.ceiling, self.corrected, self.one_sample, self.rho_many, self.rho_local, self.ratio)
-        shown = " | ".join("-" if np.isnan(value) else f"{value:.2f}" for value in (*figures, self.coverage))
-        return f"| {self.data} | {self.law} | {self.truth} | {self.candidate} | {scale} | {shown} | {bias} |"
+        figures = (self.rho[ENSEMBLE], self.ratio[ENSEMBLE], *self.coverage, self.expected)
+        shown = " | ".join(f"{value:.2f}" for value in figures)
+        return f"| {self.setting} | {self.sample} | {shown} | {self.level} |"
 
 
-HEAD = (
-    "| data | law | truth | candidate | scale | rho | ceiling | corrected | one sample | many samples | local | ratio "
-    "| coverage | bias |\n|" + "---|" * 14
-)
+HEAD = "| setting | sample | rho | ratio | 50 % | 90 % | expected | stated |\n|" + "---|" * 8
 
 
-def judge(setting: Setting, law: Noise, replicates: int, draws: int) -> Iterator[Row]:
-    """Yield the rows of one setting."""
-    X = setting.data()
-    posterior = fit(X, noise=law, disconnected="bridge")
-    calibration = calibrate(posterior, X)
-    stacks = {
-        SCALE_1: _drawn(posterior, draws, 1.0),
-        CALIBRATED: _drawn(posterior, draws, calibration.scale),
-        HALVES: resamples(X, posterior.spec, posterior.embedding, draws // 2),
+@dataclass(frozen=True)
+class _Candidate:
+    """Spreads from one sample, all points (`whole`) and in the frame of the probes."""
+
+    whole: Ensemble
+    probes: Ensemble
+    reference: NDArray[np.float64]
+    baseline: NDArray[np.float64]
+    scale: float
+    saturated: bool
+
+
+def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row]:
+    """Yield a row for each of the first `data` samples; the truth is that of the other `samples`."""
+    drawn = [np.ascontiguousarray(setting.sample(j)) for j in range(samples + 1)]
+    posteriors = [fit(X, disconnected="bridge", **setting.options) for X in drawn[:data]]
+    embeddings = [posterior.embedding for posterior in posteriors]
+    embeddings += [fit(X, disconnected="bridge", **setting.options).embedding for X in drawn[data:]]
+    kept = setting.probes
+    places = np.stack([Y[:kept] for Y in embeddings])
+    candidates = [_candidate(posterior, X, kept) for posterior, X in zip(posteriors, drawn, strict=False)]
+    spreads = [candidate.probes.spread for candidate in candidates]
+    pairs = [measures.rank_correlation(a, b) for i, a in enumerate(spreads) for b in spreads[:i]]
+    reliable = float(np.mean([candidate.probes.reliability.reliability for candidate in candidates]))
+    many = np.mean([spread / np.median(spread) for spread in spreads], axis=0)
+    for i, candidate in enumerate(candidates):
+        others, base = measures.turned(np.delete(places, i, axis=0), candidate.reference[:kept], kept)
+        off = setting.factor * (others - others.mean(axis=0))
+        true = measures.spread(measures.covariance(off))
+        stated, found = candidate.whole.reliability, candidate.probes
+        estimates = _estimates(candidate)
+        mean = base + setting.factor * (others.mean(axis=0) - base)
+        yield Row(
+            setting=setting.name,
+            held_out=setting.held_out,
+            n=len(drawn[i]),
+            sample=i,
+            rho={name: measures.rank_correlation(spread, true) for name, spread in estimates.items()},
+            ratio={
+                name: float(np.median(spread) / np.median(true))
+                for name, spread in estimates.items()
+                if name != BASELINE
+            },
+            coverage=_pair([_covered(found, off * np.sqrt(len(off) / (len(off) - 1)), level) for level in LEVELS]),
+            own_coverage=_pair([float(found.regions.contains(mean, level).mean()) for level in LEVELS]),
+            reliable_truth=measures.reliability(others),
+            between=float(np.mean(pairs)) / reliable if pairs else np.nan,
+            rho_many=measures.rank_correlation(many, true),
+            true_coverage=float(measures.own_coverage(others).mean()),
+            level=stated.level,
+            expected=stated.expected,
+            reliability=stated.reliability,
+            reproducibility=stated.reproducibility,
+            agreement=stated.agreement,
+            scale=candidate.scale,
+            saturated=candidate.saturated,
+        )
+
+
+def _candidate(posterior: Posterior, X: NDArray[np.float64], kept: int) -> _Candidate:
+    """Return the ensemble of all points, for the statement, and that in the frame of the probes, for the comparison."""
+    reference = posterior.embedding
+    halves, random_k, larger = (resamples(X, posterior.spec, reference, RESAMPLES, stream=stream) for stream in STREAMS)
+    calibration = calibrate(posterior, X, halves=halves)
+    draws = np.stack([draw.embedding for draw in posterior.draws(DRAWS, scale=calibration.scale)])
+    saturated = calibration.saturated
+    probes = [measures.centred(stack, kept) for stack in (draws, halves, random_k, larger)]
+    return _Candidate(
+        combine(draws, halves, random_k, larger, reference, saturated=saturated),
+        combine(probes[0], probes[1], probes[2], probes[3], measures.centred(reference, kept), saturated=saturated),
+        reference,
+        kneighbors(X, 10)[1].mean(axis=1)[:kept],
+        calibration.scale,
+        saturated,
+    )
+
+
+def _estimates(candidate: _Candidate) -> dict[str, NDArray[np.float64]]:
+    found = candidate.probes
+    return {
+        DRAWN: found.draw_spread,
+        HALVES: found.half_sample_spread,
+        RANDOM_K: found.random_k_spread,
+        LARGER: found.larger_sample_spread,
+        MIXED: np.sqrt((found.draw_spread**2 + found.half_sample_spread**2) / 2),
+        ENSEMBLE: found.spread,
+        BASELINE: candidate.baseline,
     }
-    scales = {SCALE_1: 1.0, CALIBRATED: calibration.scale}
-    around = np.concatenate([np.arange(len(X))[:, None], posterior.neighbors], axis=1)
-    for truth in setting.truths(replicates):
-        kept, samples = truth.kept, list(truth.samples)
-        sampled = np.stack([_embedded(Z, posterior.spec)[:kept] for Z in samples])
-        places, base = measures.turned(sampled, posterior.embedding[:kept], kept)
-        mean = base + truth.factor * (places.mean(axis=0) - base)
-        true = truth.factor * measures.spread(measures.covariance(places))
-        true_local = measures.spread(measures.covariance(measures.local(places, base)))
-        reliable = measures.reliability(places)
-        covered = measures.own_coverage(places)
-        aligned = {name: measures.turned(stack, posterior.embedding, kept)[0] for name, stack in stacks.items()}
-        matrices = {name: measures.covariance(stack) for name, stack in aligned.items()}
-        own = {name: measures.covariance(measures.local(stack[:, :kept], base)) for name, stack in aligned.items()}
-        for every in (matrices, own):
-            every[MIXED] = (every[CALIBRATED] + every[HALVES]) / 2
-        for name in (CALIBRATED, MIXED):
-            matrices[f"{name}, averaged"] = matrices[name][around].mean(axis=1)
-        redrawn = truth.name != "noise"
-        between, many = _other_samples(samples[:OTHERS], posterior.spec, truth, draws // 2) if redrawn else ({}, {})
-        for name, every_point in matrices.items():
-            covariance = every_point[:kept]
-            spread = measures.spread(covariance)
-            yield Row(
-                data=str(setting),
-                group=setting.group,
-                law=law,
-                truth=truth.name,
-                candidate=name,
-                scale=scales.get(name),
-                saturated=name == CALIBRATED and calibration.saturated,
-                rho=measures.rank_correlation(spread, true),
-                ratio=float(np.median(spread) / np.median(true)),
-                coverage=measures.coverage(mean, base, covariance),
-                bias=_biased(setting, mean, true),
-                reliable_truth=reliable,
-                reliable_candidate=measures.reliability(aligned[name][:, :kept]) if name in aligned else np.nan,
-                rho_local=measures.rank_correlation(measures.spread(own[name]), true_local) if name in own else np.nan,
-                between=between.get(name, np.nan),
-                rho_many=measures.rank_correlation(many[name], true) if name in many else np.nan,
-                own_coverage=float(covered.mean()),
-                own_within=float(((covered >= COVERAGE[0]) & (covered <= COVERAGE[1])).mean()),
-            )
 
 
-def _drawn(posterior: Posterior, count: int, scale: float) -> NDArray[np.float64]:
-    return np.stack([draw.embedding for draw in posterior.draws(count, scale=scale)])
+def _covered(found: Ensemble, off: NDArray[np.float64], level: float) -> float:
+    """Return the share of deviations (m, n, 2) inside regions of the sizes of an ensemble."""
+    center = found.regions.center
+    return float(np.mean([found.regions.contains(center + each, level) for each in off]))
 
 
-def _embedded(X: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    return fit(X, **spec.to_dict()).embedding
+def _pair(values: Sequence[float]) -> tuple[float, float]:
+    return values[0], values[1]
 
 
-def _biased(setting: Setting, mean: NDArray[np.float64], true: NDArray[np.float64]) -> float | None:
-    coordinates = setting.coordinates()
-    return None if coordinates is None else float((measures.bias(mean, coordinates[: len(mean)]) > true).mean())
-
-
-def _other_samples(
-    samples: list[NDArray[np.float64]], spec: FitSpec, truth: Truth, draws: int
-) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
-    """Return the correlation of a candidate's spreads from two samples, and its spread averaged over samples."""
-    kept = truth.kept
-    spreads: dict[str, list[NDArray[np.float64]]] = {SCALE_1: [], HALVES: [], MIXED: []}
-    reliable: dict[str, list[float]] = {SCALE_1: [], HALVES: []}
-    for X in samples:
-        posterior = fit(X, **spec.to_dict())
-        stacks = {
-            SCALE_1: _drawn(posterior, draws, 1.0),
-            HALVES: resamples(X, spec, posterior.embedding, draws // 2),
-        }
-        for name, stack in stacks.items():
-            places = measures.turned(stack, posterior.embedding, kept)[0][:, :kept]
-            spread = measures.spread(measures.covariance(places))
-            spreads[name].append(spread / np.median(spread))
-            reliable[name].append(measures.reliability(places))
-        spreads[MIXED].append(np.hypot(spreads[SCALE_1][-1], spreads[HALVES][-1]))
-    between = {}
-    for name, values in reliable.items():
-        pairs = [measures.rank_correlation(a, b) for i, a in enumerate(spreads[name]) for b in spreads[name][:i]]
-        between[name] = float(np.mean(pairs) / np.mean(values))
-    return between, {name: np.mean(every, axis=0) for name, every in spreads.items()}
+def read(values: dict[str, Any]) -> Row:
+    """Return the row of a JSON object."""
+    pairs = {name: _pair(values[name]) for name in ("coverage", "own_coverage")}
+    return Row(**{**values, **pairs})

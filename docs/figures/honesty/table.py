@@ -1,4 +1,4 @@
-"""Tables of docs/explanation/honesty.md: the candidates, the reachable limit, and how often the goals are met."""
+"""Tables of docs/explanation/honesty.md: settings, candidates, goals, stated reliability and limits."""
 
 from __future__ import annotations
 
@@ -6,98 +6,155 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from docs.figures.honesty.goals import COVERAGE, RATIO, RHO
-from docs.figures.honesty.rows import CALIBRATED, HALVES, MIXED, SCALE_1
+from docs.figures.honesty import goals
+from docs.figures.honesty.measures import rank_correlation
+from docs.figures.honesty.rows import BASELINE, DRAWN, ENSEMBLE, HALVES, LARGER, MIXED, RANDOM_K
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from docs.figures.honesty.rows import Row
 
-SHOWN = (SCALE_1, CALIBRATED, HALVES, MIXED)
+CANDIDATES = (DRAWN, HALVES, RANDOM_K, LARGER, MIXED, ENSEMBLE, BASELINE)
 
 
-def met(row: Row) -> tuple[bool, bool, bool]:
-    """Return whether a row meets each of the three goals."""
-    return (row.rho >= RHO, RATIO[0] <= row.ratio <= RATIO[1], COVERAGE[0] <= row.coverage <= COVERAGE[1])
+def render(rows: list[Row]) -> dict[str, str]:
+    """Return all tables as Markdown, by the name of their markers in the page."""
+    return {
+        "settings": by_setting(rows),
+        "candidates": by_candidate(rows),
+        "goals": against_goals(rows),
+        "words": by_word(rows),
+        "limits": limits(rows),
+    }
 
 
-def grouped(rows: list[Row]) -> dict[tuple[str, str, str], dict[str, list[Row]]]:
-    """Return the rows by (group, law, truth) and candidate, in their order."""
-    grouped_rows: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+def grouped(rows: list[Row]) -> dict[str, list[Row]]:
+    """Return the rows by setting, in their order."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        grouped_rows.setdefault((row.group, row.law, row.truth), {}).setdefault(row.candidate, []).append(row)
-    return grouped_rows
+        groups.setdefault(row.setting, []).append(row)
+    return groups
 
 
-def tables(rows: list[Row]) -> str:
-    """Return the three tables as Markdown."""
-    return "\n\n".join((_candidates(rows), _attainable(rows), _goals(rows)))
-
-
-def _candidates(rows: list[Row]) -> str:
-    lines = ["| data, law | truth | candidate | rho | corrected | ratio | coverage |", "|---|---|---|---|---|---|---|"]
-    for (group, law, truth), candidates in grouped(rows).items():
-        for place, name in enumerate(SHOWN):
-            group_rows = candidates[name]
-            cells = (
-                *((f"{group}, {law}", f"{truth} ({len(group_rows)})") if place == 0 else ("", "")),
-                name,
-                _range(group_rows, lambda row: row.rho),
-                _mean(group_rows, lambda row: row.corrected),
-                _range(group_rows, lambda row: row.ratio, geometric=True),
-                _range(group_rows, lambda row: row.coverage),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _attainable(rows: list[Row]) -> str:
+def by_setting(rows: list[Row]) -> str:
+    """Return the ensemble's figures for each setting: means over its samples."""
     lines = [
-        "| data, law | truth | ceiling | one sample | six samples | true ellipses | bias |",
-        "|---|---|---|---|---|---|---|",
+        "| data | n | draws | half-samples | ensemble | ratio | 50 % | 90 % | expected | stated |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (group, law, truth), candidates in grouped(rows).items():
-        group_rows = candidates[SCALE_1]
-        samples = [_mean(candidates[name], lambda row: row.one_sample) for name in (SCALE_1, HALVES)]
-        six = [_mean(candidates[name], lambda row: row.rho_many) for name in (SCALE_1, HALVES, MIXED)]
-        own = f"{_mean(group_rows, lambda row: row.own_coverage)} ({_mean(group_rows, lambda row: row.own_within)})"
+    for name, group in grouped(rows).items():
         cells = (
-            f"{group}, {law}",
-            truth,
-            _mean(group_rows, lambda row: row.ceiling),
-            ", ".join(filter(None, samples)),
-            ", ".join(filter(None, six)),
-            own,
-            _mean(group_rows, lambda row: np.nan if row.bias is None else row.bias),
+            f"{name}{' *' if group[0].held_out else ''}",
+            f"{group[0].n:,}",
+            _mean(group, lambda row: row.rho[DRAWN]),
+            _mean(group, lambda row: row.rho[HALVES]),
+            _mean(group, lambda row: row.rho[ENSEMBLE]),
+            _range(group, lambda row: row.ratio[ENSEMBLE]),
+            _mean(group, lambda row: row.coverage[0]),
+            _mean(group, lambda row: row.coverage[1]),
+            _mean(group, lambda row: row.expected),
+            ", ".join(row.level for row in group),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _goals(rows: list[Row]) -> str:
+def by_candidate(rows: list[Row]) -> str:
+    """Return the mean rank correlation of each candidate, and the share of ratios within the goal."""
     lines = [
-        "| candidate | settings | mean rho | rho, own motion | rho met | ratio met | coverage met | all three |",
-        "|---|---|---|---|---|---|---|---|",
+        "| candidate | rho, known settings | rho, held out | lowest setting | ratio | ratio within .7-1.4 |",
+        "|---|---|---|---|---|---|",
     ]
-    for candidate in dict.fromkeys(row.candidate for row in rows):
-        group_rows = [row for row in rows if row.candidate == candidate]
-        goals = np.array([met(row) for row in group_rows])
-        counts = " | ".join(str(count) for count in (*goals.sum(axis=0), goals.all(axis=1).sum()))
-        means = f"{_mean(group_rows, lambda row: row.rho)} | {_mean(group_rows, lambda row: row.rho_local)}"
-        lines.append(f"| {candidate} | {len(group_rows)} | {means} | {counts} |")
+    groups = grouped(rows)
+    for name in CANDIDATES:
+        means = {setting: float(np.mean([row.rho[name] for row in group])) for setting, group in groups.items()}
+        parts = [
+            _number(float(np.mean([means[setting] for setting, group in groups.items() if group[0].held_out == out])))
+            for out in (False, True)
+        ]
+        ratios = [row.ratio[name] for row in rows if name in row.ratio]
+        size = (_number(float(np.exp(np.mean(np.log(ratios))))), _share(_within(ratios))) if ratios else ("", "")
+        lines.append(f"| {name} | {' | '.join((*parts, _number(min(means.values())), *size))} |")
     return "\n".join(lines)
 
 
+def against_goals(rows: list[Row]) -> str:
+    """Return the goals, and what was found in all settings and in those that were held out."""
+    lines = ["| figure | goal | all settings | held out |", "|---|---|---|---|"]
+    held_out = [row for row in rows if row.held_out]
+    names = (
+        ("rank correlation of the ensemble, mean", f"at least {_number(goals.RHO)}"),
+        ("ratio within .7-1.4, share of samples", f"{_share(goals.RATIO_SHARE)}"),
+        ("coverage of 90 % regions within .85-.97, share of settings", f"{_share(goals.COVERAGE_SHARE)}"),
+        ("rank correlation over settings, expected against found", f"at least {_number(goals.RELIABILITY)}"),
+    )
+    for (name, goal), every, out in zip(names, figures(rows), figures(held_out), strict=True):
+        shown = [_share(value) if "share" in name else _number(value) for value in (every, out)]
+        lines.append(f"| {name} | {goal} | {shown[0]} | {shown[1]} |")
+    return "\n".join(lines)
+
+
+def figures(rows: list[Row]) -> tuple[float, float, float, float]:
+    """Return the four figures with goals."""
+    groups = list(grouped(rows).values())
+    found = np.array([np.mean([row.rho[ENSEMBLE] for row in group]) for group in groups])
+    expected = np.array([np.mean([row.expected for row in group]) for group in groups])
+    covered = np.array([np.mean([row.coverage[1] for row in group]) for group in groups])
+    inside = (covered >= goals.COVERAGE[0]) & (covered <= goals.COVERAGE[1])
+    ratios = [row.ratio[ENSEMBLE] for row in rows]
+    return float(found.mean()), _within(ratios), float(inside.mean()), rank_correlation(expected, found)
+
+
+def by_word(rows: list[Row]) -> str:
+    """Return the found rank correlations for each stated word."""
+    lines = ["| stated | samples | rho found: mean | lowest | highest |", "|---|---|---|---|---|"]
+    for word in ("high", "moderate", "low"):
+        values = [row.rho[ENSEMBLE] for row in rows if row.level == word]
+        cells = [_number(float(of(values))) for of in (np.mean, np.min, np.max)] if values else ["", "", ""]
+        lines.append(f"| {word} | {len(values)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def limits(rows: list[Row]) -> str:
+    """Return what the noise of the truth and a single sample allow, and the coverage of the true ellipses."""
+    lines = [
+        "| data | ceiling | one sample | ensemble | three samples | true ellipses | this sample |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, group in grouped(rows).items():
+        own = [row.own_coverage[1] for row in group]
+        cells = (
+            name,
+            _mean(group, lambda row: np.sqrt(max(0.0, row.reliable_truth))),
+            _mean(group, lambda row: np.sqrt(max(0.0, row.reliable_truth * min(1.0, row.between)))),
+            _mean(group, lambda row: row.rho[ENSEMBLE]),
+            _mean(group, lambda row: row.rho_many),
+            _mean(group, lambda row: row.true_coverage),
+            ", ".join(_number(value) for value in own),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _within(ratios: list[float]) -> float:
+    return float(np.mean([goals.RATIO[0] <= ratio <= goals.RATIO[1] for ratio in ratios]))
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
 def _number(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.2f}".removeprefix("0")
+    text = f"{value:.2f}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
 def _mean(rows: list[Row], of: Callable[[Row], float]) -> str:
     return _number(float(np.mean([of(row) for row in rows])))
 
 
-def _range(rows: list[Row], of: Callable[[Row], float], *, geometric: bool = False) -> str:
+def _range(rows: list[Row], of: Callable[[Row], float]) -> str:
     values = [of(row) for row in rows]
-    middle = float(np.exp(np.mean(np.log(values)))) if geometric else float(np.mean(values))
-    return _number(middle) + (f" [{_number(min(values))}-{_number(max(values))}]" if len(values) > 1 else "")
+    middle = float(np.exp(np.mean(np.log(values))))
+    return f"{_number(middle)} [{_number(min(values))}-{_number(max(values))}]"

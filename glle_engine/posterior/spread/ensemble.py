@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.brief import brief
+from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
@@ -36,11 +37,11 @@ from glle_engine.posterior.summary import aligned_to_consensus, moments
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.diagnostics import Note
     from glle_engine.posterior.posterior import Posterior
 
 DRAWS = 80
 RESAMPLES = 40  # of each stream
+UNSTABLE = 1.05  # median spread of half-samples over that of larger samples: .67 to .98 if the embedding is stable
 FEWEST = 4  # of each kind, for covariances of two halves
 FACTORS = (1.0, *(stream.factor for stream in STREAMS))
 _KINDS = ("draws", "halves", "random_k", "larger")
@@ -163,7 +164,7 @@ def combine(
         reliability=stated,
         n_draws=len(draws),
         n_resamples=min(map(len, given[1:])),
-        notes=stated.notes,
+        notes=(*stated.notes, *_unstable(spreads[1], spreads[3])),
     )
 
 
@@ -238,6 +239,21 @@ def ensemble(
         on_progress=on_progress,
     )
     return replace(result, calibration=calibration, notes=(*result.notes, *calibration.notes))
+
+
+def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> tuple[Note, ...]:
+    """Return a note if half of the points have another embedding, whose spread says little about that of all."""
+    times = float(np.median(halves) / np.median(larger)) if np.median(larger) > 0 else 0.0
+    if times <= UNSTABLE:
+        return ()
+    return (
+        Note(
+            "resamples-unstable",
+            f"Half-samples spread {times:.2g} times as much as larger samples, after the correction for their size, so "
+            "that half of the points are too few for this embedding. The spread is then an upper bound, in one "
+            "measured setting four times too wide. Give more points, or another n_neighbors.",
+        ),
+    )
 
 
 def _require_stack(name: str, stack: NDArray[np.float64], reference: NDArray[np.float64]) -> None:

@@ -75,6 +75,15 @@ def test_the_order_of_the_embeddings_does_not_matter() -> None:
     np.testing.assert_allclose(reverse.consensus, plain.consensus, atol=1e-8)
 
 
+def test_half_samples_that_break_down_are_noted() -> None:
+    """If half-samples spread more than the jackknife foresees, the spread is only an upper bound."""
+    stacks, reference, _ = normal((20, 20, 20, 20))
+    assert not [note for note in combine(*stacks, reference).notes if note.code == "resamples-unstable"]
+    wild = reference + 2 * (stacks[1] - reference)
+    noted = combine(stacks[0], wild, stacks[2], stacks[3], reference).notes
+    assert [note.code for note in noted if "2 times" in note.message] == ["resamples-unstable"]
+
+
 def test_shards_give_the_bits_of_one_computation(sheet: NDArray[np.float64], posterior: Posterior) -> None:
     """Streams in ranges and the draws at the calibrated scale, put together, are the ensemble of a posterior."""
     reports: list[str] = []
