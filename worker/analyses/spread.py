@@ -1,6 +1,6 @@
 """Spread of an embedding: its movement when the method is refitted to half-samples, and with other seeds.
 
-The refits are cached in parts of a few under content addresses of their own. A job that starts again, one with more
+The refits are cached in parts, each under a separate content address. A job that starts again, one with more
 half-samples, and a comparison with `spread` therefore make only the missing parts.
 """
 
@@ -38,9 +38,12 @@ class Refits:
     recipe: Recipe
     seed: int
 
-    def load_or_compute(self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress) -> Array:
-        """Return the embeddings (m, n, p) of the refits 0, 1, ..., count - 1, without those that failed."""
-        found = []
+    def load_or_compute(
+        self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress
+    ) -> tuple[Array, list[str]]:
+        """Return the embeddings (m, n, p) of the refits 0, ..., count - 1, and the problems of those that failed."""
+        found: list[Array] = []
+        problems: list[str] = []
         for first in range(0, count, PART):
             indices = range(first, min(first + PART, count))
             key = self._key(kind, indices)
@@ -52,8 +55,9 @@ class Refits:
 
                 entry = context.cache(key, self._compute(context, kind, indices, forward))
             found.append(np.asarray(entry.arrays["places"]))
+            problems += entry.meta["problems"]
             on_progress(indices.stop, count, kind)
-        return np.concatenate(found)
+        return np.concatenate(found), problems
 
     def _compute(self, context: AnalysisContext, kind: Kind, indices: range, on_progress: OnProgress) -> Entry:
         from glle_engine.methods import method, resampling  # noqa: PLC0415 # tasks load the methods, the stores do not
@@ -121,9 +125,9 @@ class SpreadSpec(AnalysisSpec):
         embedder = method(recipe.method)
         reference = np.asarray(recipe.load_or_compute(context, on_progress).arrays["embedding"])
         parts = Refits(recipe, self.seed)
-        halves = parts.load_or_compute(context, "half-samples", self.half_samples, on_progress)
+        halves, problems = parts.load_or_compute(context, "half-samples", self.half_samples, on_progress)
         again = self.refits if embedder.random else 0
-        others = parts.load_or_compute(context, "refits", again, on_progress) if again else None
+        others = parts.load_or_compute(context, "refits", again, on_progress)[0] if again else None
         return resampling.movement(
             np.asarray(context.values(recipe.dataset), np.float64),
             embedder,
@@ -131,7 +135,7 @@ class SpreadSpec(AnalysisSpec):
             reference,
             halves,
             others,
-            failed=self.half_samples - len(halves),
+            problems=problems,
             labels=None if self.labels is None else classes_of(context, self.labels),
             n_neighbors=self.n_neighbors,
             on_progress=on_progress,

@@ -35,7 +35,7 @@ from glle_engine.posterior.spread.calibration import rank_correlation
 from glle_engine.posterior.summary import aligned_to_consensus, moments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -118,7 +118,7 @@ def movement(
     samples: NDArray[np.float64],
     others: NDArray[np.float64] | None = None,
     *,
-    failed: int = 0,
+    problems: Sequence[str] = (),
     labels: NDArray[np.int64] | None = None,
     n_neighbors: int = 10,
     on_progress: OnProgress = silent,
@@ -136,8 +136,8 @@ def movement(
         Of half-samples (`half_samples`), in any order; those with NaN are left out, and at least 4 remain.
     others : (r, n, p) float64, optional
         Of the whole data with other seeds (`refits`).
-    failed : int
-        Half-samples that failed and are not among `samples`.
+    problems : sequence of str
+        The messages of half-samples that failed and are not among `samples`.
     labels : (n,) int64, optional
         The class of each point, at most 100 classes; default: clusters of the reference.
     n_neighbors : int
@@ -159,12 +159,13 @@ def movement(
         )
     whole, center, size = _normed(reference)
     classes = _classes(whole, labels)
-    aligned, more = _aligned(samples, whole, on_progress)
-    failed += more
+    aligned, failed = _aligned(samples, whole, on_progress)
+    failed += len(problems)
     if len(aligned) < LEAST:
         raise InvalidParameterError(
-            f"{len(aligned)} of {len(aligned) + failed} half-samples were embedded; movement needs {LEAST}.",
-            remedy="Give a larger n_neighbors, or more half-samples.",
+            f"{len(aligned)} of {len(aligned) + failed} half-samples were embedded; movement needs {LEAST}."
+            + (f" The first problem: {problems[0]}" if problems else ""),
+            remedy="Embed with other parameters, such as a larger n_neighbors, or take more half-samples.",
         )
     consensus, covariance = moments(aligned)
     total = np.trace(covariance, axis1=1, axis2=2)
@@ -203,7 +204,7 @@ def movement(
         baseline=baseline,
         classes=classes,
         figures=figures,
-        notes=tuple(_notes(method, figures)),
+        notes=tuple(_notes(method, figures, problems)),
     )
 
 
@@ -347,7 +348,7 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _notes(method: Method[Any], figures: dict[str, Any]) -> Iterator[Note]:
+def _notes(method: Method[Any], figures: dict[str, Any], problems: Sequence[str]) -> Iterator[Note]:
     """Yield the notes of a summary."""
     if method.name in _UNCERTAIN:
         yield Note("movement-unreliable", _UNCERTAIN[method.name])
@@ -355,7 +356,7 @@ def _notes(method: Method[Any], figures: dict[str, Any]) -> Iterator[Note]:
         yield Note(
             "half-samples-failed",
             f"{figures['failed']} half-samples could not be embedded and are left out: the movement is that of the "
-            "others, and too small. Give a larger n_neighbors.",
+            f"others, and too small.{f' The first problem: {problems[0]}' if problems else ''}",
         )
     correlation = figures["baseline_correlation"]
     if correlation is not None and correlation >= ALIKE:

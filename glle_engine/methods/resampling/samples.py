@@ -154,7 +154,7 @@ def half_samples(
     labels : (n,) int64, optional
         Of a supervised method.
     on_progress
-        Called with (half-samples done, all, "half-samples").
+        Called with (half-samples done, all, "half-samples"), also within a refit; its exceptions end the computation.
 
     Raises
     ------
@@ -169,10 +169,11 @@ def half_samples(
     places = np.full((len(indices), n, spec.n_components), np.nan)
     problems = []
     for done, j in enumerate(indices):
-        on_progress(done, len(indices), "half-samples")
+        alive = _steady(on_progress, done, len(indices), "half-samples")
+        alive(0, 1, "")
         half, others = halves(n, seed, j)
         try:
-            embedding = _refit(data, half, method, _seeded(method, spec, j), labels)
+            embedding = _refit(data, half, method, _seeded(method, spec, j), labels, alive)
         except GlleError as error:
             problems.append(str(error))
             continue
@@ -197,12 +198,21 @@ def refits(
     places = np.full((len(numbers), len(data), spec.n_components), np.nan)
     problems = []
     for done, j in enumerate(numbers):
-        on_progress(done, len(numbers), "other seeds")
+        alive = _steady(on_progress, done, len(numbers), "other seeds")
         try:
-            places[done] = method.embed(data, _seeded(method, spec, j), labels=labels).Y
+            places[done] = method.embed(data, _seeded(method, spec, j), alive, labels=labels).Y
         except GlleError as error:
             problems.append(str(error))
     return Resamples(places, tuple(problems))
+
+
+def _steady(on_progress: OnProgress, done: int, total: int, stage: str) -> OnProgress:
+    """Return a callback for the work of one refit, which reports the refits instead."""
+
+    def report(_done: int, _total: int, _stage: str) -> None:
+        on_progress(done, total, stage)
+
+    return report
 
 
 def halves(n: int, seed: int, j: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -240,6 +250,7 @@ def _refit(
     method: Method[Any],
     spec: MethodSpec,
     labels: NDArray[np.int64] | None,
+    on_progress: OnProgress,
 ) -> Embedding:
     """Embed half of the points; counts that are refused, or leave the graph in parts, stay as they are."""
     sample = data[np.ix_(half, half)] if _is_precomputed(spec) else data[half]
@@ -251,9 +262,8 @@ def _refit(
     failure: GlleError | None = None
     for changes in _attempts(spec):
         try:
-            return method.embed(
-                sample, replace(spec, **changes, **listed), labels=None if labels is None else labels[half]
-            )
+            changed = replace(spec, **changes, **listed)
+            return method.embed(sample, changed, on_progress, labels=None if labels is None else labels[half])
         except (DisconnectedGraphError, InvalidParameterError) as error:
             failure = error
     assert failure is not None

@@ -94,7 +94,7 @@ const SPREAD = [
   { name: 'pairs_kept', title: 'Neighbors kept on half the data', better: 'higher',
     about: 'Share of neighbor pairs of the picture that stay neighbors when the method is refitted to random halves of the data.' },
   { name: 'separated', title: 'Points apart from the next class', better: 'higher',
-    about: 'Share of points whose disc of half of the refits is smaller than the distance to the nearest point of another class.' },
+    about: 'Share of points whose disc of half of the refits is smaller than the distance to the nearest point of another class: of the labels, or of the clusters of the picture.' },
 ];
 
 /** One row for each score and each figure of the spread, with the best value marked. */

@@ -158,6 +158,10 @@ def test_notes_and_refusals(sheet: np.ndarray) -> None:
     assert {"movement-unreliable", "half-samples-failed"} <= {note.code for note in found.notes}
     with pytest.raises(InvalidParameterError, match="3 of 3 half-samples"):
         movement(sheet, pca, pca.spec(), Y, places[2:])
+    with pytest.raises(InvalidParameterError, match=r"3 of 4 half-samples.* The first problem: torn"):
+        movement(sheet, pca, pca.spec(), Y, places[2:], problems=["torn"])
+    with pytest.raises(InvalidParameterError, match="120 classes"):
+        movement(sheet, pca, pca.spec(), Y, places, labels=np.arange(120))
     with pytest.raises(InvalidParameterError, match="n_neighbors=119"):
         movement(sheet, pca, pca.spec(), Y, places, n_neighbors=119)
     assert "movement-unreliable" not in {note.code for note in moved(sheet, "pca").notes}

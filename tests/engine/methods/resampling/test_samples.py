@@ -112,6 +112,29 @@ def test_a_listed_order_is_that_of_the_sample(sheet: np.ndarray) -> None:
     assert np.array_equal(half_samples(sheet, alle, given, [0]).places, half_samples(sheet, alle, listed, [0]).places)
 
 
+def test_progress_cancels_within_a_refit(sheet: np.ndarray) -> None:
+    """The callback is called within a refit, with the numbers of the refits; its exception ends the computation."""
+
+    class StoppedError(Exception):
+        """The request to stop."""
+
+    seen: list[tuple[int, int, str]] = []
+
+    def stop(done: int, total: int, stage: str) -> None:
+        seen.append((done, total, stage))
+        if len(seen) > 5:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        half_samples(sheet, method("lle"), method("lle").spec(), range(5), on_progress=stop)
+    assert set(seen) <= {(done, 5, "half-samples") for done in range(2)}
+    alle = method("alle")
+    seen.clear()
+    with pytest.raises(StoppedError):
+        refits(sheet, alle, alle.spec(ordering="random"), range(9), on_progress=stop)
+    assert {stage for _, _, stage in seen} == {"other seeds"}
+
+
 def test_counts_shrink() -> None:
     """Counts of neighbors are divided by the root of two, rounded up, but not below 5; words stay."""
     assert shrunk(method("lle").spec(n_neighbors=10)) == {"n_neighbors": 8}
