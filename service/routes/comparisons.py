@@ -18,6 +18,7 @@ from service.submission.scoring import classes_for_spread, judgement
 from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
+from worker.analyses.spread import spread_of
 from worker.base.problems import Problem, ProblemError
 from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
@@ -141,7 +142,8 @@ def _comparison(
                 plan.require_affordable(dataset.n, dataset.d, allowed)
                 costs.append(plan.cost(dataset.n, dataset.d))
             if body.spread is not None and _is_resamplable(dataset, plan, labels=judged.labels is not None):
-                costs.append(spread_cost(plan, dataset.n, dataset.d, body.spread, 0))
+                missing = spread_of(spec.embedding(row).recipe, half_samples=body.spread).missing(stores.cache.contains)
+                costs.append(spread_cost(plan, dataset.n, dataset.d, **missing))
         except GlleError as error:
             row["problem"] = Problem.from_engine(error).to_dict()
         except ProblemError as error:

@@ -363,9 +363,10 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     )
 
     def submit() -> Job:
+        missing = spec.missing(stores.cache.contains)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
-            require_affordable_spread(plan, n, d, Allowance.of(stores.settings, command.deadline), **counts)
-        is_quick = spread_cost(plan, n, d, **counts).seconds <= stores.settings.shard_seconds
+            require_affordable_spread(plan, n, d, Allowance.of(stores.settings, command.deadline), **missing)
+        is_quick = spread_cost(plan, n, d, **missing).seconds <= stores.settings.shard_seconds
         terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
         return analysis_job(stores, spec, posterior=None, terms=terms)
 

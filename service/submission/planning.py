@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method, resampling
+from glle_engine.methods.resampling import LEAST
 from service.schemas.resources import MAX_COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
@@ -140,14 +141,21 @@ def spread_cost(plan: Plan, n: int, d: int, half_samples: int, refits: int) -> C
 def require_affordable_spread(
     plan: Plan, n: int, d: int, allowed: Allowance, *, half_samples: int, refits: int
 ) -> None:
-    """Raise ``too-long`` or ``too-much-memory`` if a spread exceeds the limits; the remedy has a number within."""
+    """Raise ``too-long`` or ``too-much-memory`` if a spread exceeds the limits; the remedy has a number within.
+
+    `half_samples` and `refits` are the missing ones.
+    """
     cost = spread_cost(plan, n, d, half_samples, refits)
     if allowed.covers(cost):
         return
     most = half_samples
-    while most >= resampling.LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0)):
+    while most >= LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0)):
         most = most * 3 // 4
-    remedies = [f"set half_samples={most} and refits=0"] if most >= resampling.LEAST else []
+    remedies = (
+        [f"make {most} more half-samples first, with refits=0: a later request makes the rest"]
+        if LEAST <= most < half_samples
+        else []
+    )
     if cost.seconds > allowed.seconds:
         remedies += ["embed fewer points", "set a longer deadline, or raise GLLE_JOB_TIMEOUT"]
         code = "too-long"
@@ -161,9 +169,9 @@ def require_affordable_spread(
     raise refuse(
         code,
         422,
-        f"Refitting {plan.method.title} to {half_samples} halves of {n:,} points{again} takes {excess}.",
+        f"Refitting {plan.method.title} to {half_samples} more halves of {n:,} points{again} takes {excess}.",
         remedy[0].upper() + remedy[1:] + ".",
-        most_half_samples=most if most >= resampling.LEAST else None,
+        most_half_samples=most if most >= LEAST else None,
         expected_seconds=_rounded(cost.seconds),
         allowed_seconds=_rounded(allowed.seconds),
         expected_bytes=_rounded(cost.bytes),

@@ -7,7 +7,7 @@ half-samples, and a comparison with `spread` therefore make only the missing par
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.resampling import Movement, Resamples
     from worker.analyses.base import AnalysisContext
@@ -38,19 +40,22 @@ class Refits:
     recipe: Recipe
     seed: int
 
+    def parts(self, kind: Kind, count: int) -> list[tuple[range, str]]:
+        """Return the numbers and the cache key of each part of `count` refits."""
+        ranges = [range(first, min(first + PART, count)) for first in range(0, count, PART)]
+        return [(indices, self._key(kind, indices)) for indices in ranges]
+
     def load_or_compute(
         self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress
     ) -> tuple[Array, list[str]]:
         """Return the embeddings (m, n, p) of the refits 0, ..., count - 1, and the problems of those that failed."""
         found: list[Array] = []
         problems: list[str] = []
-        for first in range(0, count, PART):
-            indices = range(first, min(first + PART, count))
-            key = self._key(kind, indices)
+        for indices, key in self.parts(kind, count):
             entry = context.cached(key)
             if entry is None:
 
-                def forward(done: int, _total: int, stage: str, first: int = first) -> None:
+                def forward(done: int, _total: int, stage: str, first: int = indices.start) -> None:
                     on_progress(first + done, count, stage)
 
                 entry = context.cache(key, self._compute(context, kind, indices, forward))
@@ -106,6 +111,19 @@ class SpreadSpec(AnalysisSpec):
     def cache_key(self, subject: str) -> str:  # noqa: ARG002 # that of the recipe
         """Return the cache key of the result, which is removed with the embedding."""
         return f"{spread_prefix(Recipe(**self.recipe))}{self.kind}:{digest(self.to_dict())}"
+
+    def missing(self, contains: Callable[[list[str]], list[bool]]) -> dict[str, int]:
+        """Return the numbers of `half_samples` and of `refits` that are not cached; `contains` looks up keys."""
+        parts = Refits(Recipe(**self.recipe), self.seed)
+        found = {}
+        for name, kind, count in (
+            ("half_samples", "half-samples", self.half_samples),
+            ("refits", "refits", self.refits),
+        ):
+            listed = parts.parts(cast("Kind", kind), count)
+            cached = contains([key for _, key in listed]) if listed else []
+            found[name] = sum(len(indices) for (indices, _), here in zip(listed, cached, strict=True) if not here)
+        return found
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the figures and notes, and the arrays with one row for each point."""

@@ -51,7 +51,7 @@ _PLACING = 10  # neighbors among the sample of a held-out point
 _REG = 1e-3  # ridge of their weights
 _LEAST_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
 _SEEDS = 2**63
-_SUMMARY = 2e-5  # seconds a point and resample: alignment, neighbors and clusters
+_SUMMARY = 1e-4  # seconds a point and resample, with the margin: alignment, neighbors and clusters
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from glle_engine.methods import method as method_of
 from glle_engine.methods import resampling
 from tests.service.routes.test_analyses import NPY, NPZ, check_problem, npz, result_of
 from tests.service.routes.test_embeddings import SHEET, N, embed
-from worker.analyses.spread import PART, POINT_ARRAYS
+from worker.analyses.spread import PART, POINT_ARRAYS, spread_of
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -156,7 +156,19 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     check_problem(client.post(f"{large}/spread", json={}), 422, "invalid-parameter")
     slow = embedded(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
     problem = check_problem(client.post(f"{slow}/spread?deadline=2", json={"half_samples": 400}), 422, "too-long")
-    assert problem["details"]["expected_seconds"] > problem["details"]["allowed_seconds"]
+    facts = problem["details"]
+    assert facts["expected_seconds"] > facts["allowed_seconds"]
+    assert f"Make {facts['most_half_samples']} more half-samples first" in problem["remedy"]
+
+
+def test_cached_refits_cost_nothing(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """The estimate counts the missing refits only: all are refused, those after the first part are not."""
+    link = embedded(client, stores, sheet, "lle", n_neighbors=8)
+    recipe = stores.embeddings.fetch(link.rpartition("/")[2]).recipe
+    whole = spread_of(recipe, half_samples=PART + 4)
+    assert whole.missing(stores.cache.contains) == {"half_samples": PART + 4, "refits": 0}
+    spread(client, stores, link, half_samples=PART)
+    assert whole.missing(stores.cache.contains) == {"half_samples": 4, "refits": 0}
 
 
 def test_an_idempotency_key_repeats_the_job(client: httpx.Client, stores: Stores, sheet: str) -> None:
