@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import httpx
 
 from glle.progress import Bars
-from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, upload
+from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, neighbors_id, upload
 from glle.resources.embeddings import AsyncEmbedding, Embedding
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.methods import EmbeddingT, MethodOperations
@@ -114,6 +114,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         *,
         labels: Any = None,
         colors: Any = None,
+        neighbors: Any = None,
         timeout: float | None = None,
         **options: Unpack[FitOptions],
     ) -> Steps[PosteriorT]:
@@ -125,6 +126,10 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             A data set, its id, or any argument of `dataset`.
         labels, colors
             As for `dataset`. The fit does not use them; pictures, scores and the explorer do.
+        neighbors
+            Neighbors in place of a search, `n_neighbors` of each point: indices (n, k), a pair of indices and
+            distances, a sparse graph as of scikit-learn's `kneighbors_graph`, a file of indices, or a data set of them
+            or its id. They are uploaded as a data set.
         timeout
             Seconds; None for no limit.
         options
@@ -149,7 +154,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         """
         is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")
-        body = {"dataset": (yield from dataset_id(self._session, data, labels, colors)), **options}
+        body: dict[str, Any] = {"dataset": (yield from dataset_id(self._session, data, labels, colors)), **options}
+        if neighbors is not None:
+            body["neighbors"] = yield from neighbors_id(self._session, neighbors)
         reply = yield from self._session.send(Call.command("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
             job = yield from self._session.follow(reply.json(), timeout)

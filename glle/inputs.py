@@ -82,6 +82,29 @@ def upload_of(data: Any, options: UploadOptions | None = None, labels: Any = Non
     return Upload(_array_body(array, _vectors(array, query, labels, colors)))
 
 
+def neighbor_indices(neighbors: Any) -> Any:
+    """Return the indices (n, k) of neighbors: an array, a pair of indices and distances, or a sparse graph.
+
+    A pair is in the order of scikit-learn's `kneighbors` or the other one. Other data, such as files, stay as they are.
+    """
+    if hasattr(neighbors, "tocsr"):
+        rows = neighbors.tocsr()
+        counts = np.diff(rows.indptr)
+        if counts.min() != counts.max():
+            raise ValueError(
+                f"Points have from {counts.min()} to {counts.max()} neighbors in the graph: give a graph of k nearest "
+                "neighbors, not of a radius, and not symmetrised."
+            )
+        return rows.indices.reshape(rows.shape[0], -1)
+    if isinstance(neighbors, tuple) and len(neighbors) == 2:
+        parts = [np.asarray(part) for part in neighbors]
+        whole = [part for part in parts if part.dtype.kind in "iu"]
+        if len(whole) != 1 or parts[0].shape != parts[1].shape:
+            raise ValueError("A pair of neighbors has indices (n, k) of integers and distances (n, k).")
+        return whole[0]
+    return neighbors
+
+
 def _vectors(data: Any, query: dict[str, Any], labels: Any, colors: Any) -> dict[str, Array]:
     """Return `labels` and `color`, those that are given, with one value for each row of the data.
 

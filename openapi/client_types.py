@@ -21,7 +21,7 @@ HEAD = '"""Requests and responses of the API. Generated from openapi.json by ope
 # Options of a method: the model of its body, or the path of its query, and the members with separate arguments.
 BODIES = {
     "SyntheticOptions": ("SyntheticIn", {"name", "n"}),
-    "FitOptions": ("PosteriorIn", {"dataset"}),
+    "FitOptions": ("PosteriorIn", {"dataset", "neighbors"}),
     "DrawsOptions": ("DrawsIn", {"count"}),
     "TransformOptions": ("TransformIn", {"dataset", "data"}),
     "ReconstructionsOptions": ("ReconstructionsIn", {"count"}),

@@ -59,6 +59,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         command = commands.add_parser(name, parents=shared, help=text)
         command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
         add_upload_options(command)
+        if name == "fit":
+            command.add_argument(
+                "--neighbors",
+                metavar="FILE_OR_ID",
+                help="neighbors in place of a search: a file of row numbers from 0, (n, k), or the id of a data set",
+            )
         add_options(command, FitOptions, _FIT_TEXTS)
         command.set_defaults(run=with_client(run))
 
@@ -125,7 +131,8 @@ def size(nbytes: float) -> str:
 
 def _fit(args: argparse.Namespace, client: Client) -> int:
     dataset = dataset_of(client, args.data, args)
-    posterior = client.fit(dataset, timeout=args.timeout, **selected(args, FitOptions))
+    options = selected(args, FitOptions)
+    posterior = client.fit(dataset, neighbors=args.neighbors, timeout=args.timeout, **options)
     head = f"{posterior.id}  {posterior.n:,} points, fitted in {posterior.metadata['seconds']:.2f} s"
     return report(args, posterior.metadata, "\n  ".join([head, *posterior.notes]))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle.inputs import upload_of
+from glle.inputs import neighbor_indices, upload_of
 from glle.transport.calls import Call, Steps, path_of
 from glle.transport.errors import in_words, keyword
 from glle.transport.operation import Async, Blocking, operation
@@ -104,6 +104,11 @@ def dataset_id(session: Session, data: Any, labels: Any = None, colors: Any = No
         return data.id if isinstance(data, BaseDataset) else data
     metadata, _ = yield from upload(session, data, {}, labels=labels, colors=colors)
     return metadata["id"]
+
+
+def neighbors_id(session: Session, neighbors: Any) -> Steps[str]:
+    """Return the id of the data set of neighbors (`glle.inputs.neighbor_indices`); upload those that have none."""
+    return (yield from dataset_id(session, neighbor_indices(neighbors)))
 
 
 def labelled(session: Session, data: Any) -> Steps[tuple[str, bool]]:

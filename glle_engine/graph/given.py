@@ -72,6 +72,27 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
     return indices.astype(np.int32)
 
 
+def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """Return indices (n, m) that were stored as floating-point numbers.
+
+    Raises
+    ------
+    InvalidParameterError
+        With the first one that is not a whole number.
+
+    """
+    indices = np.asarray(values).astype(np.int64)
+    broken = indices != values
+    if broken.any():
+        row, column = (int(i) for i in np.argwhere(broken)[0])
+        raise InvalidParameterError(
+            f"neighbors[{row}, {column}] is {values[row, column]:g}, not the number of a point.",
+            remedy="Give rows of the data, counted from 0; not distances.",
+            details={"row": row, "column": column},
+        )
+    return indices
+
+
 def nearest_first(data: Data, indices: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return given neighbors (n, k) by (distance, index), and their distances in the space of the fit."""
     if isinstance(data, Distances):

@@ -131,7 +131,7 @@ def fit(
     indices = None
     if neighbors is not None:
         indices = checked_neighbors(neighbors, n)
-        spec = _with_neighbors(spec, parameters, indices.shape[1])
+        spec = with_neighbors(spec, parameters, indices.shape[1])
     spec = _merged(spec, parameters).of_points(n)
     require_enough_points(n, spec)
     if not isinstance(given, np.ndarray):
@@ -184,7 +184,7 @@ def _fitted_on_landmarks(
     )
 
 
-def _with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
+def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
     """Return a specification with the number of given neighbors; raise `InvalidParameterError` if it has no meaning."""
     wanted = parameters.get("n_neighbors", k if spec is None else spec.n_neighbors)
     merged = _merged(spec, {**parameters, "n_neighbors": k})

@@ -65,6 +65,7 @@ from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
 from worker.records.dataset import Array
 from worker.records.draws import draw_seconds
+from worker.records.fits import spec_of
 from worker.records.priority import Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -252,7 +253,7 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
 
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
-    require_restorable(FitSpec.from_dict(record.spec).metric)
+    require_restorable(spec_of(record.spec).metric)
     require_drawable(stores, record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(

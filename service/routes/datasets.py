@@ -372,7 +372,7 @@ def rename_dataset(id_: Id, body: NamingIn, stores: TenantStores) -> DatasetOut:
     "/{id}",
     summary="Delete a data set",
     status_code=204,
-    responses=documented(_404="No such data set.", _409="Posteriors were fitted on it."),
+    responses=documented(_404="No such data set.", _409="Posteriors were fitted on it, or with its neighbors."),
 )
 def delete_dataset(
     id_: Id,
@@ -390,7 +390,7 @@ def delete_dataset(
         raise refuse(
             "dataset-in-use",
             409,
-            f"{len(posteriors)} posteriors were fitted on data set {id_}.",
+            f"{len(posteriors)} posteriors were fitted on data set {id_}, or with neighbors that it has.",
             "Delete them first, or delete all with ?force=true.",
             posteriors=posteriors[:100],
         )

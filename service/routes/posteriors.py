@@ -11,7 +11,9 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import (
@@ -54,6 +56,7 @@ from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
+from worker.records.fits import recorded
 from worker.records.ids import content_sha256, posterior_id
 from worker.records.labels import matches_labels
 from worker.records.priority import Priority, Terms, is_quick_fit
@@ -129,6 +132,11 @@ async def estimate_fit(
     and equal requests share one job. Seconds are those of one core of a typical machine. `problem` has the reason why
     the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
     """
+    if body.neighbors is not None:
+        raise InvalidParameterError(
+            "An estimate searches the neighbors of a sample, and takes no given ones.",
+            remedy="Give n_neighbors, their number, in place of neighbors: but for the search the cost is similar.",
+        )
     dataset, spec = await on_loop(_checked, stores, body)
     analysis = estimate_spec(stores, dataset, spec)
     cached = partial(stores.cache.view, analysis.cache_key(dataset.id))
@@ -325,9 +333,9 @@ def _record_or_job(stores: Stores, id_: str) -> PosteriorRecord | Job:
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _checked(stores, body)
-    numbers = stores.queue.numbers_for_new()
-    id_ = posterior_id(dataset.id, spec.to_dict(), numbers)
-    terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
+    numbers, parameters = stores.queue.numbers_for_new(), recorded(spec, body.neighbors)
+    id_ = posterior_id(dataset.id, parameters, numbers)
+    terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
     def existing_or_submitted() -> PosteriorRecord | Job:
         if (record := stores.posteriors.get(id_)) is not None:
@@ -335,7 +343,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions
         stores.posteriors.require_room()
         require_possible_fit(stores, dataset, spec)
         in_thread(require_not_all_equal, stores, dataset)
-        return _fit(stores, id_, dataset.id, spec.to_dict(), numbers, terms)
+        return _fit(stores, id_, dataset.id, parameters, numbers, terms)
 
     def recall(name: str) -> PosteriorRecord | Job | None:
         if name.startswith("post_"):
@@ -353,11 +361,19 @@ def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     """Return data set and specification of a request; raise problems that need no data."""
     spec = body.fit_spec()
     dataset = in_thread(require_dataset, stores, body.dataset)
+    if body.neighbors is not None:
+        spec = body.fit_spec(in_thread(_given_neighbors, stores, body.neighbors, dataset.n))
     spec = spec.of_points(dataset.n)
-    require_within(stores, "n_neighbors", body.n_neighbors)
-    require_within(stores, "n_components", body.n_components)
+    require_within(stores, "n_neighbors", spec.n_neighbors)
+    require_within(stores, "n_components", spec.n_components)
     require_enough_points(dataset.n, spec)
     return dataset, spec
+
+
+def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
+    """Return the number of neighbors in a data set for each of n points; raise a problem unless they are valid."""
+    require_dataset(stores, id_)
+    return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
 
 def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:

@@ -9,11 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.parameters import Parameter
 from glle_engine.base.spec import Align, Source
+from glle_engine.posterior.fit import with_neighbors
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.clock import iso
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
+from worker.records.fits import neighbors_of
 from worker.records.priority import Priority
 from worker.storage.datasets import Dataset, Table
 from worker.storage.posteriors import PosteriorRecord
@@ -67,9 +69,24 @@ _FitIn: Any = create_model("_FitIn", __base__=DatasetCommandIn, **_FIT_FIELDS)
 class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     """A posterior to fit: a data set and the parameters of the engine's `FitSpec`."""
 
-    def fit_spec(self) -> FitSpec:
-        """Return the engine's specification, which also checks combinations of parameters."""
-        return FitSpec(**self.model_dump(exclude={"dataset"}))
+    neighbors: str | None = Field(
+        default=None,
+        description="Id of a data set (n, k) of neighbors, in place of a search: rows of the data, counted from 0. "
+        "n_neighbors is then k.",
+        examples=["ds_6b6c6ac0c8f3a0a7b3a1c5d2e4f60718"],
+    )
+
+    def fit_spec(self, given: int | None = None) -> FitSpec:
+        """Return the engine's specification, which also checks combinations of parameters.
+
+        `given` is the number of given neighbors, and replaces the default of `n_neighbors`.
+        """
+        parameters = self.model_dump(exclude={"dataset", "neighbors"})
+        if given is None:
+            return FitSpec(**parameters)
+        if "n_neighbors" not in self.model_fields_set:
+            parameters["n_neighbors"] = given
+        return with_neighbors(FitSpec(**parameters), {}, given)
 
 
 First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
@@ -220,7 +237,7 @@ class PosteriorOut(BaseModel):
     dataset: str = Field(description="Id of its data set.")
     n: int = Field(description="Points.")
     d: int = Field(description="Features.")
-    spec: dict[str, Any] = Field(description="Every parameter with its value.")
+    spec: dict[str, Any] = Field(description="Every parameter with its value; `neighbors` if they were given.")
     diagnostics: dict[str, Any] = Field(description="`figures` of the fit, and `notes` with warnings and findings.")
     eigenvalues: list[float] = Field(description="Bottom of the spectrum, one more than the embedding uses.")
     seconds: float = Field(description="Duration of the fit.")
@@ -251,6 +268,8 @@ class PosteriorOut(BaseModel):
             "reconstructions": f"{url}/reconstructions",
             "dataset": f"/v1/datasets/{record.dataset}",
         }
+        if (neighbors := neighbors_of(record.spec)) is not None:
+            links["neighbors"] = f"/v1/datasets/{neighbors}"
         return cls(**record.to_dict(), links=links)
 
 

@@ -10,6 +10,7 @@ from service.uploads.formats.json_table import table_of
 from service.uploads.registry import Limits
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
+from worker.records.fits import neighbors_of
 from worker.records.priority import is_quick_draws
 from worker.storage.datasets import all_points_equal, not_found
 
@@ -88,11 +89,16 @@ def require_within(stores: Stores, name: str, value: int) -> None:
 
 
 def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> None:
-    """Raise a problem if half-sampling cannot calibrate a law: a published one, a prior, too few points."""
+    """Raise a problem if half-sampling cannot calibrate a law: published, a prior, given neighbors, few points."""
     if source != "posterior":
         raise InvalidParameterError(
             "scale='auto' is calibrated for the posterior, not for the prior.",
             remedy="Use source='posterior', or give the scale as a number.",
+        )
+    if neighbors_of(record.spec) is not None:
+        raise InvalidParameterError(
+            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
+            remedy="Give the scale as a number, or fit without neighbors.",
         )
     if record.spec["variant"] != "constrained":
         raise InvalidParameterError(

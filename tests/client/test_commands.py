@@ -256,6 +256,21 @@ def test_broken_server_leaves_the_commands_of_the_client(
     assert "pip install glle-server" in capsys.readouterr().err
 
 
+def test_fit_with_given_neighbors(glle: Glle, tmp_path: Path) -> None:
+    """A file of row numbers is uploaded; the record of the job has its data set."""
+    X = np.random.default_rng(0).random((30, 3))
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "near.npy", np.argsort(((X[:, None] - X) ** 2).sum(axis=2), axis=1)[:, :7])
+    code, _, _ = glle("fit", str(tmp_path / "x.npy"), "--neighbors", str(tmp_path / "near.npy"), "--timeout", "0")
+    assert code == 4
+    (listed,) = json.loads(glle("jobs", "list", "--status", "queued", "--kind", "fit", "--json")[1])
+    assert listed["request"]["spec"]["n_neighbors"] == 6
+    assert listed["request"]["spec"]["neighbors"].startswith("ds_")
+    code, _, err = glle("fit", str(tmp_path / "x.npy"), "--neighbors", str(tmp_path / "x.npy"))
+    assert code == 1
+    assert "not the number of a point" in err
+
+
 def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server does not warn of GLLE_URL and GLLE_KEY."""
     monkeypatch.setenv("GLLE_KEY", "k")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,19 @@ def test_uncached_draw_is_fetched_after_its_job() -> None:
     np.testing.assert_array_equal(drawn, draw)
     assert str(service.requests[2].url) == f"{URL}/v1/posteriors/post_1/draws/7?seed=3&scale=auto"
     assert service.requests[2].headers["accept"] == "application/x-npy"
+
+
+def test_given_neighbors_are_uploaded() -> None:
+    """As the data set of their indices, or named by an id; without them nothing is sent."""
+    near = np.array([[1, 2], [0, 2], [0, 1]])
+    for neighbors, uploads in ((near, 1), ((near * 0.5, near), 1), ("ds_near", 0), (None, 0)):
+        answers = [httpx.Response(201, json=DATASET | {"id": "ds_near"})] * uploads
+        service = Service(*answers, httpx.Response(200, json={"id": "post_1", "n": 3}))
+        service.client().fit("ds_1", neighbors=neighbors)
+        sent = json.loads(service.requests[-1].content)
+        assert sent == {"dataset": "ds_1"} | ({} if neighbors is None else {"neighbors": "ds_near"})
+        if uploads:
+            np.testing.assert_array_equal(np.load(io.BytesIO(service.requests[0].content)), near)
 
 
 def test_a_sheet_of_draws_has_its_scale() -> None:

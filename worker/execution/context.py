@@ -6,12 +6,13 @@ import logging
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import glle_engine
-from glle_engine import Draw, FitSpec, Posterior
+from glle_engine import Draw, Posterior
+from glle_engine.graph.given import stored_indices
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import is_short, require_own_numbers
@@ -20,6 +21,7 @@ from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import stage
 from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
+from worker.records.fits import neighbors_of, spec_of
 from worker.records.ids import content_sha256
 from worker.records.job import SHORT_SECONDS
 from worker.storage.datasets import not_found
@@ -153,11 +155,17 @@ def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
             raise LongWorkError
         values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
-            on_progress = progress_writer(stores, job, "fitting again: ")
-            posterior = glle_engine.fit(values, FitSpec.from_dict(record.spec), on_progress=on_progress)
+            posterior = fitted(stores, values, record.spec, progress_writer(stores, job, "fitting again: "))
         stores.posteriors.cache(record.id, posterior, record.seconds)
     RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     return posterior
+
+
+def fitted(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
+    """Return the posterior of values (n, d) by recorded parameters (`worker.records.fits`)."""
+    given = neighbors_of(parameters)
+    neighbors = None if given is None else stored_indices(stores.datasets.values(given))
+    return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)
 
 
 def _load(stores: Stores, record: PosteriorRecord) -> Posterior | None:

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 import redis
 from rq.timeouts import JobTimeoutException
 
-import glle_engine
-from glle_engine import FitSpec, Posterior
 from glle_engine.base.progress import StageClock
 from worker.analyses.embedding_records import remove_results
 from worker.analyses.registry import analysis_of, recipes_of
@@ -33,6 +31,7 @@ from worker.execution.context import (
     LongWorkError,
     TaskContext,
     cache_result,
+    fitted,
     load_or_fit,
     progress_writer,
 )
@@ -42,6 +41,7 @@ from worker.execution.telemetry import TaskTelemetry, observe_task, record_stage
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
+from worker.records.fits import neighbors_of, recorded
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, process_stores
@@ -49,6 +49,8 @@ from worker.stores import Stores, process_stores
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
+
+    from glle_engine import Posterior
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
@@ -177,11 +179,12 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> None:
 
 
 def _fit(stores: Stores, job: Job) -> bool:
-    dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
+    dataset, parameters = job.spec["dataset"], job.spec["spec"]
+    neighbors = neighbors_of(parameters)
     values = stores.datasets.values(dataset)
     on_progress = progress_writer(stores, job)
     clock = StageClock(on_progress)
-    posterior = glle_engine.fit(values, spec, on_progress=clock)
+    posterior = fitted(stores, values, parameters, clock)
     stages = clock.stop()
     record_stages(stages)
     on_progress(1, 1, "caching")
@@ -193,7 +196,7 @@ def _fit(stores: Stores, job: Job) -> bool:
         dataset=dataset,
         n=posterior.n_points,
         d=values.shape[1],
-        spec=posterior.spec.to_dict(),
+        spec=recorded(posterior.spec, neighbors),
         diagnostics=posterior.diagnostics.to_dict(),
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
@@ -207,9 +210,10 @@ def _fit(stores: Stores, job: Job) -> bool:
     )
     if not stores.posteriors.record(record, while_running=job_key(job.id)):
         raise Cancelled
-    if stores.datasets.get(dataset) is None:  # its deletion preceded the posterior's record
-        stores.posteriors.delete(record)
-        raise not_found(dataset)
+    for source in filter(None, (dataset, neighbors)):
+        if stores.datasets.get(source) is None:  # its deletion preceded the posterior's record
+            stores.posteriors.delete(record)
+            raise not_found(source)
     RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
     return True

@@ -9,6 +9,7 @@ import glle_engine
 from worker.base.problems import refuse
 from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
 from worker.records.draws import draw_seconds
+from worker.records.fits import neighbors_of
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, tenant_key
@@ -26,14 +27,16 @@ _INDEX = "glle:posteriors"
 DRAWS_PER_FIT = 30  # at least: a fit takes as long as so many draws
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 
-# Writes a record unless there is one. KEYS: record, index, posteriors of the data set, perhaps the job's record.
+# Writes a record unless there is one. KEYS: record, index, posteriors of the data set, those of the data set of its
+# neighbors (or again of its data set), perhaps the job's record.
 # ARGV: record, index member, id. Returns 1 if there is a record now, 0 if the job does not run.
 _RECORD = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
-if KEYS[4] and redis.call('HGET', KEYS[4], 'status') ~= 'running' then return 0 end
+if KEYS[5] and redis.call('HGET', KEYS[5], 'status') ~= 'running' then return 0 end
 redis.call('SET', KEYS[1], ARGV[1])
 redis.call('ZADD', KEYS[2], 0, ARGV[2])
 redis.call('SADD', KEYS[3], ARGV[3])
+redis.call('SADD', KEYS[4], ARGV[3])
 return 1
 """
 
@@ -45,7 +48,7 @@ class PosteriorRecord:
     Parameters
     ----------
     spec
-        Full specification, with the value of every parameter.
+        Full specification, with the value of every parameter (`worker.records.fits`).
     diagnostics
         Figures and notes of the fit.
     eigenvalues
@@ -80,6 +83,12 @@ class PosteriorRecord:
     tenant: str = DEFAULT
     name: str | None = None
     tags: list[str] = field(default_factory=list)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The data sets that a fit reads: its data, and its neighbors if they are given."""
+        neighbors = neighbors_of(self.spec)
+        return (self.dataset,) if neighbors is None else (self.dataset, neighbors)
 
     @property
     def numbers(self) -> str:
@@ -206,7 +215,8 @@ class PosteriorStore:
         is_new = self.get(record.id) is None
         if is_new:
             self._cache.create_index(record.id)
-        keys = [_key(record.id), tenant_key(_INDEX, record.tenant), _of_dataset(record.dataset)]
+        sources = [_of_dataset(record.datasets[i]) for i in (0, -1)]
+        keys = [_key(record.id), tenant_key(_INDEX, record.tenant), *sources]
         exists = bool(
             self._record(
                 keys=keys if while_running is None else [*keys, while_running],
@@ -300,7 +310,7 @@ class PosteriorStore:
                 yield id_, text(record), None if calibration is None else text(calibration)
 
     def of_dataset(self, dataset: str) -> list[str]:
-        """Return the ids of the posteriors fitted on a data set."""
+        """Return the ids of the posteriors fitted on a data set, or with neighbors that it has."""
         members = self._client.smembers(_of_dataset(dataset))
         return sorted(text(raw) for raw in members)
 
@@ -336,7 +346,8 @@ class PosteriorStore:
         with self._client.pipeline() as pipeline:
             pipeline.delete(_key(record.id))
             pipeline.zrem(tenant_key(_INDEX, record.tenant), _member(record))
-            pipeline.srem(_of_dataset(record.dataset), record.id)
+            for source in record.datasets:
+                pipeline.srem(_of_dataset(source), record.id)
             pipeline.execute()
         self.forget(record.id)
 

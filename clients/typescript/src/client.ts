@@ -98,11 +98,20 @@ export class Client {
     return this.#session.build.dataset(json<DatasetOut>(reply));
   }
 
-  /** Return the posterior of a data set; fit it unless the service has it. */
-  async fit(data: Dataset | string | Data, options: FitOptions & WaitOptions = {}): Promise<Posterior> {
-    const [waiting, parameters] = split(options);
+  /**
+   * Return the posterior of a data set; fit it unless the service has it.
+   *
+   * `neighbors` replaces the search: rows of the data, counted from 0, as a data set (n, k), its id, or data to upload.
+   */
+  async fit(
+    data: Dataset | string | Data,
+    options: FitOptions & WaitOptions & { neighbors?: Dataset | string | Data } = {},
+  ): Promise<Posterior> {
+    const { neighbors, ...others } = options;
+    const [waiting, parameters] = split(others);
     const dataset = await datasetId(this.#session, data, waiting);
-    const reply = await this.#session.send(command("/v1/posteriors", { dataset, ...parameters }), waiting);
+    const given = neighbors === undefined ? {} : { neighbors: await datasetId(this.#session, neighbors, waiting) };
+    const reply = await this.#session.send(command("/v1/posteriors", { dataset, ...given, ...parameters }), waiting);
     if (reply.status !== 202) return this.#session.build.posterior(json<PosteriorOut>(reply));
     const job = await this.#session.follow(json<JobOut>(reply), waiting);
     return this.posterior(String(job.posterior), waiting);

@@ -80,7 +80,8 @@ test("the key is a bearer, and a POST has one Idempotency-Key for all attempts",
   assert.equal(requests[2]?.headers.get("authorization"), "Bearer k");
   assert.deepEqual(await requests[2]?.json(), { dataset: "ds_1", n_neighbors: 12 });
   const again = scripted([Response.json({ id: "post_1" })]);
-  await again.client.fit("ds_1");
+  await again.client.fit("ds_1", { neighbors: "ds_2" });
+  assert.deepEqual(await again.requests[0]?.clone().json(), { dataset: "ds_1", neighbors: "ds_2" });
   assert.notEqual(again.requests[0]?.headers.get("idempotency-key"), keys[0]);
 });
 

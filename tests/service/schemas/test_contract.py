@@ -212,6 +212,7 @@ def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
 
 
 def test_every_parameter_of_the_engine_is_a_field() -> None:
-    """The fields of POST /v1/posteriors are the data set and the engine's parameters, with their defaults."""
-    defaults = {name: field.default for name, field in PosteriorIn.model_fields.items() if name != "dataset"}
+    """The fields of POST /v1/posteriors are two data sets and the engine's parameters, with their defaults."""
+    others = {name: field.default for name, field in PosteriorIn.model_fields.items()}
+    defaults = {name: default for name, default in others.items() if name not in {"dataset", "neighbors"}}
     assert defaults == {field.name: field.default for field in fields(FitSpec)}

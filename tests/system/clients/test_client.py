@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.neighbors import kneighbors_graph
 
 from glle import AsyncClient, Client, InvalidRequestError, NotFoundError
 from glle_engine import manifolds
@@ -47,6 +48,19 @@ def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
     filed = posterior.draws(4, first=5, seed=3, scales=[0.5, 1.0], out=tmp_path / "draws.npy")
     assert filed[1].tobytes() == many.tobytes()
     assert glle.fit(X, n_neighbors=9) == posterior
+
+
+def test_given_neighbors_replace_the_search(glle: Client) -> None:
+    """A graph of scikit-learn has the posterior of the search, if it has its neighbors; another data set's id."""
+    X = manifolds.make("swiss_roll", N, seed=14).X
+    graph = kneighbors_graph(X, 9)
+    given = glle.fit(X, neighbors=graph)
+    assert given.spec["neighbors"] == glle.dataset(graph.indices.reshape(N, 9)).id
+    searched = glle.fit(X, n_neighbors=9)
+    assert given.id != searched.id
+    assert given.draw(3).tobytes() == searched.draw(3).tobytes()
+    with pytest.raises(InvalidRequestError, match="given neighbors"):
+        given.calibration()
 
 
 def test_every_analysis_of_a_posterior(glle: Client) -> None:

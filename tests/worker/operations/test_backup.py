@@ -193,6 +193,24 @@ def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: py
     assert all(line["record"]["dataset"] != deleted for line in archive.lines("posteriors.jsonl"))
 
 
+def test_a_posterior_is_backed_up_with_its_neighbors(full: Stores, empty: Callable[[], Stores]) -> None:
+    """The data set of given neighbors is as necessary as the data; without it the posterior is left out."""
+    near, _ = full.datasets.add(Table(values=np.ones((4, 2)), source={"kind": "test"}))
+    (id_,) = [record.id for _, record in full.of("default").posteriors.newest()]
+    record = full.posteriors.fetch(id_)
+    full.posteriors.delete(record)
+    full.posteriors.record(replace(record, spec={**record.spec, "neighbors": near.id}))
+    whole = backup(full)
+    full.datasets.delete(near.id)
+    partial = backup(full)
+    stores = empty()
+    restore(stores, Archive(io.BytesIO(whole)), EVERYTHING)
+    assert stores.posteriors.of_dataset(near.id) == stores.posteriors.of_dataset(record.dataset) == [id_]
+    stores = empty()
+    restore(stores, Archive(io.BytesIO(partial)), EVERYTHING)
+    assert stores.posteriors.get(id_) is None
+
+
 def test_expired_jobs_are_not_restored(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Expired records of an old backup are counted, not restored."""
     archive = Archive(io.BytesIO(backup(full)))

@@ -107,7 +107,8 @@ class _Dump:
     def _write_posteriors(self, write: Write) -> None:
         for id_, raw, raw_calibration in self._stores.posteriors.all():
             record = posterior_of(id_, raw)
-            if id_ in self._subjects or record.dataset not in self._datasets or not self._scope.has(record.tenant):
+            is_complete = self._datasets.issuperset(record.datasets)
+            if id_ in self._subjects or not is_complete or not self._scope.has(record.tenant):
                 continue
             calibration = None if raw_calibration is None else json.loads(raw_calibration)
             write({"id": id_, "record": json.loads(raw), "calibration": calibration})

@@ -105,7 +105,7 @@ class _Restoration:
         for line in self._archive.lines("posteriors.jsonl"):
             record = posterior_of(str(line.get("id")), json.dumps(line.get("record")))
             if self._scope.has(record.tenant):
-                is_valid = record.id == line["id"]
+                is_valid = record.id == line["id"] and self._subjects.issuperset(record.datasets)
                 self._require(f"posterior {record.id}", record.dataset, record.tenant, is_valid=is_valid)
                 raw = line.get("calibration")
                 yield record, None if raw is None else calibration_of(record.id, json.dumps(raw))
