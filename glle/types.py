@@ -625,6 +625,10 @@ class PosteriorIn(TypedDict):
     """
     Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes a matrix of distances as the data.
     """
+    neighbors: NotRequired[str | None]
+    """
+    Id of a data set (n, k) of neighbors, in place of a search: rows of the data, counted from 0. n_neighbors is then k.
+    """
 
 
 class PosteriorOut(TypedDict):
@@ -648,7 +652,7 @@ class PosteriorOut(TypedDict):
     """
     spec: dict[str, Any]
     """
-    Every parameter with its value.
+    Every parameter with its value; `neighbors` if they were given.
     """
     diagnostics: dict[str, Any]
     """

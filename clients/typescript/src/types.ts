@@ -992,6 +992,11 @@ export type PosteriorIn = {
    * matrix of distances as the data.
    */
   metric?: "euclidean" | "cosine" | "correlation" | "hamming" | "precomputed";
+  /**
+   * Id of a data set (n, k) of neighbors, in place of a search: rows of the data, counted from 0. n_neighbors is then
+   * k.
+   */
+  neighbors?: string | null;
 };
 
 /** A fitted posterior. */
@@ -1004,7 +1009,7 @@ export type PosteriorOut = {
   n: number;
   /** Features. */
   d: number;
-  /** Every parameter with its value. */
+  /** Every parameter with its value; `neighbors` if they were given. */
   spec: Record<string, unknown>;
   /** `figures` of the fit, and `notes` with warnings and findings. */
   diagnostics: Record<string, unknown>;
