@@ -10,14 +10,15 @@ import numpy as np
 
 from glle_engine.base import npz
 from glle_engine.base.diagnostics import Diagnostics
-from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.parameters import check_integer
+from glle_engine.base.errors import InvalidParameterError, StorageError
+from glle_engine.base.parameters import check_integer, check_positive
 from glle_engine.base.space import Space, require_restorable
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import finite_matrix, is_sparse, require_training_data
+from glle_engine.base.validation import finite_matrix, is_sparse, require_enough_points, require_training_data
 from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.eigen.pattern import Pattern
+from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.graph.relations import Distances
 from glle_engine.posterior.draw import Draw, DrawKey
 from glle_engine.posterior.placement.draws import LandmarkSampler, Placement
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Align, Source
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
+
+_ROUNDING = 1e-6  # of sums of weights in a file, relative to the largest
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -367,12 +370,91 @@ class Posterior:
 
 
 def load(path: str | os.PathLike[str]) -> Posterior:
-    """Read a posterior that `Posterior.save` wrote.
+    """Read a posterior that `Posterior.save` wrote, or that a service exported.
+
+    All contents are checked, because compiled code trusts the indices of a posterior: types, shapes and ranges, the
+    graph with its order and pins, and weights that sum to one.
 
     Raises
     ------
     StorageError
-        When the file has another format, or is damaged.
+        When the file has another format, is damaged, or its contents are not those of one posterior.
 
     """
-    return Posterior.from_parts(*npz.load(path))
+    head, arrays = npz.load(path)
+    try:
+        head = {**head, "prior_mean": check_positive("prior_mean", head["prior_mean"], zero=True)}
+        posterior = Posterior.from_parts(head, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        _require_arrays(posterior)
+        _require_graph(posterior)
+        _require_sums(posterior.law)
+    except StorageError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # a GlleError is a ValueError
+        raise npz.inconsistent(f"its head or an array is missing or wrong ({error!r})") from error
+    return posterior
+
+
+def _require_arrays(posterior: Posterior) -> None:
+    """Raise `StorageError` unless the arrays have the types, the shapes and the ranges of the specification."""
+    spec, law = posterior.spec, posterior.law
+    k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
+    m = n if posterior.landmarks is None else posterior.landmarks.size
+    d = 0 if posterior.center is None else posterior.center.size
+    is_published = spec.variant == "published"
+    sigmas = is_published and spec.method == "em" and spec.covariance == "spherical"
+    priors = not (is_published and spec.method == "direct")
+    is_vector = law.prior_factor is not None and law.prior_factor.ndim == 1
+    is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
+    for name, array, is_needed, kind, shape, below in (
+        ("landmarks", posterior.landmarks, spec.landmarks is not None, np.int32, (spec.landmarks or 0,), n),
+        ("neighbors", posterior.neighbors, True, np.int32, (n, k), n),
+        ("mean", law.mean, True, np.float64, (n, k), None),
+        ("covariance_factor", law.factor, True, np.float64, (n, k, k), None),
+        ("prior_factor", law.prior_factor, priors, np.float64, (n,) if is_vector else (n, k, k), None),
+        ("sigma", law.sigma, sigmas, np.float64, (n,), None),
+        ("kept", law.kept, is_adaptive, np.bool_, (n, k), None),
+        ("flatness", posterior.flatness, is_adaptive, np.float64, (k + 1,), None),
+        ("embedding", posterior.embedding, True, np.float64, (n, p), None),
+        ("eigenvalues", posterior.eigenvalues, True, np.float64, (p + 1,), None),
+        ("order", posterior.order, True, np.int32, (m,), m),
+        ("pins", posterior.pins, True, np.int32, (posterior.pins.size,), m),
+        ("center", posterior.center, is_standardized, np.float64, (d,), None),
+        ("scale", posterior.scale, is_standardized, np.float64, (d,), None),
+    ):
+        if (array is not None) != is_needed:
+            raise npz.inconsistent(f"{name} is {'missing' if is_needed else 'there'} in a posterior of its parameters")
+        if array is not None:
+            npz.require_array(name, array, kind, shape, below=below)
+    if posterior.scale is not None and not (posterior.scale > 0).all():
+        raise npz.inconsistent("scale is not positive")
+
+
+def _require_graph(posterior: Posterior) -> None:
+    """Raise `StorageError` unless neighbors, order and pins are those of one graph."""
+    graph, kept, m = posterior.neighbors, posterior.law.kept, len(posterior.order)
+    require_enough_points(m, posterior.spec)
+    if kept is not None and not kept.any(axis=1).all():
+        raise npz.inconsistent("a point has no kept neighbors")
+    if posterior.landmarks is not None:
+        if (np.diff(posterior.landmarks) <= 0).any() or not np.isin(graph, posterior.landmarks).all():
+            raise npz.inconsistent("landmarks are not ascending, or not the neighbors of the points")
+        graph = np.searchsorted(posterior.landmarks, graph[posterior.landmarks]).astype(np.int32)
+        kept = None if kept is None else kept[posterior.landmarks]
+    if (np.diff(graph, axis=1) <= 0).any() or (graph == np.arange(m)[:, None]).any():
+        raise npz.inconsistent("neighbors are not ascending, or not other points")
+    if not np.array_equal(np.sort(posterior.order), np.arange(m)):
+        raise npz.inconsistent("order is no permutation of the points")
+    classes = closed_classes(edges(graph, kept)) if posterior.law.constrained else []
+    if [int(np.isin(members, posterior.pins).sum()) for members in classes] != [1] * posterior.pins.size:
+        raise npz.inconsistent("pins are not one point of each closed class of the graph")
+
+
+def _require_sums(law: WeightLaw) -> None:
+    """Raise `StorageError` unless all weights sum to one, if they are constrained to."""
+    if not law.constrained:
+        return
+    size, reach = np.maximum(1.0, np.abs(law.mean).max(axis=1)), np.abs(law.factor).max(axis=(1, 2))
+    off = np.abs(law.mean.sum(axis=1) - 1) > _ROUNDING * size
+    if off.any() or (np.abs(law.factor.sum(axis=1)).max(axis=1) > _ROUNDING * reach).any():
+        raise npz.inconsistent("weights do not sum to one")
