@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
+    from glle_engine.posterior.spread.resampling import Stream
     from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
     from worker.records.job import Kind
@@ -52,6 +53,9 @@ class AnalysisContext(Protocol):
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
+
+    def resamples(self, posterior: Posterior, stream: Stream, count: int, *, seed: int) -> Array:
+        """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones."""
 
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays: labels, color, coordinates, if any."""

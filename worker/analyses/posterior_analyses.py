@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import blocks
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES, calibrate, require_resampling
+from glle_engine.posterior.spread.ensemble import combine
+from glle_engine.posterior.spread.resampling import HALVES, STREAMS, require_halves
 from glle_engine.posterior.summary import summarize
 from worker.analyses.base import AnalysisSpec
 from worker.records.cache_entry import Array, Entry
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_SUMMARISED = 1000  # draws, which are all in memory to be aligned to each other
+MOST_RESAMPLES = 200  # of each stream, which are all in memory, too
 TRUST_NEIGHBORS = 10
 TRUST_BLOCK = 8192  # points between two checks for a cancellation
 EXTENSION_WORK = 2**28  # maximum of distances times features between two checks: about a second
@@ -49,33 +53,69 @@ class SampleSpec(AnalysisSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """A summary of `count` draws, with the reliability of each point of the reference embedding."""
+    """A summary of `count` draws, or of their ensemble with resamples; with the local trust of each point."""
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})
 
     count: int
     calibrated: bool = False  # draws at the posterior's calibrated scale; `scale` is then 1 and ignored
+    resamples: int = 0  # of each stream, for an ensemble with calibrated draws; 0: the spread of draws alone
 
     @property
     def total(self) -> int:
-        """The number of draws."""
-        return self.count
+        """The number of draws and resamples."""
+        return self.count + len(STREAMS) * self.resamples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters, without `resamples` of a summary of draws, which older requests lack."""
+        values = super().to_dict()
+        return values if self.resamples else {name: value for name, value in values.items() if name != "resamples"}
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw."""
+        """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
+
+        Consensus, covariance and spread of an ensemble are those of `glle_engine.posterior.spread.ensemble.combine`,
+        which also gives the spreads of its parts, regions and reliability.
+        """
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
+        if self.resamples:
+            require_resampling(posterior, data)
+        stacks = [
+            context.resamples(posterior, stream, self.resamples, seed=self.seed)
+            for stream in (STREAMS if self.resamples else ())
+        ]
         if self.calibrated:
             calibration = context.calibration()
             sample = replace(self, scale=calibration.meta["scale"])
             request |= {"scale": sample.scale, "calibration": calibration_facts(calibration.meta)}
             extra_arrays["half_sample_spread"] = calibration.arrays["half_sample_spread"]
             warnings = calibration.meta.get("notes", [])  # a cached calibration of an earlier version has none
-        draws = context.draws(posterior, sample.keys(self.count))
+        draws = list(context.draws(posterior, sample.keys(self.count)))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
         trust = _local_trust(posterior.placed(data), posterior, context.on_progress)
-        ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
+        places = {"consensus": summary.consensus, "covariance": summary.covariance, "spread": summary.spread}
+        notes = [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)]
+        if stacks:
+            halves, random_k, larger = stacks
+            together = combine(
+                np.stack([draw.embedding for draw in draws]),
+                halves,
+                random_k,
+                larger,
+                posterior.embedding,
+                saturated=request["calibration"]["saturated"],
+                on_progress=context.on_progress,
+            )
+            given = together.arrays()
+            places = {name: given[name] for name in places}
+            extra_arrays = {**given, "center": posterior.embedding}
+            request |= {"regions": together.regions.to_dict(), "reliability": together.reliability.to_dict()}
+            notes = [*map(asdict, together.notes), *notes]
+        elif (obstacle := resampling_obstacle(posterior.spec, posterior.n_points, self.source)) is not None:
+            notes.append({"code": "spread-of-draws", "message": f"The spread is that of draws alone. {obstacle}"})
+        ranked = {"spread": places["spread"], "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
                 **request,
@@ -83,13 +123,12 @@ class SummarySpec(SampleSpec):
                     "levels": list(QUANTILES),
                     **{name: np.quantile(values, QUANTILES).tolist() for name, values in ranked.items()},
                 },
-                "notes": [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)],
+                "notes": notes,
             },
             {
-                "consensus": summary.consensus,
-                "covariance": summary.covariance,
+                **places,
                 **ranked,
-                **extra_arrays,
+                **{name: array for name, array in extra_arrays.items() if name not in places},
                 "eigenvalues": summary.eigenvalues,
                 "relative_gaps": summary.relative_gaps,
                 "agreement": summary.agreement,
@@ -166,12 +205,15 @@ class CalibrationSpec(AnalysisSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the calibration, and the two compared spreads of each point."""
+        posterior, data = context.posterior(), context.training()
+        require_resampling(posterior, data)
         result = calibrate(
-            context.posterior(),
-            context.training(),
+            posterior,
+            data,
             n_half_samples=self.half_samples,
             n_draws=self.draws,
             seed=self.seed,
+            halves=context.resamples(posterior, HALVES, self.half_samples, seed=self.seed),
             on_progress=context.on_progress,
         )
         arrays = {"half_sample_spread": result.half_sample_spread, "draw_spread": result.draw_spread}
@@ -236,6 +278,27 @@ class EstimateSpec(AnalysisSpec):
         expected = estimate(context.values(self.dataset), FitSpec.from_dict(self.parameters))
         context.on_progress(1, 1, "estimate")
         return Entry(expected.to_dict(), {})
+
+
+def resampling_obstacle(spec: FitSpec, n: int, source: Source) -> InvalidParameterError | None:
+    """Return why resamples cannot measure the spread of n points: a prior, a published posterior, too few points."""
+    if source != "posterior":
+        return InvalidParameterError(
+            "scale='auto' is calibrated for the posterior, not for the prior.",
+            remedy="Use source='posterior', or give the scale as a number.",
+        )
+    if spec.variant != "constrained":
+        return InvalidParameterError(
+            "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
+        )
+    try:
+        if spec.landmarks is None:
+            require_halves(n, spec)
+        else:
+            require_halves(min(n, spec.landmarks), spec, "landmarks")
+    except InvalidParameterError as error:
+        return error
+    return None
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

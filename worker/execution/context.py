@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 import glle_engine
 from glle_engine import Draw, Posterior
 from glle_engine.graph.given import stored_indices
+from glle_engine.posterior.spread.resampling import resamples
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import is_short, require_own_numbers
@@ -24,17 +25,20 @@ from worker.records.draws import draws_bytes
 from worker.records.fits import neighbors_of, spec_of
 from worker.records.ids import content_sha256
 from worker.records.job import SHORT_SECONDS
+from worker.records.resamples import PER_BLOCK, resample_blocks, resamples_bytes
 from worker.storage.datasets import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.posterior.spread.resampling import Stream
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
     from worker.storage.posteriors import PosteriorRecord
+    from worker.storage.tiered_cache import Tier
     from worker.stores import Stores
 
 log = logging.getLogger(__name__)
@@ -115,6 +119,52 @@ class TaskContext:
                 yield draws[key]
                 self.on_progress(done, len(keys), "drawing")
 
+    def resamples(self, posterior: Posterior, stream: Stream, count: int, *, seed: int) -> Array:
+        """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones.
+
+        They are made and cached block by block, so that a repeated task continues where the one before ended.
+        """
+        cache, (n, p) = self.stores.cache, posterior.embedding.shape
+        blocks = resample_blocks(stream.number, seed, count)
+        entries = cache.get_many([block.cache_key(self.record.arrays_id) for block in blocks])
+        made = PER_BLOCK * sum(entry is not None for entry in entries)
+        self.on_progress(min(made, count), count, stream.name)
+        stack = np.empty((len(blocks) * PER_BLOCK, n, p))
+        for block, entry in zip(blocks, entries, strict=True):
+            part = stack[block.first : block.first + PER_BLOCK]
+            if entry is not None:
+                part[:] = entry.arrays["embeddings"]
+                continue
+            began = time.perf_counter()
+            part[:] = resamples(
+                self._data,
+                posterior.spec,
+                posterior.embedding,
+                PER_BLOCK,
+                stream=stream,
+                first=block.first,
+                seed=seed,
+                on_progress=partial(self._report_resamples, made, count),
+                landmarks=posterior.landmarks,
+            )
+            made += PER_BLOCK
+            result = Entry({**asdict(block), "numbers": self.job.numbers}, {"embeddings": part})
+            require_finite(stream.name, result)
+            if cache.fits(total := resamples_bytes(n, p, count)) or cache.objects is not None:
+                tier = cache.tier_by_size(total)
+                if tier == "cache":
+                    tier = cache.tier_by_cost(time.perf_counter() - began, part.nbytes)
+                _put(self.stores, block.cache_key(self.record.arrays_id), result, tier)
+        return stack[:count]
+
+    def _report_resamples(self, made: int, count: int, done: int, _: int, stage_name: str) -> None:
+        self.on_progress(min(made + done, count), count, stage_name)
+
+    @cached_property
+    def _data(self) -> Array:
+        """The data of the posterior's fit."""
+        return self.training()
+
     def cached(self, key: str) -> Entry | None:
         """Return an entry of the cache, or None."""
         return self.stores.cache.get(key)
@@ -134,11 +184,11 @@ def cache_result(stores: Stores, subject: str, spec: AnalysisSpec, result: Entry
     return _put(stores, spec.cache_key(subject), result)
 
 
-def _put(stores: Stores, key: str, entry: Entry) -> Entry:
+def _put(stores: Stores, key: str, entry: Entry, tier: Tier = "cache") -> Entry:
     """Cache an entry with its digest in the metadata; return it."""
     entry = Entry({**entry.meta, "sha256": content_sha256(entry.meta, entry.arrays)}, entry.arrays)
     with stage("caching"):
-        stores.cache.put(key, entry.meta, entry.arrays)
+        stores.cache.put(key, entry.meta, entry.arrays, tier)
     return entry
 
 

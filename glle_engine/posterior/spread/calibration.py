@@ -207,7 +207,10 @@ def calibrate(
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None
     for step in range(STEPS):
-        drawn = np.stack([draw.embedding for draw in posterior.draws(n_draws, seed=seed, scale=scale)])
+        drawn = np.empty((n_draws, *posterior.embedding.shape))
+        for index, draw in enumerate(posterior.draws(n_draws, seed=seed, scale=scale)):
+            drawn[index] = draw.embedding
+            on_progress(step, STEPS, "calibration")
         spreads.append(spread_of(drawn))
         trace.append((scale, float(np.median(spreads[-1])) / target))
         on_progress(step + 1, STEPS, "calibration")

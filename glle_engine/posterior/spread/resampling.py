@@ -13,6 +13,7 @@ for jackknife variance estimation", Annals of Statistics 17, 1989). For half-sam
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,7 +106,8 @@ def resamples(
     seed : int
         In [0, 2^64).
     on_progress
-        Called with (resamples done, count, name of the stream). An exception that it raises cancels the computation.
+        Called with (resamples done, count, name of the stream), also within a resample. An exception that it raises
+        cancels the computation.
     landmarks : (m,) int32, optional
         Of the posterior.
 
@@ -138,7 +140,8 @@ def resamples(
         k = spec.n_neighbors
         if stream.random_neighbors:
             k = _random_neighbors(rng.random(), k, least=spec.n_components + 1, most=len(chosen) - 1)
-        placed[done] = _embedded(data, chosen, replace(spec, n_neighbors=k, disconnected="bridge", landmarks=None))
+        of_sample = replace(spec, n_neighbors=k, disconnected="bridge", landmarks=None)
+        placed[done] = _embedded(data, chosen, of_sample, partial(_repeated, on_progress, (done, count, stream.name)))
         placed[done] = turned(placed[done], procrustes_rotation(placed[done], reference))
         on_progress(done + 1, count, stream.name)
     return placed
@@ -159,12 +162,17 @@ def _random_neighbors(uniform: float, k: int, *, least: int, most: int) -> int:
     return min(max(int(dense.exp(low + (high - low) * uniform) + 0.5), min(least, k)), most)
 
 
-def _embedded(data: Data, chosen: NDArray[Any], spec: FitSpec) -> NDArray[np.float64]:
+def _repeated(on_progress: OnProgress, report: tuple[int, int, str], _done: int, _total: int, _stage: str) -> None:
+    """Report the same progress again, because within a resample only a cancellation matters."""
+    on_progress(*report)
+
+
+def _embedded(data: Data, chosen: NDArray[Any], spec: FitSpec, on_progress: OnProgress) -> NDArray[np.float64]:
     """Return the embedding (n, p) of the chosen rows, with the others placed by their weights on these."""
     others = np.setdiff1d(np.arange(len(data)), chosen, assume_unique=True)
     sample, rest = _parts(data, chosen, others)
-    nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors)
-    fitted = reference_embedding(sample, nearest, spec)
+    nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors, on_progress)
+    fitted = reference_embedding(sample, nearest, spec, on_progress)
     extension = hang(
         sample,
         rest,

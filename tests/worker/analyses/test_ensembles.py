@@ -1,0 +1,185 @@
+"""Summaries of draws and resamples, whose resamples are cached block by block."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine.posterior.spread.ensemble import ensemble
+from glle_engine.posterior.spread.resampling import STREAMS
+from tests.worker.analyses.test_analyses import run_analysis
+from tests.worker.execution.test_tasks import SHEET, fit_job
+from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec
+from worker.execution import context, tasks
+from worker.jobs.store import Cancelled
+from worker.records.resamples import PER_BLOCK, resample_blocks
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=4)
+
+
+@pytest.fixture(autouse=True)
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tasks use the test's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def fitted(stores: Stores) -> str:
+    """Fit a posterior and return its id."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.subject
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Stream and first resample of each block that a task makes."""
+    blocks: list[tuple[str, int]] = []
+    real = context.resamples
+
+    def resamples_and_record(*arguments: Any, **options: Any) -> Any:
+        placed = real(*arguments, **options)
+        blocks.append((options["stream"].name, options["first"]))
+        return placed
+
+    monkeypatch.setattr(context, "resamples", resamples_and_record)
+    return blocks
+
+
+def test_an_ensemble_is_the_engines(stores: Stores, fitted: str) -> None:
+    """Places, spreads of the parts, regions, reliability and calibration equal the engine's to the bit."""
+    direct = glle_engine.fit(SHEET.X)
+    expected = ensemble(direct, SHEET.X, n_draws=8, n_resamples=4)
+    entry = run_analysis(stores, ENSEMBLE, fitted)
+    for name, array in expected.arrays().items():
+        np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
+    np.testing.assert_array_equal(entry.arrays["center"], direct.embedding)
+    assert entry.meta["regions"] == expected.regions.to_dict()
+    assert entry.meta["reliability"] == expected.reliability.to_dict()
+    assert expected.calibration is not None
+    assert entry.meta["calibration"] == expected.calibration.to_dict()
+    assert (entry.meta["scale"], entry.meta["resamples"]) == (expected.calibration.scale, 4)
+    assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(expected.spread))
+    codes = [note["code"] for note in entry.meta["notes"]]
+    assert codes[: len(expected.reliability.notes)] == [note.code for note in expected.reliability.notes]
+    drawn = direct.summary(8, scale=expected.calibration.scale)
+    np.testing.assert_array_equal(entry.arrays["stability"], drawn.stability)
+    np.testing.assert_array_equal(entry.arrays["eigenvalues"], drawn.eigenvalues)
+
+
+def test_more_resamples_use_those_that_exist(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+    """Each block is made once: another number, other draws and the calibration take the cached ones."""
+    run_analysis(stores, CalibrationSpec(half_samples=6, draws=8), fitted)
+    assert made == [("half-samples", 0), ("half-samples", 4)]
+    run_analysis(stores, replace(ENSEMBLE, resamples=6), fitted)
+    names = [stream.name for stream in STREAMS]
+    assert set(made) == {(name, first) for name in names for first in (0, 4)} | {
+        (names[0], first) for first in range(0, 20, PER_BLOCK)
+    }
+    assert len(made) == len(set(made))
+    before = len(made)
+    run_analysis(stores, replace(ENSEMBLE, resamples=8, count=4), fitted)
+    run_analysis(stores, replace(ENSEMBLE, first=2), fitted)
+    assert len(made) == before
+    run_analysis(stores, replace(ENSEMBLE, seed=1), fitted)
+    assert len(made) == before + len(STREAMS)
+
+
+def test_a_repeated_task_goes_on_where_the_killed_one_ended(
+    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks before the kill are not made again, and the result has the same bits."""
+    spec, real, reports = replace(ENSEMBLE, resamples=8), context.progress_writer, list[tuple[int, int, str]]()
+
+    class KilledError(BaseException):
+        """The end of the process."""
+
+    def killing(*arguments: Any) -> Any:
+        write = real(*arguments)
+
+        def report(done: int, total: int, stage: str) -> None:
+            reports.append((done, total, stage))
+            if len(made) == 3:
+                raise KilledError
+            write(done, total, stage)
+
+        return report
+
+    with monkeypatch.context() as patched:
+        patched.setattr(context, "progress_writer", killing)
+        with pytest.raises(KilledError):
+            run_analysis(stores, spec, fitted)
+    assert reports[0] == (0, 8, "half-samples")
+    assert {report for report in reports if report[0] == 8} >= {(8, 8, "half-samples")}
+    done = list(made)
+    entry = run_analysis(stores, spec, fitted)
+    assert len(made) == len(set(made)), "a block was made twice"
+    assert made[: len(done)] == done
+    stores.cache.client.flushall()
+    assert run_analysis(stores, spec, fitted).meta == entry.meta, "it contains the digest of all bits"
+
+
+def test_a_cancellation_ends_the_resamples(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancelled job ends within the resample that it makes."""
+    calls: list[str] = []
+
+    def cancelled(*_: Any) -> Any:
+        def report(_done: int, _total: int, stage: str) -> None:
+            calls.append(stage)
+            if len(calls) == 3:
+                raise Cancelled
+
+        return report
+
+    monkeypatch.setattr(context, "progress_writer", cancelled)
+    spec = ENSEMBLE
+    job = stores.jobs.create(
+        kind=spec.kind, claim=spec.cache_key(fitted), posterior=fitted, spec=spec.to_dict(), total=spec.total
+    )[0]
+    tasks.analyse(job.id, job.round)
+    assert len(calls) == 3
+    assert stores.cache.contains([block.cache_key(fitted) for block in resample_blocks(0, 0, 4)]) == [False]
+
+
+def test_resamples_leave_with_their_posterior(stores: Stores, fitted: str) -> None:
+    """No block of a deleted posterior stays in the cache."""
+    run_analysis(stores, ENSEMBLE, fitted)
+    record = stores.posteriors.fetch(fitted)
+    keys = [block.cache_key(record.arrays_id) for stream in STREAMS for block in resample_blocks(stream.number, 0, 4)]
+    assert all(stores.cache.contains(keys))
+    stores.posteriors.delete(record)
+    assert not any(stores.cache.contains(keys))
+
+
+def test_requests_of_earlier_versions_keep_their_results(stores: Stores, fitted: str) -> None:
+    """Ids of summaries without resamples are those of before; their jobs give the spread of draws."""
+    sample: dict[str, Any] = {"first": 2, "seed": 5, "source": "posterior", "count": 6, "engine": "0.4.0"}
+    plain, calibrated = SummarySpec(scale=0.5, **sample), SummarySpec(scale=1.0, calibrated=True, **sample)
+    assert plain.cache_key("post_1").endswith(":93467888963606c541cabf0a13b11ea6")
+    assert calibrated.cache_key("post_1").endswith(":c1b4b2f875275b41b45c5bd34e82df9c")
+    assert replace(calibrated, resamples=4).cache_key("post_1") != calibrated.cache_key("post_1")
+    assert "resamples" not in calibrated.to_dict()
+    entry = run_analysis(stores, replace(ENSEMBLE, resamples=0), fitted)
+    assert "reliability" not in entry.meta
+    assert "draw_spread" not in entry.arrays
+
+
+def test_a_posterior_without_resamples_says_so(stores: Stores) -> None:
+    """The note has the reason; a posterior with an ensemble has no such note."""
+    job = fit_job(stores, variant="published")
+    tasks.fit(job.id)
+    draws = SummarySpec(count=4, first=0, seed=0, scale=1.0, source="posterior")
+    (message,) = [
+        note["message"]
+        for note in run_analysis(stores, draws, job.subject).meta["notes"]
+        if note["code"] == "spread-of-draws"
+    ]
+    assert "draws alone" in message
+    assert "constrained" in message
