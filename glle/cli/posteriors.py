@@ -78,10 +78,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_options(draw, DrawsOptions, _DRAW_TEXTS)
     draw.set_defaults(run=with_client(_draw))
 
-    summary = commands.add_parser("summary", parents=[of_posterior], help="summarize many draws: spread and stability")
+    summary = commands.add_parser(
+        "summary", parents=[of_posterior], help="measure how far points move, and how sure that is"
+    )
     summary.add_argument("--count", type=int, default=100, metavar="N", help="draws (%(default)s)")
     add_out(summary, *TABLES, *PICTURES)
-    add_options(summary, SummaryOptions, _DRAW_TEXTS)
+    add_options(
+        summary, SummaryOptions, {**_DRAW_TEXTS, "resamples": ("", "embeddings of parts of the data, each kind")}
+    )
     summary.set_defaults(run=with_client(_summary))
 
     export = commands.add_parser(
@@ -176,11 +180,17 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
         save_columns(args.out, {**id_columns(ids), **point_columns(result)}, result.consensus)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
+    head = f"{posterior.id}  {posterior.n:,} points, {result.count:,} draws at scale {result.scale:.3g}"
+    stated, notes = result.metadata.get("reliability"), result.notes
+    if stated is not None:
+        head += f", 3 x {result.resamples:,} resamples"
+        notes = [note for note in notes if note["message"] != stated["reason"]]
     lines = [
-        f"{posterior.id}  {posterior.n:,} points, {result.count:,} draws at scale {result.scale:.3g}",
+        head,
+        *([] if stated is None else [f"Reliability of the spread: {stated['level']}. {stated['reason']}"]),
         f"The median point keeps {100 * stability:.0f} % of its neighbors in a draw.",
         f"Its spread is {spread:.2g}; each axis has standard deviation 1.",
-        *[note["message"] for note in result.notes],
+        *[note["message"] for note in notes],
     ]
     return report(args, result.metadata, "\n  ".join(lines))
 

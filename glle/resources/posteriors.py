@@ -135,7 +135,13 @@ class BasePosterior(Generic[JobT]):
     def summary(
         self, count: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
     ) -> Steps[Result]:
-        """Return statistics of many draws: `consensus`, `covariance`, `spread`, `stability` and more."""
+        """Return how far points move over new samples of the data: `spread`, `covariance`, `half_axes` and more.
+
+        `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default it is
+        that of the ensemble of `count` calibrated draws and of `resamples` embeddings of parts of the data, of each of
+        three kinds. With a number as `scale` it is that of the draws alone. Options: `resamples`, `scale`, `seed`,
+        `first`, `source`, `points`.
+        """
         call = Call("GET", self._path("summary"), {**options, "count": count})
         return Result.of_json((yield from self._session.fetch(call, timeout)).json())
 

@@ -148,7 +148,7 @@ class User(Follower):
         if (fit := self._some_fit()) is None:
             return
         artifact = Summary(fit, 10, self.rng.randrange(2))
-        path = f"/v1/posteriors/{self._id(fit)}/summary?count={artifact.count}&seed={artifact.seed}&wait=2"
+        path = f"/v1/posteriors/{self._id(fit)}/summary?scale=1&count={artifact.count}&seed={artifact.seed}&wait=2"
         answer = self.requester.ask("GET summary", path, headers={"Accept": NPZ})
         if answer is None or not self._is(answer, artifact, 200, 202):
             return

@@ -243,7 +243,7 @@ def test_all_analyses_run_on_the_posteriors_kind(fleet: Fleet, posteriors: list[
             urls = [f"/v1/jobs/{answer.raise_for_status().json()['id']}/result" for answer in jobs]
             for answer in jobs:
                 assert ended(client, answer.json()["id"])["status"] == "succeeded"
-            for url in (*urls, f"{path}/summary?count=5&wait=60"):
+            for url in (*urls, f"{path}/summary?count=5&scale=1&wait=60"):
                 answer = recomputed(client, url, "application/json")
                 headers = (answer.headers["ETag"], answer.content)
                 assert responses.setdefault(url, headers) == headers

@@ -27,9 +27,10 @@ from service.routes.params import (
     DtypeQuery,
     FirstQuery,
     Id,
-    ScaleQuery,
+    ResamplesQuery,
     SeedQuery,
     SourceQuery,
+    SummaryScaleQuery,
     TenantStores,
     Wait,
     content,
@@ -38,6 +39,7 @@ from service.routes.params import (
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.problems import documented
 from service.schemas.results import SummaryOut
+from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.validation import (
@@ -56,7 +58,6 @@ from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
     ReconstructionsSpec,
-    SummarySpec,
     TransformSpec,
 )
 from worker.base.numerics import numbers_for
@@ -77,13 +78,15 @@ _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
 
 @router.get(
     "/v1/posteriors/{id}/summary",
-    summary="Summarise many draws",
+    summary="Measure the spread of points",
     response_class=Response,
     responses={
         **content("The summary.", _SUMMARY_MEDIA, SummaryOut, headers=SCALE_DOCUMENTED),
         **NOT_MODIFIED,
         **ACCEPTED,
-        **documented(**NOT_FITTED, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),
+        **documented(
+            **NOT_FITTED, _406="No offered type is accepted.", _422="Out of range, larger than the cache, or too long."
+        ),
     },
 )
 async def summary(
@@ -95,45 +98,45 @@ async def summary(
     ] = 100,
     first: FirstQuery = 0,
     seed: SeedQuery = 0,
-    scale: ScaleQuery = 1.0,
+    scale: SummaryScaleQuery = None,
+    resamples: ResamplesQuery = None,
     source: SourceQuery = "posterior",
     dtype: DtypeQuery = "float64",
     points: Points = None,
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
-    """Return a summary of the draws first, ..., first + count - 1: immutable, with a strong ETag.
+    """Return how far each point moves over new samples of the data: immutable, with a strong ETag.
 
-    `arrays`: `consensus` (n, p), the generalised Procrustes mean; `covariance` (n, p, p) of each point's position over
-    the draws and `spread` (n,), the root of its trace; `stability` (n,), the share of a point's neighbors that stay
-    its neighbors; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
-    points of the last three. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did
-    not estimate the next eigenvalue), `agreement` of its span with that of the reference. `notes`: findings of the
-    fit and of the calibration, and a note if the draws have little in common with the reference. npz has the arrays
-    and the spectrum, with NaN for null; CSV and Arrow have one row for each point, with its `id` if it has one.
+    By default, and with `scale=auto`, it is the ensemble of the calibrated draws first, ..., first + count - 1 and of
+    `resamples` embeddings of parts of the data, of each of three kinds. `arrays`: `covariance` (n, p, p) of each
+    point's position, the mean over the four; `spread` (n,), the root of its trace; `consensus` (n, p), the mean place;
+    `draw_spread`, `half_sample_spread`, `random_k_spread` and `larger_sample_spread` (n,) of the parts. `regions` has
+    `levels` and `radii`: the region of a point is the ellipse around its `center` whose half-axes are a radius times
+    the rows of its `half_axes` (p, p). `reliability`: in one word, `level`, whether points can be ranked by the spread,
+    with the `reason`; read it before regions and ranks. `calibration`: the scale of the draws, that of
+    POST .../calibration with its defaults.
 
-    With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, for every seed. Its
-    result is added as `calibration`, and `half_sample_spread` (n,) to the arrays. No spread shows LLE's bias where the
-    bias exceeds it.
+    With a number as `scale`, consensus, covariance and spread are those of the draws alone, at this scale. So they are,
+    at scale 1, without a `scale` for a published posterior, for the prior and for too few points; a note says so.
+
+    All have `stability` (n,), the share of a point's neighbors in the consensus of the draws that stay its neighbors;
+    `local_trust` (n,), each point's trustworthiness in the reference embedding; and `quantiles` of these two and of the
+    spread. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did not estimate the
+    next eigenvalue), `agreement` of its span with that of the reference. `notes`: a low reliability first, then
+    findings of the fit, of the calibration and of the draws. npz has the arrays and the spectrum, with NaN for null;
+    CSV and Arrow have one row for each point, with its `id` if it has one. No spread shows LLE's bias where the bias
+    exceeds it.
     """
     negotiate(request, _SUMMARY_MEDIA)
     record = await on_loop(require_posterior, stores, id_)
     await on_loop(require_sample, stores, record, source, first=first, count=count)
-    is_auto = scale == "auto"
-    if is_auto:
-        require_calibratable(record, source)
-    spec = SummarySpec(
-        count=count,
-        first=first,
-        seed=seed,
-        scale=1.0 if is_auto else float(scale),
-        source=source,
-        calibrated=is_auto,
-        engine=numbers_for(record.numbers),
-    )
+    spec = summary_spec(record, scale, resamples, count=count, first=first, seed=seed, source=source)
     cached = partial(stores.cache.view, spec.cache_key(id_))
     entry = await on_loop(cached)
     if entry is None:
-        terms = Terms(priority="interactive" if not is_auto and _is_quick(stores, record, count) else "batch")
+        await on_loop(require_affordable_summary, stores, record, spec)
+        is_quick = not spec.resamples and _is_quick(stores, record, count)
+        terms = Terms(priority="interactive" if is_quick else "batch")
         submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms)
         result = await computed(stores, cached, submit, wait)
         if isinstance(result, Job):

@@ -13,12 +13,14 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from glle_engine.base.spec import Align, Source
+from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
 from service.encoding.arrays import JSON, Dtype
 from service.middleware.authentication import tenant_of
 from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import documented
 from service.schemas.resources import MAX_COUNTER, JobOut
 from service.submission.idempotency import IN_USE, Key
+from worker.analyses.posterior_analyses import MOST_RESAMPLES
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redacted
 from worker.stores import Stores
@@ -151,6 +153,21 @@ SeedQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Stream of dr
 ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),
+]
+SummaryScaleQuery = Annotated[
+    Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"] | None,
+    Query(
+        description="auto, the default where resamples can measure the posterior: the ensemble of calibrated draws and "
+        "resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance."
+    ),
+]
+ResamplesQuery = Annotated[
+    int | None,
+    Query(
+        ge=FEWEST,
+        le=MOST_RESAMPLES,
+        description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
+    ),
 ]
 SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
 AlignQuery = Annotated[Align, Query(description="Whether to rotate the draw to the reference embedding.")]

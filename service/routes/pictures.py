@@ -17,18 +17,21 @@ from service.routes.params import (
     FirstQuery,
     Id,
     IndexPath,
+    ResamplesQuery,
     SeedQuery,
     SourceQuery,
+    SummaryScaleQuery,
     TenantStores,
     Wait,
     content,
 )
 from service.schemas.problems import documented
+from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import accepted, analysis_job, computed, settle
 from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
-from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec
+from worker.analyses.posterior_analyses import MOST_SUMMARISED
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
@@ -138,13 +141,21 @@ async def see_summary(
     count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
     first: FirstQuery = 0,
     seed: SeedQuery = 0,
-    scale: ScaleNumber = 1.0,
+    scale: SummaryScaleQuery = None,
+    resamples: ResamplesQuery = None,
     source: SourceQuery = "posterior",
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
-    """Return the consensus of many draws, colored by the chosen column, by spread, stability and local trust."""
-    grid = DrawGrid(count=count, first=first, seed=seed, scales=(scale,), source=source)
-    summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
+    """Return the consensus of a summary, colored by the chosen column, by spread, stability and local trust.
+
+    The spread is that of the summary with the same parameters. That of an ensemble has its reliability in the title.
+    """
+    record = await on_loop(require_posterior, stores, id_)
+    grid = DrawGrid(count=count, first=first, seed=seed, source=source)
+    await on_loop(_require_panels, stores, id_, grid, "summary")
+    summary = summary_spec(record, scale, resamples, count=count, first=first, seed=seed, source=source)
+    if not all(await on_loop(stores.cache.contains, [summary.cache_key(id_)])):
+        await on_loop(require_affordable_summary, stores, record, summary)
     return await _posterior_picture(stores, request, _spec("summary", summary.to_dict(), options), id_, wait, grid)
 
 

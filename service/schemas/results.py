@@ -126,12 +126,17 @@ class SpectrumOut(BaseModel):
 class SummaryArraysOut(BaseModel):
     """Arrays of a summary."""
 
-    consensus: MatrixOut = Field(description="(n, p), the generalised Procrustes mean.")
-    covariance: CubeOut = Field(description="(n, p, p) of the position of each point over the draws.")
+    consensus: MatrixOut = Field(description="(n, p), the mean place, after generalised Procrustes alignment.")
+    covariance: CubeOut = Field(description="(n, p, p) of the position of each point: the ensemble's, or over draws.")
     spread: VectorOut = Field(description="(n,), the root of the trace of the covariance.")
     stability: VectorOut = Field(description="(n,), the share of neighbors that stay neighbors.")
     local_trust: VectorOut = Field(description="(n,), trustworthiness in the reference embedding.")
-    half_sample_spread: VectorOut | None = _optional("(n,), with scale=auto.")
+    draw_spread: VectorOut | None = _optional("(n,), of the calibrated draws; this and all below of an ensemble only.")
+    half_sample_spread: VectorOut | None = _optional("(n,), of random halves of the data.")
+    random_k_spread: VectorOut | None = _optional("(n,), of random halves with random n_neighbors.")
+    larger_sample_spread: VectorOut | None = _optional("(n,), of random samples of 63.2 % of the data.")
+    center: MatrixOut | None = _optional("(n, p), of the regions: the reference embedding.")
+    half_axes: CubeOut | None = _optional("(n, p, p), half-axes of the regions of radius 1 in rows, longest first.")
 
 
 class CalibrationFactsOut(BaseModel):
@@ -146,14 +151,37 @@ class CalibrationFactsOut(BaseModel):
     notes: list[NoteOut] = Field(description="Doubts about the scale.")
 
 
+class RegionsOut(BaseModel):
+    """Regions around the points: their half-axes are a radius times those of radius 1."""
+
+    levels: Row = Field(description="Share of the places of a point that its region holds, on average over the points.")
+    radii: Row = Field(description="Radius for each level.")
+
+
+class ReliabilityOut(BaseModel):
+    """Whether points can be ranked by their spread."""
+
+    level: Literal["high", "moderate", "low"] = Field(description="The statement in one word.")
+    reason: str = Field(description="The statement in one or two sentences.")
+    expected: float = Field(description="Expected rank correlation of the spread with that over new samples.")
+    reliability: float = Field(description="Of the spread over the embeddings, by random halves of them.")
+    ceiling: float = Field(description="Root of the reliability.")
+    reproducibility: float = Field(description="Of the spread of 20 resamples of one kind.")
+    agreement: float = Field(description="Rank correlation of the spread of draws with that of resamples.")
+    saturated: bool = Field(description="Whether the scale of the draws could not be identified.")
+
+
 class SummaryOut(SampleOut):
-    """Summary of draws."""
+    """Spread of points over draws and resamples, or over draws alone."""
 
     count: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
+    resamples: int | None = _optional("Number of each of three kinds; this and the three below of an ensemble only.")
+    regions: RegionsOut | None = _optional("Around the centers, calibrated on held-out resamples.")
+    reliability: ReliabilityOut | None = _optional("Read it before regions and ranks.")
     quantiles: QuantilesOut
-    notes: list[NoteOut] = Field(description="Findings of the fit and of the draws.")
-    calibration: CalibrationFactsOut | None = _optional("With scale=auto.")
+    notes: list[NoteOut] = Field(description="A low reliability first; then findings of the fit and of the draws.")
+    calibration: CalibrationFactsOut | None = _optional("Of the scale of the draws.")
     spectrum: SpectrumOut
     arrays: SummaryArraysOut
 

@@ -1,32 +1,51 @@
-"""Plan of a fit: its estimate, made by a worker and cached, and the limits on its time and memory."""
+"""Plan of a fit and of a summary of its posterior: the expected cost, and the limits on time and memory."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.search import EXPECTED_RECALL
 from glle_engine.graph.search_cost import approximate_seconds
 from glle_engine.posterior.cost.estimate import Estimate
+from glle_engine.posterior.spread.calibration import DRAWS, STEPS
+from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
+from glle_engine.posterior.spread.resampling import STREAMS
 from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.problems import ProblemOut
 from service.submission.jobs import analysis_job
 from service.submission.planning import Allowance
-from worker.analyses.posterior_analyses import EstimateSpec
+from service.submission.validation import obstacle_to_resampling
+from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
+from worker.base.numerics import numbers_for
 from worker.base.problems import Problem, ProblemError, refuse
 from worker.records.priority import Terms
+from worker.records.resamples import PER_BLOCK, resample_blocks, resamples_bytes
 
 if TYPE_CHECKING:
     from glle_engine import FitSpec
+    from glle_engine.base.spec import Source
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
     from worker.storage.datasets import Dataset
+    from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
 SHORT_VALUES = 2**24  # of a data set whose estimate an executor makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
+RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.posterior.spread.ensemble`)
+
+
+class Sample(TypedDict):
+    """Draws of a summary."""
+
+    count: int
+    first: int
+    seed: int
+    source: Source
 
 
 def estimate_spec(stores: Stores, dataset: Dataset, spec: FitSpec) -> EstimateSpec:
@@ -101,6 +120,91 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
         allowed = Allowance.of(settings)
         is_within = partial(_is_within, stores, allowed)
         raise _too_costly(expected, allowed, expected.most_points(is_within), expected.most_landmarks(is_within))
+
+
+def summary_spec(
+    record: PosteriorRecord, scale: float | Literal["auto"] | None, resamples: int | None, **sample: Unpack[Sample]
+) -> SummarySpec:
+    """Return the summary of a request; without a scale the ensemble, or draws at scale 1 where there is none.
+
+    Raises
+    ------
+    InvalidParameterError
+        For an ensemble of a posterior that resamples cannot measure, or of too few draws; for resamples that a summary
+        of draws does not use.
+
+    """
+    count, source, engine = sample["count"], sample["source"], numbers_for(record.numbers)
+    obstacle = obstacle_to_resampling(record, source)
+    if scale is None and (obstacle is None or resamples is not None):
+        scale = "auto"
+    if scale != "auto":
+        if resamples is not None:
+            raise InvalidParameterError(
+                f"resamples={resamples} has a meaning with scale=auto only.",
+                remedy="Leave `scale` or `resamples` out.",
+            )
+        return SummarySpec(**sample, scale=1.0 if scale is None else float(scale), engine=engine)
+    if obstacle is not None:
+        raise obstacle
+    if count < FEWEST:
+        raise InvalidParameterError(
+            f"count={count} draws are too few for the ensemble with resamples.",
+            remedy=f"Use count >= {FEWEST}, or give the scale as a number for the spread of the draws alone.",
+        )
+    return SummarySpec(**sample, scale=1.0, calibrated=True, resamples=resamples or RESAMPLES, engine=engine)
+
+
+def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> None:
+    """Raise a problem if one job cannot make the resamples and draws of an ensemble that are not cached.
+
+    The seconds follow from those that the fit took.
+    """
+    if not spec.resamples:
+        return
+    n, p = record.n, record.spec["n_components"]
+    streams = len(STREAMS)
+    embeddings = resamples_bytes(n, p, spec.resamples) * streams
+    stores.cache.check_size(embeddings, f"The {streams * spec.resamples:,} resamples")
+    blocks = [block for stream in STREAMS for block in resample_blocks(stream.number, spec.seed, spec.resamples)]
+    is_cached = stores.cache.contains([block.cache_key(record.arrays_id) for block in blocks])
+    missing = [block.first for block, is_there in zip(blocks, is_cached, strict=True) if not is_there]
+    drawing = spec.count * record.draw_seconds
+    if stores.posteriors.calibration(record.id) is None:
+        drawing += STEPS * DRAWS * record.draw_seconds
+
+    def seconds_of(resamples: int) -> float:
+        made = PER_BLOCK * sum(first < resamples for first in missing)
+        return drawing + RESAMPLE_SHARE * record.seconds * made
+
+    seconds, allowed = seconds_of(spec.resamples), Allowance.of(stores.settings)
+    nbytes = 16.0 * n * p * spec.total  # the embeddings, and copies that are aligned
+    if nbytes > allowed.bytes:
+        raise refuse(
+            "too-much-memory",
+            422,
+            f"A summary of {spec.total:,} embeddings takes some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are "
+            "allowed.",
+            "Use fewer `resamples` and a smaller `count`; or raise GLLE_METHOD_BYTES.",
+            expected_bytes=_rounded(nbytes),
+            allowed_bytes=allowed.bytes,
+        )
+    if seconds <= allowed.seconds:
+        return
+    affordable = [r for r in range(FEWEST, spec.resamples, PER_BLOCK) if seconds_of(r) <= allowed.seconds]
+    most = max(affordable, default=None)
+    fewer = f"Use resamples={most} or fewer, which are kept, so that more of them then cost the rest alone; or g"
+    raise refuse(
+        "too-long",
+        422,
+        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {_rounded(seconds):,} s, because "
+        f"the fit took {_rounded(record.seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+        f"{fewer if most else 'G'}ive the scale as a number for the spread of the draws "
+        "alone; or raise GLLE_JOB_TIMEOUT.",
+        expected_seconds=_rounded(seconds),
+        allowed_seconds=_rounded(allowed.seconds),
+        most_resamples=most,
+    )
 
 
 def _is_within(stores: Stores, allowed: Allowance, expected: Estimate) -> bool:

@@ -8,13 +8,15 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from service.schemas.resources import MAX_COUNTER
 from service.uploads.formats.json_table import table_of
 from service.uploads.registry import Limits
+from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
-from worker.records.fits import neighbors_of
+from worker.records.fits import neighbors_of, spec_of
 from worker.records.priority import is_quick_draws
 from worker.storage.datasets import all_points_equal, not_found
 
 if TYPE_CHECKING:
+    from glle_engine.base.spec import Source
     from service.schemas.analyses import PointsIn
     from worker.jobs.store import Job
     from worker.records.dataset import Array
@@ -88,28 +90,16 @@ def require_within(stores: Stores, name: str, value: int) -> None:
         raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
 
 
-def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> None:
-    """Raise a problem if half-sampling cannot calibrate a law: published, a prior, given neighbors, few points."""
-    if source != "posterior":
-        raise InvalidParameterError(
-            "scale='auto' is calibrated for the posterior, not for the prior.",
-            remedy="Use source='posterior', or give the scale as a number.",
-        )
-    if neighbors_of(record.spec) is not None:
-        raise InvalidParameterError(
-            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
-            remedy="Give the scale as a number, or fit without neighbors.",
-        )
-    if record.spec["variant"] != "constrained":
-        raise InvalidParameterError(
-            "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
-        )
-    k, p = record.spec["n_neighbors"], record.spec["n_components"]
-    if record.n // 2 <= max(k, p + 2):
-        raise InvalidParameterError(
-            f"Half of {record.n} points is too few for n_neighbors={k}.",
-            remedy=f"Fit with n_neighbors below {record.n // 2 - 1}, or more points.",
-        )
+def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
+    """Return why resamples cannot measure the spread: a prior, published, given neighbors, too few points."""
+    given = neighbors_of(record.spec) is not None
+    return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=given)
+
+
+def require_calibratable(record: PosteriorRecord, source: Source = "posterior") -> None:
+    """Raise the obstacle to a calibration by resamples, if there is one."""
+    if (obstacle := obstacle_to_resampling(record, source)) is not None:
+        raise obstacle
 
 
 def require_drawable(stores: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:

@@ -113,7 +113,7 @@ class SummarySpec(SampleSpec):
             extra_arrays = {**given, "center": posterior.embedding}
             request |= {"regions": together.regions.to_dict(), "reliability": together.reliability.to_dict()}
             notes = [*map(asdict, together.notes), *notes]
-        elif (obstacle := resampling_obstacle(posterior.spec, posterior.n_points, self.source)) is not None:
+        elif (obstacle := _obstacle(posterior, self.source)) is not None:
             notes.append({"code": "spread-of-draws", "message": f"The spread is that of draws alone. {obstacle}"})
         ranked = {"spread": places["spread"], "stability": summary.stability, "local_trust": trust}
         return Entry(
@@ -280,12 +280,19 @@ class EstimateSpec(AnalysisSpec):
         return Entry(expected.to_dict(), {})
 
 
-def resampling_obstacle(spec: FitSpec, n: int, source: Source) -> InvalidParameterError | None:
-    """Return why resamples cannot measure the spread of n points: a prior, a published posterior, too few points."""
+def resampling_obstacle(
+    spec: FitSpec, n: int, source: Source, *, given_neighbors: bool
+) -> InvalidParameterError | None:
+    """Return why resamples cannot measure the spread of n points: prior, published, given neighbors, few points."""
     if source != "posterior":
         return InvalidParameterError(
             "scale='auto' is calibrated for the posterior, not for the prior.",
             remedy="Use source='posterior', or give the scale as a number.",
+        )
+    if given_neighbors:
+        return InvalidParameterError(
+            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
+            remedy="Give the scale as a number, or fit without neighbors.",
         )
     if spec.variant != "constrained":
         return InvalidParameterError(
@@ -299,6 +306,11 @@ def resampling_obstacle(spec: FitSpec, n: int, source: Source) -> InvalidParamet
     except InvalidParameterError as error:
         return error
     return None
+
+
+def _obstacle(posterior: Posterior, source: Source) -> InvalidParameterError | None:
+    given = bool(posterior.diagnostics.figures.get("given_neighbors"))
+    return resampling_obstacle(posterior.spec, posterior.n_points, source, given_neighbors=given)
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

@@ -67,13 +67,18 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
   });
 
   test("results have every member of their types", async () => {
-    const summary = await posterior.summary(10, { scale: "auto" });
+    const summary = await posterior.summary(10, { resamples: 4 });
     assert.deepEqual([summary.consensus.shape, summary.covariance.shape], [[N, 2], [N, 2, 2]]);
-    for (const name of ["spread", "stability", "local_trust", "half_sample_spread"] as const) {
+    const parts = ["draw_spread", "half_sample_spread", "random_k_spread", "larger_sample_spread"] as const;
+    for (const name of ["spread", "stability", "local_trust", ...parts] as const) {
       assert.deepEqual(summary[name]?.shape, [N], name);
     }
     assert.deepEqual(Object.keys(summary.quantiles), ["levels", "spread", "stability", "local_trust"]);
     assert.deepEqual([summary.count, summary.calibrated, summary.source], [10, true, "posterior"]);
+    assert.deepEqual([summary.center?.shape, summary.half_axes?.shape, summary.resamples], [[N, 2], [N, 2, 2], 4]);
+    assert.deepEqual([summary.regions?.levels, summary.regions?.radii.length], [[0.5, 0.9], 2]);
+    assert.ok(["high", "moderate", "low"].includes(summary.reliability?.level ?? ""));
+    assert.equal((await posterior.summary(10, { scale: 1 })).reliability, undefined);
     assert.ok(Array.isArray(summary.notes) && "spectrum" in summary);
 
     const calibration = await posterior.calibration();

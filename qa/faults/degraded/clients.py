@@ -90,7 +90,7 @@ class Clients:
         assert done.status_code == 200, done.text
         self.job = done.json()["id"]
         for _ in range(2):
-            summary = client.get(f"{self.posterior}/summary?wait=60")
+            summary = client.get(f"{self.posterior}/summary?scale=1&wait=60")
         assert summary.status_code == 200, summary.text
         self.summary = summary.json()
 
@@ -222,7 +222,7 @@ class Clients:
         return _has(response, (COUNT, N, 2), b"".join(self._truth.draw(0, index) for index in range(COUNT)))
 
     def _summary(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        response = client.get(f"{self.posterior}/summary?wait=5")
+        response = client.get(f"{self.posterior}/summary?scale=1&wait=5")
         if response.status_code == 200 and response.json() != self.summary:
             raise WrongAnswerError("The summary differs from the reference.")
         return response

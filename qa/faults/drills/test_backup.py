@@ -70,7 +70,7 @@ def test_lost_folder_is_restored(tmp_path: Path, *, arrays: bool) -> None:
         path = fitted(client, data)
         job = client.post(f"{path}/draws?wait=60", json={"count": 12}).json()["id"]
         paths = [f"/v1/datasets/{data}", f"/v1/datasets/{data}/data", path, f"{path}/arrays", f"/v1/jobs/{job}"]
-        paths += [f"/v1/jobs/{job}/result", f"{path}/summary?count=8", f"{path}/draws/3", f"{path}/draws/11"]
+        paths += [f"/v1/jobs/{job}/result", f"{path}/summary?count=8&scale=1", f"{path}/draws/3", f"{path}/draws/11"]
         before = answers(client, paths)
         stop = threading.Event()
         load = threading.Thread(target=busy, args=(client, stop, recorded))

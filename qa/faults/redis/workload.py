@@ -36,7 +36,7 @@ def everything(client: httpx.Client) -> None:
         assert answer.status_code == 200, answer.text
     for path in (
         "/draws/3?wait=60",
-        "/summary?count=20&wait=60",
+        "/summary?count=20&scale=1&wait=60",
         "/arrays?name=embedding",
         "/draws/3?scale=auto&wait=60",
     ):

@@ -49,7 +49,8 @@ def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response
         ("/draws/7.png", {}, "image/png", PNG),
         ("/draws/7.svg", {"scale": 0.5, "theme": "dark", "color": "reference"}, "image/svg+xml", SVG),
         ("/draws.png", {"count": 2, "scales": [0.1, 10]}, "image/png", PNG),
-        ("/summary.svg", {"count": 4}, "image/svg+xml", SVG),
+        ("/summary.svg", {"count": 4, "scale": 1}, "image/svg+xml", SVG),
+        ("/summary.svg", {"count": 4, "resamples": 4}, "image/svg+xml", SVG),
     ],
 )
 def test_pictures_of_draws_and_summaries(
@@ -82,6 +83,7 @@ def test_an_index_without_an_extension_is_the_draw(client: httpx.Client, posteri
         ("/draws.png", {"source": "other"}, 422, "invalid-request"),
         ("/draws/0.png", {"width": 50}, 422, "invalid-request"),
         ("/summary.png", {"count": 1}, 422, "invalid-request"),
+        ("/summary.png", {"resamples": 4, "scale": 1}, 422, "invalid-parameter"),
         ("/draws/0.png", {"color": "label"}, 422, "no-such-color"),
     ],
 )

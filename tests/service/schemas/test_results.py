@@ -134,7 +134,7 @@ def test_analyses(client: httpx.Client, stores: Stores) -> None:
         ("calibration", {}, "CalibrationOut"),
     ):
         check(client.get(result_of(stores, client.post(f"{path}/{kind}", json=body))), name)
-    for query in ("count=3", "count=3&scale=auto"):
+    for query in ("count=3&scale=1", "count=4&resamples=4"):
         result = result_of(stores, client.get(f"{path}/summary?{query}&wait=0"))
         check(client.get(result), "SummaryOut")
         check(client.get(f"{path}/summary?{query}"), "SummaryOut")

@@ -89,7 +89,7 @@ def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, 
     few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
     small = client.post("/v1/posteriors", json={"dataset": batch["dataset"] or upload(client)}).json()
     calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
-    summary = client.get(posterior + "/summary?wait=0").json()
+    summary = client.get(posterior + "/summary?wait=0&scale=1").json()
     auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
     jobs = (single, few, small, summary, batch, calibrated, auto)
     assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]

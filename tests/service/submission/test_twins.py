@@ -72,7 +72,8 @@ def request_draws(small: tuple[httpx.Client, str, str], route: str, **parameters
     method, path, names = ROUTES[route]
     payload = {names.get(name, name): value for name, value in parameters.items()}
     if method == "GET":
-        return client.get(posterior + path, params=payload | {"wait": 0})
+        alone = {"scale": 1} if route.startswith("summary") else {}  # of the draws alone, without resamples
+        return client.get(posterior + path, params=payload | {"wait": 0} | alone)
     return client.post(posterior + path, json=payload | ({"dataset": dataset} if route == "transform" else {}))
 
 

@@ -67,8 +67,11 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
     """Summary, transform, reconstructions, calibration, arrays and advice have the documented shapes and names."""
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
-    summary = posterior.summary(8)
-    assert (summary.consensus.shape, summary.spread.shape, summary.count) == ((N, 2), (N,), 8)
+    summary = posterior.summary(8, resamples=4)
+    assert (summary.consensus.shape, summary.spread.shape, summary.count, summary.resamples) == ((N, 2), (N,), 8, 4)
+    assert summary.half_axes.shape == (N, 2, 2)
+    assert summary.reliability["level"] in {"high", "moderate", "low"}
+    assert "reliability" not in posterior.summary(8, scale=1.0).metadata
     arrays = posterior.arrays()
     X, embedding = roll.data(), arrays["embedding"]
     placed = posterior.transform(X[:5], draws=3)

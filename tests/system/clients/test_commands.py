@@ -61,16 +61,23 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
     id_ = run("fit", str(sheet), "--label", "side", "-k", "9").split("  ")[0]
     with Client(up.url) as client:
         posterior = client.posterior(id_)
-        draws, summary, placed = posterior.draws(2, scales=[0.5, 1]), posterior.summary(6), posterior.transform(X[:4])
+        draws, summary, placed = (
+            posterior.draws(2, scales=[0.5, 1]),
+            posterior.summary(6, resamples=4),
+            posterior.transform(X[:4]),
+        )
     drawing = ("draw", id_, "--count", "2", "--scales", "0.5", "1")
     for name, read in (("t.csv", pd.read_csv), ("t.parquet", pd.read_parquet)):
         run(*drawing, "-o", str(tmp_path / name))
         table = read(tmp_path / name).set_index(["scale", "draw", "point"])
         np.testing.assert_array_equal(table.loc[1.0, 1].to_numpy(), draws[1, 1])
-        out = run("summary", id_, "--count", "6", "-o", str(tmp_path / name))
+        out = run("summary", id_, "--count", "6", "--resamples", "4", "-o", str(tmp_path / name))
         table = read(tmp_path / name)
         np.testing.assert_array_equal(table["spread"], summary.spread)
+        np.testing.assert_array_equal(table["random_k_spread"], summary.random_k_spread)
         np.testing.assert_array_equal(table["covariance12"], summary.covariance[:, 0, 1])
+        word, reason = summary.reliability["level"], summary.reliability["reason"]
+        assert out.index(f"Reliability of the spread: {word}. {reason}") < out.index("The median point keeps")
         assert f"The median point keeps {100 * np.median(summary.stability):.0f} % of its neighbors" in out
         np.save(tmp_path / "new.npy", X[:4])
         run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / name))
@@ -87,7 +94,7 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
     picture(".png", *drawing)
-    picture(".svg", "summary", id_, "--count", "6")
+    picture(".svg", "summary", id_, "--count", "6", "--resamples", "4")
     picture(".png", "embed", str(sheet), "pca", "--label", "side")
     for words, has_scores in (("--scores",), True), (("--scores", "none"), False):
         out = run("embed", str(sheet), "pca", "--label" if has_scores else "--ignore", "side", *words)

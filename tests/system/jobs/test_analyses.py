@@ -57,7 +57,7 @@ def result(client: httpx.Client, path: str, **body: Any) -> str:
 
 def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> None:
     """A summary within the wait equals the engine's, and its draws equal single draws."""
-    path = posterior + "/summary?count=12&seed=4&wait=60"
+    path = posterior + "/summary?count=12&seed=4&scale=1&wait=60"
     summary = direct.summary(12, seed=4)
     result_arrays = arrays(client, path)
     np.testing.assert_allclose(result_arrays["consensus"], summary.consensus, atol=1e-6)
@@ -72,7 +72,7 @@ def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> Non
 def test_a_long_summary_is_a_job_then_a_result(client: httpx.Client) -> None:
     """The first response is 202; after the end of the job the same address returns 200, then 304 by ETag."""
     big = fitted(client, synthetic(client, 3000, seed=6))
-    path = big + "/summary?count=40"
+    path = big + "/summary?count=40&scale=1"
     first = client.get(path + "&wait=0")
     assert (first.status_code, first.json()["kind"]) == (202, "summary")
     assert int(first.headers["retry-after"]) >= 1
@@ -141,7 +141,7 @@ def test_advice(client: httpx.Client, posterior: str) -> None:
 
 def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
     """After a cache flush, recomputed results have the same bits and ETag."""
-    path = posterior + "/summary?count=6&wait=60"
+    path = posterior + "/summary?count=6&resamples=4&wait=60"
     summary = client.get(path)
     generated = result(client, posterior + "/reconstructions", count=2)
     data = npy(client, generated)
@@ -158,7 +158,7 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
 def test_a_cancelled_summary_keeps_its_draws(client: httpx.Client) -> None:
     """The summary stops between two draws; finished draws stay cached, and a new request creates another job."""
     big = fitted(client, synthetic(client, 5000, seed=6))
-    path = big + "/summary?count=400&wait=0"
+    path = big + "/summary?count=400&scale=1&wait=0"
     job = client.get(path).json()
     link = job["links"]["self"]
     until(lambda: client.get(link).json()["progress"]["done"] >= 3)

@@ -38,7 +38,7 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
     posterior = fitted(client, synthetic(client, 2000, seed=7))
-    job = client.get(posterior + "/summary?count=300&wait=0").json()
+    job = client.get(posterior + "/summary?count=300&scale=1&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
     busy = up.busy_worker()
     assert busy is not None

@@ -65,7 +65,7 @@ def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
         ("some draws", draws + "?draws=3:9&points=10:20", NPY),
         ("a range of draws", draws, {**NPY, "range": "bytes=2000000-2000999"}),
         ("draws as a table", draws + "?draws=0:2&points=0,2999", {"accept": "text/csv"}),
-        ("summary", posterior + "/summary?count=60&wait=60", {"accept": "application/zip"}),
+        ("summary", posterior + "/summary?count=60&scale=1&wait=60", {"accept": "application/zip"}),
         ("generated", generated, NPY),
         ("some of it", generated + "?draws=5,7&points=100:110", NPY),
         ("a range of it", generated, {**NPY, "range": "bytes=2800000-2800999"}),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glle_engine
+from glle_engine.posterior.spread import resampling
 from glle_engine.posterior.spread.ensemble import ensemble
 from glle_engine.posterior.spread.resampling import STREAMS
 from tests.worker.analyses.test_analyses import run_analysis
@@ -42,7 +43,7 @@ def fitted(stores: Stores) -> str:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Stream and first resample of each block that a task makes."""
     blocks: list[tuple[str, int]] = []
-    real = context.resamples
+    real = resampling.resamples
 
     def resamples_and_record(*arguments: Any, **options: Any) -> Any:
         placed = real(*arguments, **options)

@@ -66,7 +66,8 @@ def _draws(context: AnalysisContext, request: dict[str, Any], color: str) -> Lay
 def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
     """Show the consensus by its color, by spread, by stability and by local trust."""
     spec = SummarySpec.from_dict(request)
-    arrays = _result(context, spec).arrays
+    result = _result(context, spec)
+    arrays, stated = result.arrays, result.meta.get("reliability")
     consensus = arrays["consensus"]
     colors = point_colors(context, context.dataset, color, context.posterior().embedding)
 
@@ -76,11 +77,14 @@ def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> L
 
     panels = [
         Panel("consensus", consensus, colors),
-        scale("spread", "how far a point moves between draws", arrays["spread"]),
+        scale("spread", f"how far a point moves between {'draws' if stated is None else 'samples'}", arrays["spread"]),
         scale("stability", "share of its neighbours that stay", arrays["stability"]),
         scale("local trust", "how true its neighbourhood is to the data", arrays["local_trust"]),
     ]
-    return panels, 2, f"{spec.count} draws together"
+    if stated is None:
+        return panels, 2, f"{spec.count} draws together"
+    together = f"{spec.count} draws and 3 x {spec.resamples} resamples"
+    return panels, 2, f"{together}; reliability of the spread: {stated['level']}"
 
 
 def _embedding(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:

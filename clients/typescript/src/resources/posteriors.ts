@@ -85,7 +85,11 @@ export class Posterior {
     return this.#session.build.job(json<JobOut>(reply));
   }
 
-  /** Return statistics of many draws: `consensus`, `covariance`, `spread`, `stability` and more. */
+  /**
+   * Return how far points move over new samples of the data, with the `reliability` of that in one word.
+   *
+   * The ensemble of draws and of `resamples` of the data; with a number as `scale` the draws alone.
+   */
   async summary(count = 100, options: SummaryOptions & WaitOptions = {}): Promise<Summary> {
     const [waiting, query] = split(options);
     return resultOf<Summary>(await this.#session.get(this.#path("summary"), { ...query, count }, waiting));

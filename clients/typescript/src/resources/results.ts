@@ -1,7 +1,7 @@
 // Results of analyses: their values and their arrays by name.
 
 import { type Dtype, isDtype, NdArray, sizeOf, zeros } from "../arrays/ndarray.ts";
-import type { NoteOut, ProblemOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
+import type { NoteOut, ProblemOut, RegionsOut, ReliabilityOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
 
 /** Array of floating-point numbers. */
 export type FloatArray = NdArray<"float64" | "float32">;
@@ -67,23 +67,36 @@ export interface Sample {
   source: "posterior" | "prior";
 }
 
-/** Statistics of many draws. */
+/** How far points move: over new samples of the data by draws and resamples, or from draw to draw. */
 export interface Summary extends Sample {
   count: number;
   /** Whether the scale is that of a calibration (`scale: "auto"`). */
   calibrated: boolean;
-  /** Mean of the aligned draws (n, p). */
+  /** Number of resamples of each of three kinds; this and all optional members are those of an ensemble. */
+  resamples?: number;
+  /** Whether points can be ranked by the spread: read it before regions and ranks. */
+  reliability?: ReliabilityOut;
+  /** Levels of the regions, and the radius of each. */
+  regions?: RegionsOut;
+  /** Mean place of each point (n, p). */
   consensus: FloatArray;
-  /** Covariance of each point over the draws (n, p, p). */
+  /** Covariance of each point (n, p, p). */
   covariance: FloatArray;
-  /** Root mean square distance of each point from the consensus (n,). */
+  /** Root mean square distance that each point moves (n,): the root of the trace of the covariance. */
   spread: FloatArray;
   /** Share of neighbors that each point keeps (n,). */
   stability: FloatArray;
   /** Trustworthiness of each point of the reference embedding (n,). */
   local_trust: FloatArray;
-  /** Spread of half-samples of the data (n,), with `scale: "auto"`. */
+  /** Spreads of the parts (n,): draws, halves of the data, halves with random n_neighbors, and larger samples. */
+  draw_spread?: FloatArray;
   half_sample_spread?: FloatArray;
+  random_k_spread?: FloatArray;
+  larger_sample_spread?: FloatArray;
+  /** Centers of the regions (n, p): the reference embedding. */
+  center?: FloatArray;
+  /** Half-axes of the regions of radius 1 in rows (n, p, p), the longest first. */
+  half_axes?: FloatArray;
   quantiles: Record<"levels" | "spread" | "stability" | "local_trust", number[]>;
   notes: NoteOut[];
   spectrum: Record<string, unknown>;
