@@ -882,6 +882,56 @@ class ReconstructionsOut(TypedDict):
     arrays: GeneratedArraysOut
 
 
+class RegionsOut(TypedDict):
+    """Regions around the points: their half-axes are a radius times those of radius 1."""
+
+    levels: list[float]
+    """
+    Share of the places of a point that its region holds, on average over the points.
+    """
+    radii: list[float]
+    """
+    Radius for each level.
+    """
+
+
+class ReliabilityOut(TypedDict):
+    """Whether points can be ranked by their spread."""
+
+    level: Literal["high", "moderate", "low"]
+    """
+    The statement in one word.
+    """
+    reason: str
+    """
+    The statement in one or two sentences.
+    """
+    expected: float
+    """
+    Expected rank correlation of the spread with that over new samples.
+    """
+    reliability: float
+    """
+    Of the spread over the embeddings, by random halves of them.
+    """
+    ceiling: float
+    """
+    Root of the reliability.
+    """
+    reproducibility: float
+    """
+    Of the spread of 20 resamples of one kind.
+    """
+    agreement: float
+    """
+    Rank correlation of the spread of draws with that of resamples.
+    """
+    saturated: bool
+    """
+    Whether the scale of the draws could not be identified.
+    """
+
+
 class ScoreOut(TypedDict):
     """Score of embeddings."""
 
@@ -1539,9 +1589,13 @@ class SummaryOptions(TypedDict):
     """
     Stream of draws.
     """
-    scale: NotRequired[float | Literal["auto"]]
+    scale: NotRequired[float | Literal["auto"] | None]
     """
-    Factor on the covariance; auto: the scale that half-sampling suggests.
+    auto, the default where resamples can measure the posterior: the ensemble of calibrated draws and resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance.
+    """
+    resamples: NotRequired[int | None]
+    """
+    Resamples of each of three kinds, with scale=auto; default 40.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
@@ -2307,11 +2361,11 @@ class SummaryArraysOut(TypedDict):
 
     consensus: MatrixOut
     """
-    (n, p), the generalised Procrustes mean.
+    (n, p), the mean place, after generalised Procrustes alignment.
     """
     covariance: CubeOut
     """
-    (n, p, p) of the position of each point over the draws.
+    (n, p, p) of the position of each point: the ensemble's, or over draws.
     """
     spread: VectorOut
     """
@@ -2325,14 +2379,34 @@ class SummaryArraysOut(TypedDict):
     """
     (n,), trustworthiness in the reference embedding.
     """
+    draw_spread: NotRequired[VectorOut]
+    """
+    (n,), of the calibrated draws; this and all below of an ensemble only.
+    """
     half_sample_spread: NotRequired[VectorOut]
     """
-    (n,), with scale=auto.
+    (n,), of random halves of the data.
+    """
+    random_k_spread: NotRequired[VectorOut]
+    """
+    (n,), of random halves with random n_neighbors.
+    """
+    larger_sample_spread: NotRequired[VectorOut]
+    """
+    (n,), of random samples of 63.2 % of the data.
+    """
+    center: NotRequired[MatrixOut]
+    """
+    (n, p), of the regions: the reference embedding.
+    """
+    half_axes: NotRequired[CubeOut]
+    """
+    (n, p, p), half-axes of the regions of radius 1 in rows, longest first.
     """
 
 
 class SummaryOut(TypedDict):
-    """Summary of draws."""
+    """Spread of points over draws and resamples, or over draws alone."""
 
     engine: str
     """
@@ -2362,14 +2436,26 @@ class SummaryOut(TypedDict):
     """
     Whether the scale is the calibrated one.
     """
+    resamples: NotRequired[int]
+    """
+    Number of each of three kinds; this and the three below of an ensemble only.
+    """
+    regions: NotRequired[RegionsOut]
+    """
+    Around the centers, calibrated on held-out resamples.
+    """
+    reliability: NotRequired[ReliabilityOut]
+    """
+    Read it before regions and ranks.
+    """
     quantiles: QuantilesOut
     notes: list[NoteOut]
     """
-    Findings of the fit and of the draws.
+    A low reliability first; then findings of the fit and of the draws.
     """
     calibration: NotRequired[CalibrationFactsOut]
     """
-    With scale=auto.
+    Of the scale of the draws.
     """
     spectrum: SpectrumOut
     arrays: SummaryArraysOut

@@ -1164,6 +1164,34 @@ export type ReconstructionsOut = {
   arrays: GeneratedArraysOut;
 };
 
+/** Regions around the points: their half-axes are a radius times those of radius 1. */
+export type RegionsOut = {
+  /** Share of the places of a point that its region holds, on average over the points. */
+  levels: number[];
+  /** Radius for each level. */
+  radii: number[];
+};
+
+/** Whether points can be ranked by their spread. */
+export type ReliabilityOut = {
+  /** The statement in one word. */
+  level: "high" | "moderate" | "low";
+  /** The statement in one or two sentences. */
+  reason: string;
+  /** Expected rank correlation of the spread with that over new samples. */
+  expected: number;
+  /** Of the spread over the embeddings, by random halves of them. */
+  reliability: number;
+  /** Root of the reliability. */
+  ceiling: number;
+  /** Of the spread of 20 resamples of one kind. */
+  reproducibility: number;
+  /** Rank correlation of the spread of draws with that of resamples. */
+  agreement: number;
+  /** Whether the scale of the draws could not be identified. */
+  saturated: boolean;
+};
+
 /** All scores. */
 export type ScoreList = {
   items: ScoreOut[];
@@ -1313,9 +1341,9 @@ export type StartOut = {
 
 /** Arrays of a summary. */
 export type SummaryArraysOut = {
-  /** (n, p), the generalised Procrustes mean. */
+  /** (n, p), the mean place, after generalised Procrustes alignment. */
   consensus: MatrixOut;
-  /** (n, p, p) of the position of each point over the draws. */
+  /** (n, p, p) of the position of each point: the ensemble's, or over draws. */
   covariance: CubeOut;
   /** (n,), the root of the trace of the covariance. */
   spread: VectorOut;
@@ -1323,8 +1351,18 @@ export type SummaryArraysOut = {
   stability: VectorOut;
   /** (n,), trustworthiness in the reference embedding. */
   local_trust: VectorOut;
-  /** (n,), with scale=auto. */
+  /** (n,), of the calibrated draws; this and all below of an ensemble only. */
+  draw_spread?: VectorOut;
+  /** (n,), of random halves of the data. */
   half_sample_spread?: VectorOut;
+  /** (n,), of random halves with random n_neighbors. */
+  random_k_spread?: VectorOut;
+  /** (n,), of random samples of 63.2 % of the data. */
+  larger_sample_spread?: VectorOut;
+  /** (n, p), of the regions: the reference embedding. */
+  center?: MatrixOut;
+  /** (n, p, p), half-axes of the regions of radius 1 in rows, longest first. */
+  half_axes?: CubeOut;
 };
 
 /** Keyword arguments, the query of GET /v1/posteriors/{id}/summary. */
@@ -1333,8 +1371,13 @@ export type SummaryOptions = {
   first?: number;
   /** Stream of draws. */
   seed?: number;
-  /** Factor on the covariance; auto: the scale that half-sampling suggests. */
-  scale?: number | "auto";
+  /**
+   * auto, the default where resamples can measure the posterior: the ensemble of calibrated draws and resamples. A
+   * number, else 1: the spread of the draws alone, at this factor on the covariance.
+   */
+  scale?: number | "auto" | null;
+  /** Resamples of each of three kinds, with scale=auto; default 40. */
+  resamples?: number | null;
   /** Law of the weights. */
   source?: "posterior" | "prior";
   /** float32 halves the bytes. */
@@ -1343,7 +1386,7 @@ export type SummaryOptions = {
   points?: string | null;
 };
 
-/** Summary of draws. */
+/** Spread of points over draws and resamples, or over draws alone. */
 export type SummaryOut = {
   /** Version of the engine's numbers. */
   engine: string;
@@ -1359,10 +1402,16 @@ export type SummaryOut = {
   count: number;
   /** Whether the scale is the calibrated one. */
   calibrated: boolean;
+  /** Number of each of three kinds; this and the three below of an ensemble only. */
+  resamples?: number;
+  /** Around the centers, calibrated on held-out resamples. */
+  regions?: RegionsOut;
+  /** Read it before regions and ranks. */
+  reliability?: ReliabilityOut;
   quantiles: QuantilesOut;
-  /** Findings of the fit and of the draws. */
+  /** A low reliability first; then findings of the fit and of the draws. */
   notes: NoteOut[];
-  /** With scale=auto. */
+  /** Of the scale of the draws. */
   calibration?: CalibrationFactsOut;
   spectrum: SpectrumOut;
   arrays: SummaryArraysOut;
