@@ -145,7 +145,7 @@ def test_the_spread_is_shown_as_a_shape(tab_with_draws: Explorer, shape: str) ->
 def test_the_headline_is_the_median_of_the_stability(tab_with_draws: Explorer) -> None:
     """It rounds the median of the service's stability, and its tooltip defines the figure."""
     id_ = tab_with_draws.state("posterior")["id"]
-    path = f"{tab_with_draws.url}/v1/posteriors/{id_}/summary?count=6"
+    path = f"{tab_with_draws.url}/v1/posteriors/{id_}/summary?count=6&scale=1"
     stability = np.load(io.BytesIO(httpx.get(path, headers={"Accept": "application/zip"}).content))["stability"]
     headline = tab_with_draws.at("headline")
     expect(headline).to_contain_text(f"The median point keeps {100 * np.median(stability):.0f}% of its neighbours")

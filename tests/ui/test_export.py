@@ -63,7 +63,9 @@ def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> No
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
     np.testing.assert_array_equal(table[:, 0], np.arange(150))
     np.testing.assert_allclose(table[:, 1:3], expected, rtol=1e-12)
-    summary = f"{tab_at_third_draw.url}/v1/posteriors/{tab_at_third_draw.state('posterior')['id']}/summary?count=6"
+    summary = (
+        f"{tab_at_third_draw.url}/v1/posteriors/{tab_at_third_draw.state('posterior')['id']}/summary?count=6&scale=1"
+    )
     arrays = np.load(io.BytesIO(httpx.get(summary, headers={"Accept": "application/zip"}).content))
     np.testing.assert_allclose(table[:, 3], arrays["spread"], rtol=1e-6)
     np.testing.assert_allclose(table[:, 4], arrays["stability"], rtol=1e-6)

@@ -31,6 +31,7 @@ export const state = {
   neighbors: null, // {k, data}
   draws: null, // {seed, scale, first, count, n, p, data, look}
   summary: null,
+  reliability: null, // of the spread of a posterior: {id, level, reason}
   scales: null,
   single: null, // an embedding by a method without draws
   compared: null, // names of the methods to compare; null: the usual ones

@@ -121,7 +121,7 @@ def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys:
     drawn = table("draw", id_, "--count", "2", "--scales", "0.5", "1")
     assert drawn["id"].tolist() == names * 4
     assert drawn["point"].tolist() == [*range(N)] * 4
-    assert table("summary", id_, "--count", "3")["id"].tolist() == names
+    assert table("summary", id_, "--count", "4", "--resamples", "4")["id"].tolist() == names
     assert table("transform", id_, str(new))["id"].tolist() == ["7", "12"]
     capsys.readouterr()
     placed = table("embed", str(sheet), "pca", "--scores", "none")
@@ -141,7 +141,7 @@ def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys:
         for path, head, expected in (
             (f"/v1/posteriors/{id_}/draws/0?points=0:4&wait=30", "id,y1,y2", names[:4]),
             (f"/v1/jobs/{job}/result?points=0:4", "id,draw,point,y1,y2", names[:4] * 2),
-            (f"/v1/posteriors/{id_}/summary?count=3&points=0:4&wait=30", "id,point,", names[:4]),
+            (f"/v1/posteriors/{id_}/summary?count=3&scale=1&points=0:4&wait=30", "id,point,", names[:4]),
             (f"/v1/embeddings/{embedding}/coordinates?points=3,1", "id,point,embedding_1,embedding_2", names[3:0:-2]),
         ):
             first, *rows = api.get(path).text.splitlines()

@@ -1,6 +1,6 @@
 /** From a data set to its draws: fit, reference embedding, draws and their summary. */
 
-import { askJson, NPZ } from '../api.js';
+import { askJson, Cancelled, JSON_TYPE, NPZ, Refused } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
@@ -12,6 +12,7 @@ import { clearResults, fold, runWork } from './state.js';
 /** The scales of the paper's figure 4, and the number of draws at each. */
 export const SCALES = [0.01, 0.1, 1, 5, 10];
 export const DRAWS_A_SCALE = 4;
+const ASSESSED = { count: 40, resamples: 20 }; // half of the service's defaults, in half of the time
 const MOST_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
 /** The entry of the chosen method. */
@@ -99,6 +100,7 @@ export async function draw({ plays = false } = {}) {
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: true });
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
+  if (count > 1) await assess(id);
 }
 
 /** Create the draws as one job, and fetch them in one response. */
@@ -109,6 +111,28 @@ async function drawn(id, body, label) {
   const [n, p] = shape.slice(-2);
   const notes = (headers.get('Glle-Notes') ?? '').split(', ').filter(Boolean);
   return { n, p, data, scales, notes };
+}
+
+/** Learn how far to rely on the spread of a posterior, of any draws, before its regions are shown. */
+async function assess(id) {
+  if (state.reliability?.id === id) return;
+  const path = `/v1/posteriors/${id}/summary?${new URLSearchParams({ ...ASSESSED, points: '0:1' })}`;
+  const stated = await reliabilityOf(path);
+  if (state.posterior?.id !== id) return;
+  set({ reliability: { id, ...stated }, announcement: `How sure is the spread? ${stated.level}. ${stated.reason}` });
+}
+
+/** The word and its reason; `unknown` where the service cannot tell, or was not let. */
+async function reliabilityOf(path) {
+  try {
+    const { reliability, notes } = await (await askMade(path, JSON_TYPE, 'Measuring how sure the spread is')).json();
+    const reason = () => notes.find(({ code }) => code === 'spread-of-draws')?.message ?? '';
+    return reliability ?? { level: 'unknown', reason: reason() };
+  } catch (error) {
+    if (error instanceof Cancelled) return { level: 'unknown', reason: 'Its measurement was cancelled.' };
+    if (error instanceof Refused) return { level: 'unknown', reason: error.message };
+    throw error;
+  }
 }
 
 /** Fetch spread, stability, consensus and spectrum of the shown draws. */

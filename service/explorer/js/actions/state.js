@@ -10,6 +10,7 @@ const NO_RESULTS = {
   neighbors: null,
   draws: null,
   summary: null,
+  reliability: null,
   scales: null,
   single: null,
   frame: 0,

@@ -35,8 +35,10 @@ function Scores() {
 
 /** Colour, shape of the spread, trails, axes. */
 function Appearance() {
-  const state = useStore('shape', 'trails', 'dataset', 'axes', 'turn', 'draws', 'selection', 'posterior', 'view', ...LOOK);
-  const { shape, trails, summary, draws, axes, selection } = state;
+  const state = useStore(
+    'shape', 'trails', 'dataset', 'axes', 'turn', 'draws', 'selection', 'posterior', 'reliability', 'view', ...LOOK,
+  );
+  const { shape, trails, reliability, draws, axes, selection } = state;
   const p = dimension();
   const count = selection?.list.length ?? points();
   const pick = (color) => {
@@ -58,12 +60,13 @@ function Appearance() {
     ${state.view !== 'draws' && html`<${Legend} />`}
     ${state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
-        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!summary}
+        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
           aria-pressed=${shape === name} onClick=${() => {
             set({ shape: name });
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
+    ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">Regions of this picture are rough: see above it.</p>`}
     ${shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
     ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
     ${shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}

@@ -39,12 +39,13 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  if (hasSpread && state.shape === 'density') drawDensities(context, view);
-  if (hasSpread && ['halo', 'ellipse'].includes(state.shape)) drawShapes(context, view);
+  const hasRegions = hasSpread && state.reliability; // whose reliability the headline says
+  if (hasRegions && state.shape === 'density') drawDensities(context, view);
+  if (hasRegions && ['halo', 'ellipse'].includes(state.shape)) drawShapes(context, view);
   if (hasSpread && state.trails) drawTrails(context, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
-  if (hasSpread) drawContours(context, at, hover, view);
+  if (hasRegions) drawContours(context, at, hover, view);
   for (const row of new Set([only, hover])) if (row >= 0) drawRing(context, at(row), colors);
   if (state.turn) drawAxes(context, width, height, view);
 }

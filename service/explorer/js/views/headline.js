@@ -4,6 +4,8 @@ import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { useStore } from '../store.js';
 
+const SURE = { high: 'High', moderate: 'Moderate', low: 'Low', unknown: 'Not known' };
+
 /** The median of numbers: with an even count the mean of the two in the middle. */
 export function median(values) {
   const sorted = Float64Array.from(values).sort();
@@ -13,8 +15,8 @@ export function median(values) {
 
 /** The headline; without a summary it names the data and the method alone. */
 export function Headline() {
-  const { dataset, posterior, single, summary, draws, methods, view } = useStore(
-    'dataset', 'posterior', 'single', 'summary', 'draws', 'methods', 'view',
+  const { dataset, posterior, single, summary, reliability, draws, methods, view } = useStore(
+    'dataset', 'posterior', 'single', 'summary', 'reliability', 'draws', 'methods', 'view',
   );
   const kept = useMemo(() => (summary ? median(summary.stability) : null), [summary]);
   if (!dataset || view === 'compare' || (!posterior && !single)) return null;
@@ -29,5 +31,7 @@ export function Headline() {
       <strong> ${percent(kept)}</strong> of its neighbours <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
     <p class="quiet">${nameOf(dataset)} · ${about}</p>
+    ${summary && !single && html`<p class=${`sure ${reliability?.level ?? ''}`} data-testid="reliability">How sure is the spread?
+      <strong> ${reliability ? SURE[reliability.level] : 'Being measured'}.</strong> ${reliability?.reason}</p>`}
   </div>`;
 }
