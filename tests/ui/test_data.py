@@ -46,15 +46,16 @@ def test_columns_get_roles_before_the_upload(explorer: Explorer) -> None:
     expect(explorer.at("problem")).to_contain_text("'kind' holds text")
     explorer.at("choose-one_hot").click()
     expect(explorer.at("preview").locator("th")).to_have_text(
-        ["x", "y", "z", "kind=a", "kind=b", "place=p", "place=q", "place=r"]
+        ["id", "x", "y", "z", "kind=a", "kind=b", "place=p", "place=q", "place=r"]
     )
     expect(explorer.at("problem")).to_have_count(0)
     expect(explorer.at("upload-notices")).to_contain_text("'0' numbers or names the rows")
     explorer.at("label-column").select_option("kind")
-    expect(explorer.at("preview").locator("th")).to_have_text(["label", "x", "y", "z", "place=p", "place=q", "place=r"])
+    names = ["id", "label", "x", "y", "z", "place=p", "place=q", "place=r"]
+    expect(explorer.at("preview").locator("th")).to_have_text(names)
     explorer.at("column-roles").evaluate("part => part.open = true")
     explorer.at("role-place").select_option("ignore")
-    expect(explorer.at("preview").locator("th")).to_have_text(["label", "x", "y", "z"])
+    expect(explorer.at("preview").locator("th")).to_have_text(["id", "label", "x", "y", "z"])
     explorer.save_picture("roles")
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("sheet.csv 60 rows, 3 columns")

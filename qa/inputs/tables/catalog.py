@@ -37,6 +37,8 @@ class Reading:
         Dialect of a text, where it is not that of CSV.
     notice
         Part of a notice.
+    ids
+        Ids of the rows, if columns name them.
 
     """
 
@@ -46,6 +48,7 @@ class Reading:
     columns: dict[str, list[str]] = field(default_factory=dict)
     dialect: dict[str, str] = field(default_factory=dict)
     notice: str = ""
+    ids: list[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,12 +158,12 @@ FILES = (
     File(
         "pandas-index.csv",
         _pandas(_NUMBERS.to_csv),
-        Reading(columns={"id": ["0"]}, notice="The column '0' numbers or names the rows"),
+        Reading(columns={"id": ["0"]}, notice="The column '0' numbers or names the rows", ids=[0, 1, 2, 3]),
     ),
     File(
         "pandas-index-twice.csv",
         _pandas(_NUMBERS.reset_index(names="Unnamed: 0").to_csv),
-        Reading(columns={"id": ["0", "Unnamed: 0"]}, notice="?features=*"),
+        Reading(columns={"id": ["0", "Unnamed: 0"]}, notice="?features=*", ids=[[i, i] for i in range(4)]),
     ),
     File(
         "pandas-index-wanted.csv",
@@ -175,13 +178,14 @@ FILES = (
             ["length", "width", "fresh"],
             [[*row, fresh] for row, fresh in zip(_ROWS, [1, 0, 1, 1], strict=True)],
             columns={"id": ["0"]},
+            ids=[0, 1, 2, 3],
         ),
     ),
     File("pandas.feather", _pandas(_NUMBERS.to_feather), Reading()),
     File(
         "pandas-index.parquet",
         _pandas(_INDEXED.to_parquet),
-        Reading(columns={"id": ["__index_level_0__"]}, notice="set apart"),
+        Reading(columns={"id": ["__index_level_0__"]}, notice="set apart", ids=["a", "b", "c", "d"]),
     ),
     File(
         "pandas-category.parquet",
@@ -191,17 +195,17 @@ FILES = (
     File(
         "r-write-csv.csv",
         _text('"","length","width"\n"1",5.1,3.5\n"2",4.9,3\n"3",7,3.2\n"4",6.3,3.3\n'),
-        Reading(columns={"id": ["0"]}, notice="numbers or names the rows"),
+        Reading(columns={"id": ["0"]}, notice="numbers or names the rows", ids=[1, 2, 3, 4]),
     ),
     File(
         "r-write-csv2.csv",
         _text('"";"length";"width"\n"Mazda RX4";5,1;3,5\n"Fiat 128";4,9;3\n"Honda";7;3,2\n"Volvo";6,3;3,3\n'),
-        Reading(columns={"id": ["0"]}, dialect=_COMMAS),
+        Reading(columns={"id": ["0"]}, dialect=_COMMAS, ids=["Mazda RX4", "Fiat 128", "Honda", "Volvo"]),
     ),
     File(
         "r-write-table.tsv",
         _text('"length"\t"width"\n"1"\t5.1\t3.5\n"2"\t4.9\t3\n"3"\t7\t3.2\n"4"\t6.3\t3.3\n'),
-        Reading(columns={"id": ["0"]}, dialect={"delimiter": "tab"}),
+        Reading(columns={"id": ["0"]}, dialect={"delimiter": "tab"}, ids=[1, 2, 3, 4]),
     ),
     File(
         "weka.csv",
@@ -263,7 +267,7 @@ FILES = (
     File(
         "ids.csv",
         _text("customer_id,length,width\n" + "".join(f"{7 + 3 * i},{a},{b}\n" for i, (a, b) in enumerate(_ROWS))),
-        Reading(columns={"id": ["customer_id"]}, notice="'customer_id'"),
+        Reading(columns={"id": ["customer_id"]}, notice="'customer_id'", ids=[7, 10, 13, 16]),
     ),
     File(
         "shuffled-ids.csv",

@@ -66,6 +66,7 @@ def check(table: Table, expected: Reading) -> None:
     assert table.names == expected.names
     np.testing.assert_array_equal(table.values[: len(expected.rows)], expected.rows)
     assert (None if table.labels is None else table.labels.tolist()) == expected.labels
+    assert (None if table.ids is None else table.ids.tolist()) == expected.ids
     assert table.source.get("columns", {}) == expected.columns
     assert table.source.get("dialect", {}) == expected.dialect
     notices = " ".join(table.source.get("notices", []))
