@@ -141,6 +141,17 @@ def test_digests_without_the_dtype_of_labels_are_valid(
         assert list(stores.datasets.damaged()) == []
 
 
+def test_ids_of_rows_are_restored(full: Stores, empty: Callable[[], Stores]) -> None:
+    """Whole numbers, and text of several columns, under the same ids of the data sets."""
+    rows = [np.array([7, -3]), np.array([["a", "007"], ["ü", ""]])]
+    kept = [full.datasets.add(Table(values=np.eye(2), ids=ids, source={"kind": "test"}))[0].id for ids in rows]
+    target = empty()
+    restore(target, Archive(io.BytesIO(backup(full))), EVERYTHING)
+    for id_, ids in zip(kept, rows, strict=True):
+        np.testing.assert_array_equal(target.datasets.ids_of(id_), ids)
+    assert list(target.datasets.damaged()) == []
+
+
 def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> None:
     """It contains no data of another tenant, and neither does its restoration."""
     whole, alices = backup(full), backup(full, replace(EVERYTHING, tenants=frozenset({"alice"})))

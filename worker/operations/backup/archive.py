@@ -43,7 +43,7 @@ MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
     r"README\.txt|keys\.json|(posteriors|embeddings|jobs|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
-    r"|datasets/ds_[0-9a-f]{32}(\.json|(\.labels|\.color|\.coordinates)?\.npy)"
+    r"|datasets/ds_[0-9a-f]{32}(\.json|(\.labels|\.color|\.coordinates|\.ids)?\.npy)"
 )
 _README = """A backup of glle (`glle restore` reads it). Without glle:
 datasets/*.npy: numpy.load. datasets/*.json: their records. *.jsonl: a JSON object a line.
