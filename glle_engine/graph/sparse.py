@@ -8,6 +8,7 @@ columns in which it has entries: the others add one column, :math:`(c_i - c_j)` 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 METRICS = ("euclidean", "cosine", "correlation")
 _EPSILON = float(np.finfo(np.float64).eps)
 _BLOCK_ENTRIES = 1 << 21  # of products, or of differences, at a time
-_FEWEST = 16  # rows of a block of sparse products
 _ROUNDING = 2.0**-46  # as in `glle_engine.weights.residuals`
 
 
@@ -114,7 +114,7 @@ class SparsePoints:
         width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
         # Bound of |computed - true| of a squared distance, by any order of its sums, over the sizes of both points.
         error = 8 * (width + 16) * _EPSILON
-        for part in blocks(len(points), max(1, _BLOCK_ENTRIES // len(self)), "neighbors", on_progress):
+        for part in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
             some = points[part]
             about = some._sizes[:, None] + self._sizes  # noqa: SLF001 -- the same class
             off = error * about
@@ -181,26 +181,27 @@ class SparsePoints:
         return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        r"""Return `glle_engine.weights.residuals.residual_dimension`.
+        """Return `glle_engine.weights.residuals.residual_dimension`.
 
-        Residuals are :math:`R = A - t 1^T` with A sparse. The square of :math:`R^T R = A^T A - b 1^T - 1 b^T + \tau 1
-        1^T`, :math:`b = A^T t` and :math:`\tau = t^T t`, needs that of A^T A, or of A A^T, in blocks.
+        Residuals R = V U are combinations of the points U; their inner products are V (U R^T), in blocks of columns, of
+        which U R^T costs no more than the search.
         """
         n, k = neighbors.shape
         d = self.shape[1]
         columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
         values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
         V = csr_array((values.ravel(), columns.ravel(), np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
-        A, t = csr_array(V @ self.rows), V @ self.shifts
-        sums, b, tau = A.sum(axis=1), A.T @ t, float((t * t).sum())
-        total = float((A.data * A.data).sum()) - 2 * float((t * sums).sum()) + d * tau
+        rest = SparsePoints(csr_array(V @ self.rows), V @ self.shifts)
+        total = float((rest._sizes - 2 * rest.shifts * rest._sums).sum())
         if total <= _ROUNDING**2 * float(self._sizes.sum()):
             return 0.0
-        squares = _square_of_gram(A)
-        if tau:
-            S1 = A.T @ sums
-            squares += 2 * d * float((b * b).sum()) + 2 * float(b.sum()) ** 2 + (d * tau) ** 2
-            squares += 2 * tau * float((sums * sums).sum()) - 4 * float((b * S1).sum()) - 4 * d * tau * float(b.sum())
+        squares = 0.0
+        for part in blocks(n, _rows_of_products(self.rows, rest.rows), "posterior"):
+            some, sums = rest[part], rest._sums[part]
+            inner = _inner_products(self.rows, some.rows)
+            inner -= sums[:, None] * self.shifts + some.shifts[:, None] * (self._sums - d * self.shifts)
+            products = V @ inner.T
+            squares += float((products * products).sum())
         return float(np.clip(total * total / squares, 1.0, min(n, d)))
 
     def principal_scores(self, count: int) -> NDArray[np.float64]:
@@ -230,10 +231,6 @@ class SparsePoints:
         return np.asarray((vectors * values)[:, ::-1])
 
     @cached_property
-    def _transposed(self) -> csr_array:
-        return self.rows.T.tocsr()
-
-    @cached_property
     def _sums(self) -> NDArray[np.float64]:
         """Sum of each x_i."""
         return np.asarray(np.bincount(_row_of_entries(self.rows), self.rows.data, len(self)), np.float64)
@@ -249,13 +246,13 @@ class SparsePoints:
 
         Without shifts these are the inner products of the points.
         """
-        products = (points.rows @ self._transposed).toarray()
+        products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():
             # |u - v|^2 = |x - y|^2 - 2 (c - e) (sum x - sum y) + d (c - e)^2
             apart = points.shifts[:, None] - self.shifts
             products += apart * (points._sums[:, None] - self._sums)
             products += self.shape[1] * points.shifts[:, None] * self.shifts
-        return np.asarray(products)
+        return products
 
     def _subtracted(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
@@ -344,14 +341,13 @@ def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]
     return extremes
 
 
-def _square_of_gram(A: csr_array) -> float:
-    """Return the squared Frobenius norm of A^T A, which is that of A A^T; of the one with fewer products."""
-    by_column, by_row = (np.bincount(i) for i in (A.indices, _row_of_entries(A)))
-    left = A if (by_column.astype(float) ** 2).sum() < (by_row.astype(float) ** 2).sum() else A.T.tocsr()
-    left = left[np.diff(left.indptr) > 0]
-    right = left.T.tocsr()
-    squares = 0.0
-    for part in blocks(left.shape[0], max(_FEWEST, _BLOCK_ENTRIES // left.shape[0]), "posterior"):
-        product = (left[part] @ right).data
-        squares += float((product * product).sum())
-    return squares
+def _inner_products(rows: csr_array, others: csr_array) -> NDArray[np.float64]:
+    """Return the inner products (m, n) of some rows (m, d) with rows (n, d), dense in the columns of the former."""
+    used = np.unique(others.indices)
+    return np.ascontiguousarray((rows[:, used] @ others[:, used].T.toarray()).T)
+
+
+def _rows_of_products(rows: csr_array, others: csr_array) -> int:
+    """Return how many rows to compare with all rows at a time, so that products and dense columns fit in memory."""
+    width = 1 + int(others.nnz) // max(1, others.shape[0])
+    return max(1, min(_BLOCK_ENTRIES // int(rows.shape[0]), math.isqrt(4 * _BLOCK_ENTRIES // width)))
