@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
@@ -41,6 +41,7 @@ from service.submission.fit_planning import (
     estimate_of,
     estimate_spec,
     require_possible_fit,
+    require_storable,
 )
 from service.submission.idempotency import Answers, remembered
 from service.submission.jobs import accepted, computed, delete_posterior_of, settle, submitted
@@ -372,7 +373,16 @@ def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     """Return the number of neighbors in a data set for each of n points; raise a problem unless they are valid."""
-    require_dataset(stores, id_)
+    given = require_dataset(stores, id_)
+    if given.n != n:
+        raise InvalidShapeError(
+            f"The data set of neighbors has {given.n} rows; the data have {n} points.",
+            remedy="Send a row of neighbors for each point, in the order of the data.",
+            details={"rows": given.n, "points": n},
+        )
+    least = max(2, given.d - 1)  # each point may be among its neighbors
+    require_within(stores, "n_neighbors", least)
+    require_storable(stores, n, FitSpec(n_neighbors=least))  # before the neighbors are in memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
 
