@@ -140,9 +140,10 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         answer = client.post(f"/v1/{path}?wait=30", json=openapi.EXAMPLES[name] | dataset)
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
         if name == "embed":
-            place = f"{answer.json()['links']['embedding']}/transform?wait=30"
-            placed = client.post(place, json=openapi.EXAMPLES["transform_embedding"])
-            assert (placed.status_code, placed.json()["status"]) == (200, "succeeded")
+            for task, last in (("transform_embedding", "transform"), ("spread", "spread")):
+                place = f"{answer.json()['links']['embedding']}/{last}?wait=30"
+                made = client.post(place, json=openapi.EXAMPLES[task])
+                assert (made.status_code, made.json()["status"]) == (200, "succeeded"), task
     assert client.post("/v1/embeddings/estimate", json=openapi.EXAMPLES["estimate"]).json()["problem"] is None
     for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
         assert client.patch(path, json=openapi.EXAMPLES[name]).json()["name"] == openapi.EXAMPLES[name]["name"]
@@ -153,6 +154,7 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         "advice",
         "embed",
         "transform_embedding",
+        "spread",
         "estimate",
         "compare",
         "rename_dataset",
