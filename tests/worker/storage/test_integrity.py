@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 LABELS = np.array(["a", "b"] * 25)
-TABLE = Table(values=X, source={"kind": "test"}, labels=LABELS, color=X[:, 0], coordinates=np.asfortranarray(X[:, :2]))
+PLACES = np.asfortranarray(X[:, :2])
+TABLE = Table(values=X, source={"kind": "test"}, labels=LABELS, color=X[:, 0], coordinates=PLACES, ids=np.arange(50))
 HEADER_BYTES = 128  # header of an npy file, version 1.0, with a short shape
-FILES = (".npy", ".labels.npy", ".color.npy", ".coordinates.npy")
+FILES = (".npy", ".labels.npy", ".color.npy", ".coordinates.npy", ".ids.npy")
 
 
 @pytest.fixture
