@@ -104,6 +104,9 @@ def test_labels_and_truth_of_another_tenant_are_404(
         body = {"dataset": bob.dataset, "method": "pca", kind: alice.dataset}
         answer = guarded.post("/v1/embeddings", json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
+    spread = f"/v1/embeddings/{bob.embedding}/spread"
+    answer = guarded.post(spread, json={"labels": alice.dataset}, headers=bob.headers)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
 
 
 def test_lists_are_disjoint(guarded: httpx.Client, alice: TenantResources, bob: TenantResources) -> None:
