@@ -162,8 +162,21 @@ def test_the_scale_cannot_be_calibrated(client: httpx.Client) -> None:
         client.post(path + "/calibration", json={}),
         client.post(path + "/draws", json={"count": 2, "scale": "auto"}),
         client.get(path + "/summary?count=4&scale=auto"),
+        client.get(path + "/summary?count=4&resamples=8"),
     ):
         assert "given neighbors" in check_problem(answer, 422, "invalid-parameter")["detail"]
+
+
+def test_the_summary_is_that_of_draws_and_says_so(client: httpx.Client, stores: Stores) -> None:
+    """Without a scale it is the summary at scale 1; the note has the reason."""
+    path = fitted(client)
+    job = client.get(path + "/summary?count=4&wait=0").json()["id"]
+    assert job == client.get(path + "/summary?count=4&scale=1&wait=0").json()["id"]
+    tasks.analyse(job, stores.jobs.fetch(job).round)
+    (note,) = [
+        note for note in client.get(path + "/summary?count=4").json()["notes"] if note["code"] == "spread-of-draws"
+    ]
+    assert "given neighbors" in note["message"]
 
 
 def test_the_client_takes_every_form_of_neighbors() -> None:
