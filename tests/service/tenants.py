@@ -73,7 +73,7 @@ class TenantResources:
 def resources_of(tenant: str, stores: Stores) -> TenantResources:
     """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
     resources = stores.of(tenant)
-    dataset, _ = resources.datasets.add(Table(values=X, source={"kind": "test"}))
+    dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
     request = {"dataset": dataset.id, "spec": spec}
