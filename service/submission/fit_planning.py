@@ -178,7 +178,7 @@ def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: Su
         return drawing + RESAMPLE_SHARE * record.seconds * made
 
     seconds, allowed = seconds_of(spec.resamples), Allowance.of(stores.settings)
-    nbytes = 16.0 * n * p * spec.total  # the embeddings, and copies that are aligned
+    nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if nbytes > allowed.bytes:
         raise refuse(
             "too-much-memory",
