@@ -41,7 +41,7 @@ curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8000/v1/datasets
 | loopback, before the first key exists | no key needed, except for requests through a proxy |
 
 `python -m tests.docs.authorisation` writes this page from the contract and these rules.
-`tests/service/middleware/test_authorisation.py` checks each route against the service.
+`tests/service/middleware/access/test_authorisation.py` checks each route against the service.
 
 | method | path | no valid key | read | write | admin | another tenant's resource |
 |---|---|---|---|---|---|---|

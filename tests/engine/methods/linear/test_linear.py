@@ -23,7 +23,7 @@ from glle_engine.methods.linear.factor_analysis import FactorAnalysisSpec, Model
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.linear.ppca import fit_ppca
 from glle_engine.weights.lle import lle_weights
-from tests.engine.methods.factors import correlated
+from tests.engine.methods.linear.factors import correlated
 
 
 def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:

@@ -20,7 +20,7 @@ from glle_engine.base.errors import (
 )
 from glle_engine.methods import METHODS, Embedding, method
 from glle_engine.methods.base import MAPPED
-from tests.engine.methods.factors import correlated
+from tests.engine.methods.linear.factors import correlated
 
 CASES: list[tuple[str, dict[str, object]]] = [
     ("pca", {}),

@@ -6,7 +6,7 @@ import pytest
 from glle_engine.base.progress import silent
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.methods.linear.pca import principal_axes
-from tests.engine.methods.factors import correlated
+from tests.engine.methods.linear.factors import correlated
 
 
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90), (700, 650), (300, 3)])

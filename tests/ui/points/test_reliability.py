@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.test_draws import tab_with_draws  # noqa: F401 # a fixture
+from tests.ui.points.test_draws import tab_with_draws  # noqa: F401 # a fixture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route

@@ -17,7 +17,7 @@ from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.cost.search import Search
 from service.app import create_app
 from tests.service.conftest import serving
-from tests.service.routes.test_analyses import check_problem, result_of
+from tests.service.routes.posteriors.test_analyses import check_problem, result_of
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.stores import Stores

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.submission.planning import Allowance
-from tests.service.routes.test_analyses import NPZ, N, check_problem, fitted, npz, result_of
+from tests.service.routes.posteriors.test_analyses import NPZ, N, check_problem, fitted, npz, result_of
 from worker.execution import tasks
 from worker.records.resamples import PER_BLOCK, resample_blocks
 

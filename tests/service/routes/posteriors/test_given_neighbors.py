@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 import glle_engine
 from glle.inputs import neighbor_indices
 from tests.conftest import evict
-from tests.service.routes.test_analyses import NPY, SHEET, check_problem, drawn
+from tests.service.routes.posteriors.test_analyses import NPY, SHEET, check_problem, drawn
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.execution.resident import RESIDENT

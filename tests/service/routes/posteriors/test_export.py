@@ -11,7 +11,7 @@ import pytest
 
 import glle_engine
 from tests.conftest import evict
-from tests.service.routes.test_analyses import NPY, SHEET, check_problem, drawn, fitted
+from tests.service.routes.posteriors.test_analyses import NPY, SHEET, check_problem, drawn, fitted
 from worker.execution import tasks
 from worker.records.ids import content_sha256
 

@@ -12,7 +12,7 @@ from docs.figures.methods import likelihood, rows, tables
 from glle_engine.methods import METHODS, costs
 from glle_engine.metrics.registry import SCORES
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
 
 
 def test_the_lists_are_those_of_the_registries() -> None:

@@ -1,0 +1,1 @@
+"""Tests of the points of the explorer: draws, spread, selection."""
