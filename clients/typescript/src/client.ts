@@ -1,20 +1,18 @@
 // `Client`: one service as an object.
 
 import type { NdArray } from "./arrays/ndarray.ts";
-import { columnOf, type Data, type Labels } from "./inputs.ts";
-import { Dataset, datasetId, upload } from "./resources/datasets.ts";
+import type { Data, Labels } from "./inputs.ts";
+import { columnId, Dataset, datasetId, upload } from "./resources/datasets.ts";
 import { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
 import { Job } from "./resources/jobs.ts";
 import { type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
-import {
-  type Advice, type Comparison, comparisonOf, resultOf, type Spread,
-} from "./resources/results.ts";
+import { type Advice, type Comparison, comparisonOf, resultOf } from "./resources/results.ts";
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
 import type {
   AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
   FitOptions, InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
-  PosteriorsOptions, ScoreList, ScoreOut, SpreadOptions, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
+  PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
 } from "./types.ts";
 
 /** Options of a client. */
@@ -154,24 +152,13 @@ export class Client {
       dataset: await datasetId(this.#session, data, waiting),
       method,
       parameters,
-      labels: await this.#columnId(labels, waiting),
+      labels: await columnId(this.#session, labels, waiting),
       truth: await this.#truthId(truth, waiting),
       scores,
       n_neighbors: score_neighbors,
     };
     const [content, job] = await this.#run("/v1/embeddings", body, waiting);
     return new Embedding(resultOf<EmbeddingValues>(content, { job }), this.#session);
-  }
-
-  /** Return how far an embedding, by its id, moves when its method is refitted to random halves of the data. */
-  async spread(
-    embedding: string,
-    options: SpreadOptions & Pick<EmbedOptions, "labels"> & WaitOptions = {},
-  ): Promise<Spread> {
-    const [waiting, { labels, ...more }] = split(options);
-    const body = { labels: await this.#columnId(labels, waiting), ...more };
-    const [content] = await this.#run(pathOf("embeddings", embedding, "spread"), body, waiting);
-    return resultOf<Spread>(content);
   }
 
   /** Return the scores of several methods on one data set; with `align` also the embeddings. */
@@ -184,7 +171,7 @@ export class Client {
     const body = {
       dataset: await datasetId(this.#session, data, waiting),
       methods: methods.map((method) => (typeof method === "string" ? { method } : method)),
-      labels: await this.#columnId(labels, waiting),
+      labels: await columnId(this.#session, labels, waiting),
       truth: await this.#truthId(truth, waiting),
       ...more,
     };
@@ -271,12 +258,6 @@ export class Client {
   async #run(path: string, body: object, waiting: WaitOptions): Promise<[object, string]> {
     const { id } = await this.#session.run(path, body, waiting);
     return [await this.#session.get<object>(pathOf("jobs", id, "result"), {}, waiting), id];
-  }
-
-  async #columnId(labels: EmbedOptions["labels"], waiting: WaitOptions): Promise<string | null> {
-    if (labels === null || labels === undefined) return null;
-    const isVector = typeof labels === "object" && "length" in labels;
-    return datasetId(this.#session, isVector ? columnOf(labels as Labels) : (labels as Dataset | NdArray), waiting);
   }
 
   async #truthId(truth: EmbedOptions["truth"], waiting: WaitOptions): Promise<string | null> {

@@ -113,7 +113,7 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
     }
     assert.deepEqual(comparison.arrays["twelve"]?.shape, [N, 2]);
     assert.equal((await client.estimate(sheet, "lle")).problem, null);
-    const moved = await client.spread(embedding.id, { half_samples: 6 });
+    const moved = await embedding.spread({ half_samples: 6 });
     assert.deepEqual([moved.movement.shape, moved.covariance.shape], [[N], [N, 2, 2]]);
     assert.ok(moved.figures.pairs_kept > moved.figures.pairs_by_chance);
   });

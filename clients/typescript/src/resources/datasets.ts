@@ -2,7 +2,7 @@
 
 import type { NdArray } from "../arrays/ndarray.ts";
 import { parseNpz } from "../arrays/npz.ts";
-import { type Data, uploadOf } from "../inputs.ts";
+import { columnOf, type Data, type Labels, uploadOf } from "../inputs.ts";
 import type { Call } from "../transport/connection.ts";
 import { inWords } from "../transport/errors.ts";
 import { type CallOptions, json, NPZ, pathOf, type Session } from "../transport/session.ts";
@@ -93,4 +93,15 @@ export async function upload<T>(
 ): Promise<T> {
   const call: Call = { method: "POST", path: `/v1/datasets${path}`, ...uploadOf(data, roles), byContent: true };
   return json<T>(await session.send(call, options));
+}
+
+/** Return the id of a data set of labels: one column, whose values are uploaded if they are no data set. */
+export async function columnId(
+  session: Session,
+  labels: Dataset | NdArray | Labels | string | null | undefined,
+  options: CallOptions,
+): Promise<string | null> {
+  if (labels === null || labels === undefined) return null;
+  const isVector = typeof labels === "object" && "length" in labels;
+  return datasetId(session, isVector ? columnOf(labels) : labels, options);
 }

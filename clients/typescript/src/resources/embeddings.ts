@@ -2,11 +2,11 @@
 
 import type { NdArray } from "../arrays/ndarray.ts";
 import { parseNpz } from "../arrays/npz.ts";
-import type { Data } from "../inputs.ts";
-import { NPZ, pathOf, type Session, type WaitOptions } from "../transport/session.ts";
-import type { EmbeddingOut } from "../types.ts";
-import { type Dataset, datasetId } from "./datasets.ts";
-import { type FloatArray, type Placed, resultOf } from "./results.ts";
+import type { Data, Labels } from "../inputs.ts";
+import { NPZ, pathOf, type Session, split, type WaitOptions } from "../transport/session.ts";
+import type { EmbeddingOut, SpreadOptions } from "../types.ts";
+import { columnId, type Dataset, datasetId } from "./datasets.ts";
+import { type FloatArray, type Placed, resultOf, type Spread } from "./results.ts";
 
 /** Description of an embedding, its coordinates and its scores. */
 export interface EmbeddingValues extends Omit<EmbeddingOut, "links"> {
@@ -41,6 +41,16 @@ export class Embedding {
     const dataset = await datasetId(this.#session, data, options);
     const job = await this.#session.run(pathOf("embeddings", this.id, "transform"), { dataset }, options);
     return resultOf<Placed>(await this.#session.get(pathOf("jobs", job.id, "result"), {}, options));
+  }
+
+  /** Return how far the embedding moves when its method is refitted to random halves of the data. */
+  async spread(
+    options: SpreadOptions & WaitOptions & { labels?: Dataset | NdArray | Labels | string | null } = {},
+  ): Promise<Spread> {
+    const [waiting, { labels, ...more }] = split(options);
+    const body = { labels: await columnId(this.#session, labels, waiting), ...more };
+    const job = await this.#session.run(pathOf("embeddings", this.id, "spread"), body, waiting);
+    return resultOf<Spread>(await this.#session.get(pathOf("jobs", job.id, "result"), {}, waiting));
   }
 
   /**
