@@ -35,11 +35,13 @@ RUN groupadd --gid 10001 glle \
 COPY --from=build /opt/glle /opt/glle
 COPY deploy/image/glle /opt/start/glle
 ENV PATH=/opt/start:/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/tmp/glle-compiled
-# Code for the kind of this processor and for any processor; /opt/start/glle selects one of them.
-RUN for cpu in "$(sed -n '/^flags.* avx2 /{s/.*/x86-64-v3/p;q}' /proc/cpuinfo)" generic; do \
-        [ -z "$cpu" ] || NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=/opt/glle/compiled PYTHONDONTWRITEBYTECODE=1 \
-            python -m glle_engine.posterior.fingerprint || exit 1; \
-    done
+# Code for this kind of processor and for any, compiled side by side; /opt/start/glle selects one of them.
+RUN kinds=generic; grep -q '^flags.* avx2 ' /proc/cpuinfo && kinds="$kinds x86-64-v3"; \
+    for kind in $kinds; do \
+        NUMBA_CPU_NAME=$kind NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=/opt/glle/compiled/$kind PYTHONDONTWRITEBYTECODE=1 \
+            python -m glle_engine.posterior.fingerprint & processes="$processes $!"; \
+    done; \
+    for process in $processes; do wait $process || exit 1; done
 USER 10001:10001
 WORKDIR /data
 EXPOSE 8000
