@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
@@ -14,7 +15,7 @@ from glle.resources.jobs import AsyncJob, Job
 from glle.resources.methods import EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
 from glle.resources.results import Result
-from glle.transport.calls import Body, Call, Steps, path_of
+from glle.transport.calls import NPZ, Body, Call, Steps, path_of
 from glle.transport.drivers import AsyncSession, BlockingSession, http_options
 from glle.transport.operation import Async, Blocking, listing, operation
 from glle.transport.retries import Retries
@@ -187,6 +188,16 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     def posterior(self, id: str) -> Steps[PosteriorT]:  # noqa: A002 # the name in the API
         """Return the posterior of an id; wait for a running fit."""
         return (yield from self._get("posterior", id))
+
+    @operation
+    def import_posterior(self, path: str | Path) -> Steps[PosteriorT]:
+        """Return the posterior of a file that `Posterior.export` wrote, stored in this service; draws have equal bits.
+
+        Draws need no data; summaries, new points, generated data, pictures and calibrations need the data set here.
+        """
+        body = Body.of_file(Path(path), NPZ)
+        reply = yield from self._session.send(Call("POST", "/v1/posteriors/import", body=body, by_content=True))
+        return self._session.build("posterior", reply.json())
 
     @operation
     def job(self, id: str) -> Steps[JobT]:  # noqa: A002 # the name in the API

@@ -21,6 +21,7 @@ from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
+from worker.storage.imported_posteriors import ImportedPosteriors
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.tiered_cache import TieredCache
@@ -44,6 +45,7 @@ class Stores:
     draws: DrawCache
     datasets: DatasetStore
     posteriors: PosteriorStore
+    imports: ImportedPosteriors
     embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
@@ -91,6 +93,7 @@ class Stores:
             draws=DrawCache(cache),
             datasets=DatasetStore.under(settings.data_dir),
             posteriors=PosteriorStore(client, cache),
+            imports=ImportedPosteriors.under(settings.data_dir),
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
             queue=queue,

@@ -86,7 +86,14 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
 
 def ids_of(client: Client, id_: str, out: Path | None) -> Array | None:
     """Return the ids of the rows of a data set if a table is written, or None."""
-    return client.dataset(id_).ids() if out is not None and out.suffix.lower() in TABLES else None
+    if out is None or out.suffix.lower() not in TABLES:
+        return None
+    from glle import NotFoundError  # noqa: PLC0415 # needs the extra `client`
+
+    try:
+        return client.dataset(id_).ids()
+    except NotFoundError:  # of an imported posterior
+        return None
 
 
 def _row(dataset: DatasetOut) -> dict[str, object]:

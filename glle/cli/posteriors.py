@@ -1,10 +1,11 @@
-"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `summary`, `export`, `transform`."""
+"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `summary`, `export`, `import`, `transform`."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import connection_options, report, with_client
@@ -94,6 +95,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_out(export, *ARCHIVE, required=True)
     export.set_defaults(run=with_client(_export))
 
+    importing = commands.add_parser("import", parents=[connection_options()], help="store an exported posterior here")
+    importing.add_argument("file", metavar="FILE", type=Path, help="the file that `glle export` wrote")
+    importing.set_defaults(run=with_client(_import))
+
     of_result = connection_options(timeout=True)
     of_result.add_argument(
         "posterior", metavar="POSTERIOR_OR_EMBEDDING", help="id, as printed by `glle fit` or `glle embed`"
@@ -168,6 +173,12 @@ def _export(args: argparse.Namespace, client: Client) -> int:
     client.posterior(args.posterior).export(args.out, timeout=args.timeout)
     nbytes = args.out.stat().st_size
     return report(args, {"file": str(args.out), "bytes": nbytes}, f"{args.out}  {nbytes:,} bytes")
+
+
+def _import(args: argparse.Namespace, client: Client) -> int:
+    posterior = client.import_posterior(args.file)
+    text = f"{posterior.id}  {posterior.n:,} points, of data set {posterior.metadata['dataset']}"
+    return report(args, posterior.metadata, text)
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:

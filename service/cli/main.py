@@ -145,6 +145,7 @@ def _serve_on(sock: SharedSocket, settings: Settings, started: Callable[[], obje
         tracing.TRACING.start("glle-api")
     app = create_app(Stores.connect(settings))
     app.state.stores.datasets.remove_abandoned()
+    app.state.stores.imports.remove_abandoned()
     app.state.readers.start()
     with sock, contextlib.suppress(KeyboardInterrupt):
         Server(app, settings, drain=settings.drain, started=started).run(sockets=[sock])

@@ -39,7 +39,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     for action in actions.choices.values():
         add_flags(action, settings)
 
-    scrub = commands.add_parser("scrub", help="compare every data set with its digest; exit code 1 if one is damaged")
+    scrub = commands.add_parser(
+        "scrub", help="compare every data set and imported posterior with its digest; 1 if one is damaged"
+    )
     add_data_dir(scrub, settings)
     scrub.set_defaults(run=_scrub)
 
@@ -64,6 +66,7 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
 def _scrub(options: argparse.Namespace, settings: Settings) -> int:
     del settings
     from worker.storage.datasets import DatasetStore  # noqa: PLC0415 # each command loads what it needs
+    from worker.storage.imported_posteriors import ImportedPosteriors  # noqa: PLC0415
 
     store = DatasetStore.under(options.data_dir)
     count, nbytes = store.usage()
@@ -72,7 +75,13 @@ def _scrub(options: argparse.Namespace, settings: Settings) -> int:
         damaged += 1
         _print(f"{id_} is damaged: upload the same data again, or restore a backup.")
     _print(f"{count:,} data sets of {nbytes:,} bytes read; {damaged:,} damaged.")
-    return int(damaged > 0)
+    imports = ImportedPosteriors.under(options.data_dir)
+    broken = list(imports.damaged())
+    for id_ in broken:
+        _print(f"{id_} is damaged: import its file again, or restore a backup.")
+    if count := len(imports.ids()):
+        _print(f"{count:,} imported posteriors of {imports.nbytes(None):,} bytes read; {len(broken):,} damaged.")
+    return int(damaged > 0 or bool(broken))
 
 
 @contextlib.contextmanager

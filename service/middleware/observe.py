@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
-UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview", "/v1/posteriors/import"})  # have separate limits
 
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # requested every few seconds
 

@@ -45,6 +45,7 @@ from service.submission.jobs import accepted, analysis_job, computed, job_respon
 from service.submission.validation import (
     new_points,
     require_calibratable,
+    require_data,
     require_dataset,
     require_drawable,
     require_not_all_equal,
@@ -134,6 +135,7 @@ async def summary(
     cached = partial(stores.cache.view, spec.cache_key(id_))
     entry = await on_loop(cached)
     if entry is None:
+        await on_loop(require_data, stores, record)
         await on_loop(require_affordable_summary, stores, record, spec)
         is_quick = not spec.resamples and _is_quick(stores, record, count)
         terms = Terms(priority="interactive" if is_quick else "batch")
@@ -234,6 +236,7 @@ def _submitted(
 
 def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
+    require_data(stores, record)
     if body.draws:
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
     dataset, shape, points = new_points(stores, body, record.d)
@@ -257,6 +260,7 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
+    require_data(stores, record)
     require_drawable(stores, record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(
@@ -274,6 +278,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
+    require_data(stores, record)
     engine = numbers_for(record.numbers)
     spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=engine)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())

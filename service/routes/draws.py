@@ -59,7 +59,13 @@ from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.recent_posteriors import RecentPosteriors
-from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
+from service.submission.validation import (
+    require_calibratable,
+    require_data,
+    require_posterior,
+    require_quick,
+    require_sample,
+)
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.connections.event_loop import on_loop
@@ -229,6 +235,8 @@ def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
+        if stores.posteriors.calibration(record.id) is None:
+            require_data(stores, record)
     require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(scales))
     return spec
 

@@ -28,7 +28,13 @@ from service.routes.params import (
 from service.schemas.problems import documented
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import accepted, analysis_job, computed, settle
-from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
+from service.submission.validation import (
+    require_data,
+    require_dataset,
+    require_posterior,
+    require_sample,
+    require_success,
+)
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
 from worker.analyses.posterior_analyses import MOST_SUMMARISED
@@ -215,6 +221,7 @@ async def _posterior_picture(
 ) -> Response:
     """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
     record = await on_loop(_require_panels, stores, posterior, grid, spec.of)
+    await on_loop(require_data, stores, record)
     await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
     engine = numbers_for(record.numbers)
     spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})

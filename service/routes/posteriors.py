@@ -1,10 +1,12 @@
-"""`/v1/posteriors`: fit, estimate, list, read, name, delete."""
+"""`/v1/posteriors`: fit, estimate, list, read, export, import, name, delete."""
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
@@ -19,6 +21,7 @@ from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
+    AT_ONCE,
     NOT_MODIFIED,
     ON_DATASET,
     RENAME,
@@ -43,7 +46,7 @@ from service.submission.fit_planning import (
     require_possible_fit,
     require_storable,
 )
-from service.submission.idempotency import Answers, remembered
+from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.submission.jobs import accepted, computed, delete_posterior_of, settle, submitted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
@@ -53,6 +56,10 @@ from service.submission.validation import (
     require_success,
     require_within,
 )
+from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_media
+from service.uploads.sandbox.processes import ReaderProcesses
+from service.uploads.spool import received
+from worker.base.clock import now_iso
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
@@ -61,11 +68,11 @@ from worker.records.fits import recorded
 from worker.records.ids import content_sha256, posterior_id
 from worker.records.labels import matches_labels
 from worker.records.priority import Priority, Terms, is_quick_fit
+from worker.records.tenants import DEFAULT, dataset_id
 from worker.storage.datasets import Dataset
+from worker.storage.imported_posteriors import imported_id
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
-
-EXPORT = 1  # version of the format of an exported file
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
@@ -244,6 +251,45 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
     return await _with_arrays(stores, partial(_export_or_job, id_, request, stores), wait)
 
 
+@router.post(
+    "/import",
+    summary="Import a posterior",
+    **AT_ONCE,
+    status_code=201,
+    response_model=PosteriorOut,
+    responses={
+        200: {"model": PosteriorOut, "description": "It exists already: the same content is the same posterior."},
+        201: {"model": PosteriorOut, "description": "Stored."},
+        **documented(
+            _409="Of another numerics version, whose draws have other bits. " + IN_USE,
+            _413="Longer than GLLE_MAX_BODY, or unpacked than GLLE_MAX_INFLATED; or too large for the cache.",
+            _415="Not application/zip.",
+            _422="Not the file of an export, or changed since; beyond the limits.",
+            _507="The disk is full, but for GLLE_DISK_RESERVE.",
+        ),
+    },
+    openapi_extra={"requestBody": {"required": True, "content": content("The file.", MEDIA)[200]["content"]}},
+)
+async def import_posterior(request: Request, stores: TenantStores, key: Key = None) -> Response:
+    """Store the posterior of an exported file; its draws have the same bits as those of the exporting service.
+
+    All contents are checked before compiled code uses them. The id is the digest of the content, never that of a fit.
+    Draws need no data. Summaries, new points, generated data, pictures and calibrations need the data set, which
+    `dataset` names: upload it here, or they are 404 with its SHA-256, size and names.
+    """
+    require_media(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
+    settings, processes = stores.settings, request.app.state.readers
+    incoming = Path(settings.data_dir) / "incoming"
+    async with (
+        received(request, incoming, settings.max_body, settings.disk_reserve, LARGE) as file,
+        processes.slot(),
+    ):
+        digest = await run_in_threadpool(content_digest, file) if key is not None else ""
+        stored, identity = partial(_imported, stores, processes, file), ("POST /v1/posteriors/import", digest)
+        record, is_new = await run_in_threadpool(remembered, stores, key, identity, stored, _import_answers(stores))
+    return _posterior_response(record, 201 if is_new else 200)
+
+
 async def _with_arrays(stores: Stores, respond: Callable[[], Response | Job], wait: float) -> Response:
     """Return a response that needs the arrays of a posterior; after `wait` seconds 202 with the job that fits them."""
     result = await run_in_threadpool(respond)
@@ -258,12 +304,11 @@ async def _with_arrays(stores: Stores, respond: Callable[[], Response | Job], wa
 def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job:
     """Return the file of a posterior, or the job that fits its arrays again."""
     record = require_posterior(stores, id_)
-    dataset = require_dataset(stores, record.dataset)
+    identity = _data_identity(stores, record)
     media = negotiate(request, (NPZ,))
     entry = stores.posteriors.arrays(record)
     if entry is None:
         return _refit(stores, record)
-    identity = {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
     members = {name: value for name, value in record.to_dict().items() if name not in {"name", "tags", "tenant"}}
     arrays = {name: np.asarray(array) for name, array in entry.arrays.items()} if record.arrays_sha256 is None else {}
     sha256 = record.arrays_sha256 or content_sha256({}, arrays)  # early records have no digest
@@ -276,6 +321,50 @@ def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job
     headers["Content-Disposition"] = f'attachment; filename="{record.id}.npz"'
     stacks = {name: Stack.of(np.frombuffer(text, np.uint8)) for name, text in texts.items()}
     return npz_response({**stacks, **{name: Stack.of(array) for name, array in entry.arrays.items()}}, headers)
+
+
+def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
+    """Return the identity of the data of a posterior, which an imported one keeps in its file."""
+    if record.is_imported and (origin := stores.imports.origin(record.id)) is not None:
+        return {"id": record.dataset, **origin["dataset"]}
+    dataset = require_dataset(stores, record.dataset)
+    return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
+
+
+def _import_answers(stores: Stores) -> Answers[tuple[PosteriorRecord, bool]]:
+    """Return the stored form of an answer: the id of a posterior, and the word `known` if it existed before."""
+
+    def recall(name: str) -> tuple[PosteriorRecord, bool] | None:
+        id_, _, existed = name.partition(" ")
+        record = stores.posteriors.get(id_)
+        return None if record is None else (record, not existed)
+
+    return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
+
+
+def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:
+    """Store a spooled file; return the record, and whether it is new."""
+    tenant = stores.tenant or DEFAULT
+    with tempfile.TemporaryFile(dir=Path(stores.settings.data_dir) / "incoming") as checked:
+        facts = processes.read_posterior(tenant, file, checked)
+        fields, dataset = facts["record"], dataset_id(facts["dataset"]["sha256"], tenant)
+        id_ = imported_id(facts["sha256"], tenant)
+        record = PosteriorRecord(id=id_, dataset=dataset, created=now_iso(), tenant=tenant, **fields)
+        for name in ("n_neighbors", "n_components"):
+            require_within(stores, name, record.spec[name])
+        stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
+        with stores.imports.exclusive():
+            existing = stores.posteriors.get(id_)
+            if existing is None:
+                stores.posteriors.require_room()
+            nbytes = checked.seek(0, 2)
+            checked.seek(0)
+            with stores.datasets.room_for(nbytes if existing is None else 0):
+                stores.imports.put(id_, checked)  # also for an existing one, whose file may be damaged
+            if existing is not None:
+                return existing, False
+            stores.posteriors.record(record)
+    return record, True
 
 
 def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response | Job:

@@ -73,7 +73,8 @@ async def usage(request: Request, stores: TenantStores) -> UsageOut:
 def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     tenant = stores.tenant or DEFAULT
     quota = stores.quotas.of(tenant)
-    (datasets, nbytes), (posteriors, posterior_bytes) = in_thread(stores.datasets.usage), stores.posteriors.usage()
+    (datasets, _), nbytes = in_thread(stores.datasets.usage), in_thread(stores.datasets.stored_bytes)
+    posteriors, posterior_bytes = stores.posteriors.usage()
     is_open, ended = stores.jobs.counts()
     quotas = QuotasOut(
         bytes=QuotaOut.of(nbytes, quota.bytes),

@@ -15,7 +15,6 @@ from worker.analyses.embedding import EmbeddingSpec
 from worker.base.clock import iso
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
-from worker.records.fits import neighbors_of
 from worker.records.priority import Priority
 from worker.storage.datasets import Dataset, Table
 from worker.storage.posteriors import PosteriorRecord
@@ -233,7 +232,7 @@ class DatasetPreviewOut(BaseModel):
 class PosteriorOut(BaseModel):
     """A fitted posterior."""
 
-    id: str = Field(description="Digest of data set, specification and engine version.")
+    id: str = Field(description="Digest of data set, specification and engine version; or of an imported content.")
     dataset: str = Field(description="Id of its data set.")
     n: int = Field(description="Points.")
     d: int = Field(description="Features.")
@@ -246,7 +245,9 @@ class PosteriorOut(BaseModel):
     )
     arrays: dict[str, dict[str, Any]] = Field(description="Shape and dtype of each array.")
     nbytes: int = Field(description="Bytes of the arrays.")
-    provenance: dict[str, str] = Field(description="Versions and machine, for a replay.")
+    provenance: dict[str, str] = Field(
+        description="Versions and machine, for a replay; `imported`, the digest of the content, if it was imported."
+    )
     job: str = Field(description="The job that fitted it.")
     created: str = Field(description="ISO 8601, UTC.")
     name: str | None = Field(description="Name set by PATCH.")
@@ -268,7 +269,7 @@ class PosteriorOut(BaseModel):
             "reconstructions": f"{url}/reconstructions",
             "dataset": f"/v1/datasets/{record.dataset}",
         }
-        if (neighbors := neighbors_of(record.spec)) is not None:
+        for neighbors in record.datasets[1:]:
             links["neighbors"] = f"/v1/datasets/{neighbors}"
         return cls(**record.to_dict(), links=links)
 

@@ -16,7 +16,7 @@ from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
 from worker.base.numerics import numbers_for
-from worker.connections.event_loop import on_loop
+from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
@@ -146,7 +146,16 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     job = stores.jobs.claim_holder(record.id)
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
-    stores.posteriors.delete(record)
+    if record.is_imported:
+        in_thread(_delete_import, stores, record)  # its lock of files may wait
+    else:
+        stores.posteriors.delete(record)
+
+
+def _delete_import(stores: Stores, record: PosteriorRecord) -> None:
+    with stores.imports.exclusive():
+        stores.posteriors.delete(record)
+        stores.imports.delete(record.id)
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:

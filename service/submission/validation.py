@@ -10,6 +10,7 @@ from service.uploads.formats.json_table import table_of
 from service.uploads.registry import Limits
 from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
+from worker.connections.event_loop import in_thread
 from worker.records.draws import draws_bytes
 from worker.records.fits import neighbors_of, spec_of
 from worker.records.priority import is_quick_draws
@@ -52,6 +53,12 @@ def require_dataset(stores: Stores, id_: str) -> Dataset:
     if (dataset := stores.datasets.get(id_)) is None:
         raise not_found(id_)
     return dataset
+
+
+def require_data(stores: Stores, record: PosteriorRecord) -> None:
+    """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
+    if record.is_imported and in_thread(stores.datasets.get, record.dataset) is None:
+        raise in_thread(stores.imports.data_not_found, record)
 
 
 def new_points(stores: Stores, body: PointsIn, d: int) -> tuple[str, tuple[int, int], Array | None]:

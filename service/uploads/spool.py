@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from fastapi import Request
 
 _BUFFER = 2**20
+_REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY or GLLE_MAX_JSON."
 
 
 @asynccontextmanager
-async def received(request: Request, folder: Path, cap: int, reserve: int) -> AsyncIterator[IO[bytes]]:
+async def received(
+    request: Request, folder: Path, cap: int, reserve: int, remedy: str = _REMEDY
+) -> AsyncIterator[IO[bytes]]:
     """Yield the body as a temporary file in `folder`, rewound; keep `reserve` bytes of the disk free.
+
+    `remedy` is that of a body of more than `cap` bytes.
 
     Raises
     ------
@@ -32,7 +37,7 @@ async def received(request: Request, folder: Path, cap: int, reserve: int) -> As
 
     """
     length = request.headers.get("content-length")
-    check_size(int(length or 0), cap)
+    check_size(int(length or 0), cap, remedy)
     await run_in_threadpool(require_room, folder, int(length or 0), reserve)
     await run_in_threadpool(restrict_folder, folder)
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -41,7 +46,7 @@ async def received(request: Request, folder: Path, cap: int, reserve: int) -> As
         async for chunk in request.stream():
             size += len(chunk)
             if size > cap:
-                raise _too_large(f"The body has more than {cap:,} bytes", cap)
+                raise _too_large(f"The body has more than {cap:,} bytes", cap, remedy)
             buffer += chunk
             if len(buffer) >= _BUFFER:
                 require_room(folder, len(buffer), reserve)
@@ -59,17 +64,11 @@ async def received(request: Request, folder: Path, cap: int, reserve: int) -> As
         yield file
 
 
-def check_size(size: int, cap: int) -> None:
+def check_size(size: int, cap: int, remedy: str = _REMEDY) -> None:
     """Raise ``body-too-large`` for a body of more than `cap` bytes."""
     if size > cap:
-        raise _too_large(f"The body has {size:,} bytes", cap)
+        raise _too_large(f"The body has {size:,} bytes", cap, remedy)
 
 
-def _too_large(detail: str, cap: int) -> ProblemError:
-    return refuse(
-        "body-too-large",
-        413,
-        f"{detail}; {cap:,} are allowed.",
-        "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY or GLLE_MAX_JSON.",
-        allowed=cap,
-    )
+def _too_large(detail: str, cap: int, remedy: str) -> ProblemError:
+    return refuse("body-too-large", 413, f"{detail}; {cap:,} are allowed.", remedy, allowed=cap)

@@ -184,6 +184,16 @@ def test_an_exported_posterior_is_one_of_the_engine(
     code, out, err = glle("export", fitted(client).rpartition("/")[2], "-o", str(path))
     assert (code, out, err) == (0, f"{path}  {path.stat().st_size:,} bytes\n", "")
     assert load(path).n_points == 60
+    code, out, err = glle("import", str(path))
+    assert (code, err) == (0, "")
+    id_ = out.partition(" ")[0]
+    assert id_.startswith("post_")
+    assert "60 points" in out
+    assert glle("export", id_, "-o", str(path), "--timeout", "0")[0] == 4  # no worker reads the file
+    dataset = client.get(f"/v1/posteriors/{id_}").json()["dataset"]
+    assert client.delete(f"/v1/datasets/{dataset}", params={"force": True}).status_code == 204
+    assert client.get(f"/v1/posteriors/{id_}").status_code == 200
+    assert glle("import", str(tmp_path / "none.npz"))[0] == 2
 
 
 def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
+from glle_engine.base.validation import require_training_data
 from glle_engine.graph.given import stored_indices
 from glle_engine.posterior.spread.resampling import resamples
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
@@ -84,7 +85,13 @@ class TaskContext:
 
     def training(self) -> Array:
         """Return the data (n, d) of the posterior's fit."""
-        return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
+        record = self.record
+        if record.is_imported and self.stores.datasets.get(record.dataset) is None:
+            raise self.stores.imports.data_not_found(record)
+        data = np.ascontiguousarray(self.values(record.dataset), np.float64)
+        if record.is_imported:  # the file names its data set, so only the engine's digest proves that it is this one
+            require_training_data(data, self.posterior().data_sha256)
+        return data
 
     def values(self, dataset: str) -> Array:
         """Return a data set's values, or the points of the request under that id."""
@@ -193,13 +200,15 @@ def _put(stores: Stores, key: str, entry: Entry, tier: Tier = "cache") -> Entry:
 
 
 def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
-    """Return the posterior of a job, fitted again if its arrays were evicted.
+    """Return the posterior of a job, fitted again or read from its file if its arrays were evicted.
 
     Raises ``other-numbers`` if this worker's fits have other bits, ``other-bits`` if the new fit has, and
     `LongWorkError` if the new fit takes long and the task is a short one.
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
     posterior = RESIDENT.get(record.arrays_id) or _load(stores, record)
+    if posterior is None and record.is_imported:
+        posterior = read_again(stores, record)
     if posterior is None:
         if is_short(job.queue) and record.seconds > SHORT_SECONDS:
             raise LongWorkError
@@ -208,6 +217,14 @@ def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
             posterior = fitted(stores, values, record.spec, progress_writer(stores, job, "fitting again: "))
         stores.posteriors.cache(record.id, posterior, record.seconds)
     RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
+    return posterior
+
+
+def read_again(stores: Stores, record: PosteriorRecord) -> Posterior:
+    """Return an imported posterior from its file, and cache it; raises ``posterior-damaged``."""
+    with stage("reading"):
+        posterior = stores.imports.load(record)
+    stores.posteriors.cache(record.id, posterior)
     return posterior
 
 

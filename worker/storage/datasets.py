@@ -19,6 +19,7 @@ from worker.records.dataset import Array, Content, Dataset, Table, record_of
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
 from worker.storage.dataset_catalog import RECORD, SUFFIXES, DatasetCatalog
+from worker.storage.imported_posteriors import ImportedPosteriors
 from worker.storage.integrity import IntegrityChecker
 from worker.storage.validation import BLOCK, checked_blocks
 from worker.tenancy.quotas import too_many_bytes
@@ -44,7 +45,7 @@ class DatasetStore:
     tenant
         Tenant whose data sets are visible; None: all tenants', and new ones are the default tenant's.
     most_bytes
-        Quota of the tenant's files; 0: no limit.
+        Quota of the tenant's files, with those of its imported posteriors; 0: no limit.
     catalog, checker
         Shared with the store of another tenant; None: new.
 
@@ -61,6 +62,7 @@ class DatasetStore:
         self._folder = folder
         self._catalog = catalog or DatasetCatalog(folder)
         self._checker = checker or IntegrityChecker(folder)
+        self._imports = ImportedPosteriors(folder.with_name("posteriors"))
         self._tenant = tenant
         self._most_bytes = most_bytes
 
@@ -115,7 +117,7 @@ class DatasetStore:
             )
             nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
             # The lock excludes a concurrent deletion, which would remove some of the files.
-            with self._room_for(nbytes if existing is None else 0), self._exclusive():
+            with self.room_for(nbytes if existing is None else 0), self._exclusive():
                 if (existing := self.get(id_)) is not None:
                     if self._checker.is_intact(existing):
                         return existing, False
@@ -266,11 +268,11 @@ class DatasetStore:
         return removed
 
     def stored_bytes(self) -> int:
-        """Return the bytes on disk of all visible data sets."""
-        return self.usage()[1]
+        """Return the bytes on disk of all visible data sets and imported posteriors."""
+        return self.usage()[1] + self._imports.nbytes(self._tenant)
 
     @contextlib.contextmanager
-    def _room_for(self, nbytes: int) -> Iterator[None]:
+    def room_for(self, nbytes: int) -> Iterator[None]:
         """Hold the tenant's quota lock during an upload, so that two uploads cannot both use the same room."""
         with locked(self._folder / f".{self._tenant}.lock") if self._most_bytes else contextlib.nullcontext():
             if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _INDEX = "glle:posteriors"
 DRAWS_PER_FIT = 30  # at least: a fit takes as long as so many draws
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
+IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
 
-# Writes a record unless there is one. KEYS: record, index, posteriors of the data set, those of the data set of its
-# neighbors (or again of its data set), perhaps the job's record.
-# ARGV: record, index member, id. Returns 1 if there is a record now, 0 if the job does not run.
+# Writes a record unless there is one. KEYS: record, index, the job's record (or again the record), and the posteriors
+# of each data set that a fit reads. ARGV: record, index member, id, 1 with a job.
+# Returns 1 if there is a record now, 0 if the job does not run.
 _RECORD = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
-if KEYS[5] and redis.call('HGET', KEYS[5], 'status') ~= 'running' then return 0 end
+if ARGV[4] == '1' and redis.call('HGET', KEYS[3], 'status') ~= 'running' then return 0 end
 redis.call('SET', KEYS[1], ARGV[1])
 redis.call('ZADD', KEYS[2], 0, ARGV[2])
-redis.call('SADD', KEYS[3], ARGV[3])
-redis.call('SADD', KEYS[4], ARGV[3])
+for at = 4, #KEYS do redis.call('SADD', KEYS[at], ARGV[3]) end
 return 1
 """
 
@@ -86,9 +86,16 @@ class PosteriorRecord:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The data sets that a fit reads: its data, and its neighbors if they are given."""
+        """The data sets that a fit reads: its data, and its neighbors if they are given; none of an imported one."""
+        if self.is_imported:
+            return ()
         neighbors = neighbors_of(self.spec)
         return (self.dataset,) if neighbors is None else (self.dataset, neighbors)
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the arrays are those of a file (`worker.storage.imported_posteriors`), and no fit makes them."""
+        return IMPORTED in self.provenance
 
     @property
     def numbers(self) -> str:
@@ -215,12 +222,12 @@ class PosteriorStore:
         is_new = self.get(record.id) is None
         if is_new:
             self._cache.create_index(record.id)
-        sources = [_of_dataset(record.datasets[i]) for i in (0, -1)]
-        keys = [_key(record.id), tenant_key(_INDEX, record.tenant), *sources]
+        sources = [_of_dataset(source) for source in record.datasets]
+        keys = [_key(record.id), tenant_key(_INDEX, record.tenant), while_running or _key(record.id), *sources]
         exists = bool(
             self._record(
-                keys=keys if while_running is None else [*keys, while_running],
-                args=[dump_record(record.to_dict()), _member(record), record.id],
+                keys=keys,
+                args=[dump_record(record.to_dict()), _member(record), record.id, int(while_running is not None)],
             )
         )
         if is_new and not exists:

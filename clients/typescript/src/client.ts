@@ -8,7 +8,7 @@ import { Job } from "./resources/jobs.ts";
 import { type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
 import { type Advice, type Comparison, comparisonOf, resultOf } from "./resources/results.ts";
 import { RETRIES, type Retries } from "./transport/retries.ts";
-import { type CallOptions, command, json, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
+import { type CallOptions, command, json, NPZ, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
 import type {
   AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
   FitOptions, InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
@@ -113,6 +113,13 @@ export class Client {
     if (reply.status !== 202) return this.#session.build.posterior(json<PosteriorOut>(reply));
     const job = await this.#session.follow(json<JobOut>(reply), waiting);
     return this.posterior(String(job.posterior), waiting);
+  }
+
+  /** Return the posterior of a file that `Posterior.export` returned, stored in this service; draws have equal bits. */
+  async importPosterior(file: Blob, options: CallOptions = {}): Promise<Posterior> {
+    const body = { media: NPZ, content: file };
+    const call = { method: "POST" as const, path: "/v1/posteriors/import", body, byContent: true };
+    return this.#session.build.posterior(json<PosteriorOut>(await this.#session.send(call, options)));
   }
 
   /** Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or null. */

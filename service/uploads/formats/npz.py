@@ -50,7 +50,7 @@ def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """
     roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
     try:
-        _check_directory(file)
+        check_directory(file)
         with zipfile.ZipFile(file) as archive:
             return _table(archive, file, limits, roles)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
@@ -64,7 +64,7 @@ def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
 
 
 def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    members = _members(archive, limits)
+    members = checked_members(archive, limits)
     label, color = roles.label or "labels", roles.color or "color"
     extras = {"names", "coordinates", "ids", label, color}
     for name in filter(None, (roles.label, roles.color)):
@@ -116,7 +116,7 @@ def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list
     return [[id_text(value) for value in column] for column in ids.T.tolist()]
 
 
-def _check_directory(file: IO[bytes]) -> None:
+def check_directory(file: IO[bytes]) -> None:
     """Raise a problem if the list of members is long, because the zip reader loads all of it."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(0, size - 2**16 - _END_BYTES - _LOCATOR_BYTES))
@@ -127,10 +127,10 @@ def _check_directory(file: IO[bytes]) -> None:
         raise ValueError("it does not end with a list of members")
     directory = int.from_bytes(tail[place + 12 : place + 16], "little")
     if directory > _MOST_DIRECTORY or tail[max(0, place - _LOCATOR_BYTES) :].startswith(_LOCATOR):
-        raise ValueError("it has more members than a data set has")
+        raise ValueError("it has more members than a file of glle has")
 
 
-def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
+def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
     """Return the members by name, after a check of their sizes."""
     members: Members = {}
     for info in archive.infolist():

@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from typing import IO, NoReturn
 
+from service.uploads.formats.posterior import read_posterior
 from service.uploads.packing import Packing
 from service.uploads.registry import reader_of
 from service.uploads.sandbox.transfer import ReadRequest, write_outcome, write_table
@@ -62,14 +63,18 @@ def restrict(memory: int, cpu: int) -> None:
 def _read(request: ReadRequest, file: IO[bytes], out: IO[bytes]) -> None:
     file.seek(0)
     try:
-        if request.cap:
+        if request.tenant:
+            facts = read_posterior(file, out, request.limits, request.tenant)
+        elif request.cap:
             packing = Packing(request.content_type, request.encoding).unpack(file, out, request.cap)
         else:
             table = reader_of(request.content_type, Settings()).read(file, request.limits, request.roles)
     except ProblemError as error:
         write_outcome(out, {"problem": error.problem.to_dict()})
         return
-    if request.cap:
+    if request.tenant:
+        write_outcome(out, {"posterior": facts})
+    elif request.cap:
         write_outcome(out, {"packing": packing.to_dict()})
     else:
         write_table(out, table)

@@ -167,6 +167,25 @@ class ReaderProcesses:
         result.seek(0)
         return replace(unpacked, fields={**packing.fields, **unpacked.fields})
 
+    def read_posterior(self, tenant: str, body: IO[bytes], result: IO[bytes]) -> dict[str, Any]:
+        """Return the facts of an exported posterior (`service.uploads.formats.posterior`); raises as `read`.
+
+        Its checked content is then in the empty file `result`, rewound.
+        """
+        settings = self._settings
+        request = ReadRequest(
+            "application/zip",
+            Limits.of(settings),
+            ColumnRoles(),
+            settings.reader_bytes,
+            settings.reader_cpu,
+            tenant=tenant,
+        )
+        facts = self._outcome(request, body, result, lambda outcome: dict(outcome["posterior"]))
+        result.truncate(content_length(result))
+        result.seek(0)
+        return facts
+
     def _outcome(
         self, request: ReadRequest, body: IO[bytes], result: IO[bytes], convert: Callable[[dict[str, Any]], T]
     ) -> T:

@@ -32,7 +32,7 @@ _MEMBERS = ("values", *EXTRAS)
 class ReadRequest:
     """Request to read a body: its media type, options and limits; with `cap`, to unpack a layer of it.
 
-    `cap` is the most bytes of the content, or 0 to read a table.
+    `cap` is the most bytes of the content, or 0 to read a table; with `tenant`, to read a tenant's exported posterior.
     """
 
     content_type: str
@@ -42,6 +42,7 @@ class ReadRequest:
     cpu: int  # seconds of processor time
     encoding: str = ""
     cap: int = 0
+    tenant: str = ""
 
     def write(self, file: IO[bytes]) -> None:
         """Write the request into an empty file."""

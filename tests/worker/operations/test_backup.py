@@ -21,9 +21,10 @@ from worker.operations.backup.dump import KINDS, BackupScope, dump
 from worker.operations.backup.restore import restore
 from worker.records.cache_entry import PIECE, Entry
 from worker.records.draws import DrawKey
-from worker.records.ids import posterior_id
+from worker.records.ids import content_sha256, posterior_id
 from worker.storage.datasets import Table
-from worker.storage.posteriors import PosteriorRecord
+from worker.storage.imported_posteriors import imported_id, posterior_sha256, write_posterior
+from worker.storage.posteriors import ARRAYS, IMPORTED, PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -85,6 +86,54 @@ def backup(stores: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
     file = io.BytesIO()
     dump(stores, Writer(file), chosen)
     return file.getvalue()
+
+
+def imported(stores: Stores, tenant: str) -> PosteriorRecord:
+    """Give a tenant an imported posterior whose data set is elsewhere; return its record."""
+    posterior = glle_engine.fit(np.random.default_rng(3).normal(size=(40, 3)))
+    sha256 = posterior_sha256(posterior)
+    file = io.BytesIO()
+    write_posterior(file, posterior, {"tenant": tenant, "dataset": {"sha256": "a" * 64}})
+    file.seek(0)
+    record = PosteriorRecord(
+        id=imported_id(sha256, tenant), dataset="ds_" + "0" * 32, n=40, d=3, spec=FitSpec().to_dict(), diagnostics={},
+        seconds=0.1, nbytes=0, eigenvalues=[], arrays={}, job="job_1", created="2025-01-01", tenant=tenant,
+        provenance={ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256},
+    )  # fmt: skip
+    stores.imports.put(record.id, file)
+    stores.of(tenant).posteriors.record(record)
+    return record
+
+
+def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty: Callable[[], Stores]) -> None:
+    """Its file is in the backup of its tenant, and the restored one draws the same bits."""
+    record = imported(full, "alice")
+    draw = full.imports.load(record).draw(3).embedding
+    assert record.id.encode() not in backup(full, BackupScope(tenants=frozenset({"default"})))
+    raw = backup(full)
+    restored = empty()
+    restore(restored, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
+    assert restored.imports.ids() == []
+    rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING).rows["posteriors"]
+    assert (rows["in the backup"], rows["restored"]) == (3, 3)
+    assert restored.of("alice").posteriors.get(record.id) == record
+    np.testing.assert_array_equal(restored.imports.load(record).draw(3).embedding, draw)
+    rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING).rows["posteriors"]
+    assert rows["there already"] == 3
+
+
+def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable[[], Stores]) -> None:
+    """Neither a missing file nor that of another posterior is restored, and nothing else is."""
+    record = imported(full, "alice")
+    other = full.imports._folder / f"{record.id}.npz"
+    changed = glle_engine.fit(np.random.default_rng(4).normal(size=(40, 3)))
+    with other.open("wb") as file:
+        write_posterior(file, changed, {"tenant": "alice", "dataset": {}})
+    raw = backup(full)
+    restored = empty()
+    with pytest.raises(ProblemError, match="does not match its id"):
+        restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert (restored.imports.ids(), restored.datasets.ids()) == ([], [])
 
 
 @pytest.fixture

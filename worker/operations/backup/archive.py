@@ -2,6 +2,7 @@
 
     README.txt                     how to read it without glle
     datasets/<id>.json, .npy, ...  the files of the data folder
+    posteriors/<id>.npz            imported posteriors, for glle_engine.load
     posteriors.jsonl               one line per posterior: id, record, calibration
     embeddings.jsonl               one line per embedding: id, record, time of expiry
     jobs.jsonl                     one line per ended job: id, record, time of expiry
@@ -44,9 +45,10 @@ README = "README.txt"
 _NAMES = re.compile(
     r"README\.txt|keys\.json|(posteriors|embeddings|jobs|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
     r"|datasets/ds_[0-9a-f]{32}(\.json|(\.labels|\.color|\.coordinates|\.ids)?\.npy)"
+    r"|posteriors/post_[0-9a-f]{32}\.npz"
 )
 _README = """A backup of glle (`glle restore` reads it). Without glle:
-datasets/*.npy: numpy.load. datasets/*.json: their records. *.jsonl: a JSON object a line.
+datasets/*.npy, posteriors/*.npz: numpy.load. datasets/*.json: their records. *.jsonl: a JSON object a line.
 manifest.json: bytes and SHA-256 of every other file; `tar xf` and `sha256sum` are enough to check them.
 """
 

@@ -66,11 +66,13 @@ class _Dump:
         self._scope = scope
         self._datasets: set[str] = set()
         self._subjects: set[str] = set()  # data sets and posteriors
+        self._imports: set[str] = set()
         self._counts = dict.fromkeys(KINDS, 0)
 
     def run(self) -> dict[str, int]:
         archive, scope = self._archive, self._scope
         self._write_datasets()
+        self._write_imports()
         with archive.lines("posteriors.jsonl") as write:
             self._write_posteriors(write)
         with archive.lines("embeddings.jsonl") as write:
@@ -104,10 +106,21 @@ class _Dump:
         self._counts["data sets"] = len(self._datasets)
         self._subjects |= self._datasets
 
+    def _write_imports(self) -> None:
+        imports = self._stores.imports
+        for id_ in imports.ids():
+            tenant = imports.tenant(id_)
+            if tenant is None or not self._scope.has(tenant) or not self._stores.posteriors.exists(id_):
+                continue
+            with imports.opened(id_) as file:
+                if file is not None:
+                    self._archive.add(f"posteriors/{id_}.npz", file, os.fstat(file.fileno()).st_size)
+                    self._imports.add(id_)
+
     def _write_posteriors(self, write: Write) -> None:
         for id_, raw, raw_calibration in self._stores.posteriors.all():
             record = posterior_of(id_, raw)
-            is_complete = self._datasets.issuperset(record.datasets)
+            is_complete = id_ in self._imports if record.is_imported else self._datasets.issuperset(record.datasets)
             if id_ in self._subjects or not is_complete or not self._scope.has(record.tenant):
                 continue
             calibration = None if raw_calibration is None else json.loads(raw_calibration)

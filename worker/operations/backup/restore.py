@@ -15,7 +15,7 @@ from worker.base.clock import now_ms
 from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged
 from worker.operations.backup.dump import CACHED, KINDS, BackupScope
-from worker.operations.backup.validate import array_in, dataset_in
+from worker.operations.backup.validate import array_in, dataset_in, require_import
 from worker.records.cache_entry import Entry
 from worker.records.draws import DRAW, parse_draw_key
 from worker.records.job import job_from
@@ -106,7 +106,11 @@ class _Restoration:
             record = posterior_of(str(line.get("id")), json.dumps(line.get("record")))
             if self._scope.has(record.tenant):
                 is_valid = record.id == line["id"] and self._subjects.issuperset(record.datasets)
-                self._require(f"posterior {record.id}", record.dataset, record.tenant, is_valid=is_valid)
+                if record.is_imported:  # its data set may be elsewhere
+                    require_import(self._archive, record)
+                    self._subjects.add(record.id)
+                subject = record.id if record.is_imported else record.dataset
+                self._require(f"posterior {record.id}", subject, record.tenant, is_valid=is_valid)
                 raw = line.get("calibration")
                 yield record, None if raw is None else calibration_of(record.id, json.dumps(raw))
 
@@ -155,10 +159,16 @@ class _Restoration:
         return "restored"
 
     def _restore_posterior(self, record: PosteriorRecord) -> str:
-        if (existing := self._stores.posteriors.get(record.id)) is not None:
+        imports = self._stores.imports
+        existing = self._stores.posteriors.get(record.id)
+        if existing is not None and (not record.is_imported or imports.is_intact(record.id)):
             return self._restore_names(existing, record, self._stores.posteriors.rename)
         if not self._is_dry_run:
-            self._stores.posteriors.record(record)
+            with imports.exclusive() if record.is_imported else contextlib.nullcontext():
+                if record.is_imported:
+                    with self._archive.open(f"posteriors/{record.id}.npz") as file:
+                        imports.put(record.id, file)
+                self._stores.posteriors.record(record)
         return "restored"
 
     def _restore_names(self, existing: Any, saved: Any, rename: Callable[[str, dict[str, Any]], object]) -> str:

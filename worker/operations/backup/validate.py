@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from worker.operations.backup.archive import MAX_LINE, PIECE, Archive, damaged
 from worker.records.dataset import EXTRAS, Content, Dataset, record_of
+from worker.records.ids import content_sha256
 from worker.records.tenants import dataset_id, is_tenant_name
+from worker.storage.imported_posteriors import verified
 
 if TYPE_CHECKING:
     from worker.records.cache_entry import Array
+    from worker.storage.posteriors import PosteriorRecord
 
 VALUES = {"float64": "<f8", "float32": "<f4"}
 
@@ -41,6 +46,20 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     if dataset.sha256 not in _digests(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
         raise damaged(f"data set {id_} does not match its id")
     return dataset
+
+
+def require_import(archive: Archive, record: PosteriorRecord) -> None:
+    """Raise ``backup-unreadable`` unless an archive has the file of an imported posterior, which matches its id."""
+    member = f"posteriors/{record.id}.npz"
+    if member not in archive:
+        raise damaged(f"the imported posterior {record.id} lacks its file")
+    with archive.open(member) as source, tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        while piece := source.read(PIECE):
+            file.write(piece)
+        file.flush()
+        posterior = verified(Path(file.name), record.id, record.tenant)
+        if posterior is None or content_sha256({}, posterior.arrays()) != record.arrays_sha256:
+            raise damaged(f"the imported posterior {record.id} does not match its id")
 
 
 def array_in(archive: Archive, member: str) -> Array:

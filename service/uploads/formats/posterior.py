@@ -1,0 +1,182 @@
+"""Exported posteriors: check every size, type and index in the sandbox, and write the checked content again."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import re
+import zipfile
+import zlib
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any
+
+import glle_engine
+from service.uploads.formats.npy import check_length, read_header
+from service.uploads.formats.npz import check_directory, checked_members
+from service.uploads.limits import check_names
+from worker.base.numerics import is_of_this_version
+from worker.base.problems import ProblemError, refuse
+from worker.records.fits import neighbors_of, recorded
+from worker.records.ids import content_sha256
+from worker.storage.imported_posteriors import posterior_sha256, write_posterior
+from worker.storage.posteriors import ARRAYS, IMPORTED
+
+if TYPE_CHECKING:
+    from service.uploads.limits import Limits
+
+    Facts = dict[str, Any]
+
+EXPORT = 1  # version of the format of an exported file
+MEDIA = ("application/zip", "application/x-npz")
+_ABOUT = "export.json"
+_REMEDY = "Send the file of GET /v1/posteriors/{id}/export, `glle export` or Posterior.export, unchanged."
+LARGE = "Raise GLLE_MAX_INFLATED and GLLE_MAX_BODY of this service; or draw with glle_engine.load, without a service."
+_MOST_JSON = 2**20  # bytes of head, and of the description of the export but for the names of the features
+_MOST_PARTS = 50  # texts of a provenance
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NUMBERS = re.compile(r"[0-9A-Za-z.]{1,40}(\+[0-9a-f]{1,64})?")
+_DATASET = re.compile(r"ds_[0-9a-f]{32}")
+_WORD = re.compile(r"[^\0-\x1f\x7f]{0,200}")
+_ERRORS = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, KeyError, TypeError, AttributeError,
+    OverflowError, RecursionError, OSError,
+)  # fmt: skip # a GlleError is a ValueError
+
+
+def require_media(content_type: str, encoding: str) -> None:
+    """Raise ``unsupported-media-type`` for a body that is no npz by its headers."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in MEDIA and encoding.strip().lower() in {"", "identity"}:
+        return
+    name = f"Content-Encoding {encoding!r}" if kind in MEDIA else f"Content-Type {content_type!r}"
+    remedy = f"Send the exported file as it is, with Content-Type {MEDIA[0]}."
+    raise refuse("unsupported-media-type", 415, f"{name} is not that of an exported posterior.", remedy)
+
+
+def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str) -> Facts:
+    """Return the facts of an exported posterior, and write its checked content to an empty file.
+
+    The facts are `sha256`, the digest of head and arrays; `dataset`, the identity of its data set; and `record`, the
+    members of a `PosteriorRecord` that do not depend on the service.
+
+    Raises
+    ------
+    ProblemError
+        ``malformed-posterior``, ``other-numbers``, ``inflated-too-large``, and those of a data set's shape.
+
+    """
+    try:
+        check_directory(file)
+        with zipfile.ZipFile(file) as archive:
+            about = _about(archive, limits)
+        _require_numbers(about["posterior"]["provenance"]["numbers"])
+        posterior = glle_engine.load(f"/dev/fd/{file.fileno()}")
+        facts = _facts(posterior, about, limits)
+    except ProblemError as error:
+        problem = error.problem
+        if problem.status == 413:
+            raise ProblemError(replace(problem, remedy=LARGE)) from None
+        if problem.code.startswith(("malformed", "truncated")):
+            raise _malformed(problem.detail) from None
+        raise
+    except _ERRORS as error:
+        if (
+            isinstance(error, OSError) and error.errno != errno.EINVAL
+        ):  # EINVAL is an offset before the body
+            raise
+        raise _malformed(str(error)) from None
+    write_posterior(out, posterior, {"tenant": tenant, "dataset": facts["dataset"]})
+    return facts
+
+
+def _about(archive: zipfile.ZipFile, limits: Limits) -> Facts:
+    """Return the description of an export, after a check of every member's size and header."""
+    members = checked_members(archive, limits)
+    for name, info in members.items():
+        with archive.open(info) as stream:
+            shape, _, dtype = read_header(stream)
+            check_length(shape, dtype, info.file_size - stream.tell())
+        if name == "head.json" and info.file_size > _MOST_JSON:
+            raise ValueError(f"{name} has {info.file_size:,} bytes")
+    if _ABOUT not in members:
+        raise ValueError(f"it has no {_ABOUT}, which the export of a service writes and Posterior.save does not")
+    with archive.open(members[_ABOUT]) as stream:
+        read_header(stream)
+        about: Facts = json.loads(stream.read())
+    if about["export"] != EXPORT:
+        raise ValueError(f"its format is {str(about['export'])[:20]}; this version reads {EXPORT}")
+    return about
+
+
+def _require_numbers(numbers: object) -> None:
+    """Raise ``other-numbers`` for a posterior whose draws have other bits in this version."""
+    if not isinstance(numbers, str) or not _NUMBERS.fullmatch(numbers):
+        raise ValueError("its numerics version is none")
+    if not is_of_this_version(numbers):
+        raise refuse(
+            "other-numbers",
+            409,
+            f"The posterior has numerics version {numbers}; this version is {glle_engine.NUMBERS}, whose draws differ"
+            " in bits.",
+            "Import it into a service of its version, or fit the data here: the posterior gets another id.",
+            numbers=numbers,
+            own=glle_engine.NUMBERS,
+        )
+
+
+def _facts(posterior: glle_engine.Posterior, about: Facts, limits: Limits) -> Facts:
+    """Return the facts of a posterior; raise ValueError or a problem unless they belong together."""
+    arrays, dataset, saved = posterior.arrays(), about["dataset"], about["posterior"]
+    n, d = posterior.n_points, dataset["d"]
+    _require(type(d) is int and d > 0, "the number of features is none")
+    limits.check((n, d))
+    _require(posterior.center is None or posterior.center.size == d, "its features are not those of its data set")
+    _require(dataset["n"] == n and dataset["dtype"] in {"float64", "float32"}, "its points are not those of its data")
+    _require(_is(_SHA256, dataset["sha256"]) and _is(_SHA256, posterior.data_sha256), "its data have no digest")
+    names = dataset["names"]
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    _require(names is None or is_list, "the names of its features are no texts")
+    check_names(names, d)
+    sha256 = content_sha256({}, arrays)
+    _require(about["arrays_sha256"] == sha256, "its arrays do not have the digest that it names")
+    neighbors = neighbors_of(saved["spec"]) if posterior.diagnostics.figures.get("given_neighbors") else None
+    _require(neighbors is None or _is(_DATASET, neighbors), "its neighbors have no id")
+    seconds = float(saved["seconds"])
+    _require(math.isfinite(seconds) and seconds >= 0, "the duration of its fit is none")
+    notes: Any = posterior.diagnostics.notes  # of a file, whose texts may be anything
+    _require(_is(_WORD, posterior.version), "its version is none")
+    _require(all(isinstance(note.code, str) and isinstance(note.message, str) for note in notes), "a note is no text")
+    provenance = {name: value for name, value in saved["provenance"].items() if name not in {ARRAYS, IMPORTED}}
+    parts = (*provenance, *provenance.values(), saved["job"])
+    _require(len(parts) <= _MOST_PARTS and all(_is(_WORD, part) for part in parts), "its provenance is no short texts")
+    content = posterior_sha256(posterior)
+    return {
+        "sha256": content,
+        "dataset": {name: dataset[name] for name in ("sha256", "n", "d", "dtype", "names")},
+        "record": {
+            "n": n,
+            "d": d,
+            "spec": recorded(posterior.spec, neighbors),
+            "diagnostics": posterior.diagnostics.to_dict(),
+            "eigenvalues": [float(value) for value in posterior.eigenvalues],
+            "seconds": seconds,
+            "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()},
+            "nbytes": sum(array.nbytes for array in arrays.values()),
+            "provenance": {**provenance, ARRAYS: sha256, IMPORTED: content},
+            "job": saved["job"],
+        },
+    }
+
+
+def _require(condition: object, reason: str) -> None:
+    if not condition:
+        raise ValueError(reason)
+
+
+def _is(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _malformed(reason: str) -> ProblemError:
+    return refuse("malformed-posterior", 422, f"The body is not an exported posterior: {reason[:300]}", _REMEDY)
