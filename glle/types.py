@@ -636,7 +636,7 @@ class PosteriorOut(TypedDict):
 
     id: str
     """
-    Digest of data set, specification and engine version.
+    Digest of data set, specification and engine version; or of an imported content.
     """
     dataset: str
     """
@@ -680,7 +680,7 @@ class PosteriorOut(TypedDict):
     """
     provenance: dict[str, str]
     """
-    Versions and machine, for a replay.
+    Versions and machine, for a replay; `imported`, the digest of the content, if it was imported.
     """
     job: str
     """

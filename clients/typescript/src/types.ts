@@ -1001,7 +1001,7 @@ export type PosteriorIn = {
 
 /** A fitted posterior. */
 export type PosteriorOut = {
-  /** Digest of data set, specification and engine version. */
+  /** Digest of data set, specification and engine version; or of an imported content. */
   id: string;
   /** Id of its data set. */
   dataset: string;
@@ -1023,7 +1023,7 @@ export type PosteriorOut = {
   arrays: Record<string, Record<string, unknown>>;
   /** Bytes of the arrays. */
   nbytes: number;
-  /** Versions and machine, for a replay. */
+  /** Versions and machine, for a replay; `imported`, the digest of the content, if it was imported. */
   provenance: Record<string, string>;
   /** The job that fitted it. */
   job: string;
