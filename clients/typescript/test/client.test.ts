@@ -243,3 +243,15 @@ test("a list reads page after page", async () => {
   assert.deepEqual(ids, ["ds_1", "ds_2"]);
   assert.deepEqual(requests.map((request) => new URL(request.url).searchParams.get("cursor")), [null, "c", "d"]);
 });
+
+test("an import sends the file, again after a lost connection, and is the posterior", async () => {
+  const posterior = Response.json({ id: "post_2", n: 3, spec: {} }, { status: 201 });
+  const { client, requests } = scripted([lost("ECONNRESET"), posterior]);
+  const imported = await client.importPosterior(new Blob(["PK.."]));
+  assert.equal(imported.id, "post_2");
+  for (const request of requests) {
+    assert.deepEqual([request.method, new URL(request.url).pathname], ["POST", "/v1/posteriors/import"]);
+    assert.equal(request.headers.get("content-type"), "application/zip");
+  }
+  assert.equal(requests.length, 2);
+});

@@ -81,9 +81,7 @@ def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str)
             raise _malformed(problem.detail) from None
         raise
     except _ERRORS as error:
-        if (
-            isinstance(error, OSError) and error.errno != errno.EINVAL
-        ):  # EINVAL is an offset before the body
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL is an offset before the body
             raise
         raise _malformed(str(error)) from None
     write_posterior(out, posterior, {"tenant": tenant, "dataset": facts["dataset"]})
