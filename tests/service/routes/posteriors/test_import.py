@@ -12,7 +12,7 @@ import pytest
 
 from service.cli import main
 from tests.conftest import evict
-from tests.service.routes.test_analyses import JSON, NPY, NPZ, check_problem, drawn, fitted, result_of
+from tests.service.routes.posteriors.test_analyses import JSON, NPY, NPZ, check_problem, drawn, fitted, result_of
 from tests.service.tenants import bearer, served
 from worker.execution import tasks
 from worker.records.ids import content_sha256
