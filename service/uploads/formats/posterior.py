@@ -32,7 +32,7 @@ MEDIA = ("application/zip", "application/x-npz")
 _ABOUT = "export.json"
 _REMEDY = "Send the file of GET /v1/posteriors/{id}/export, `glle export` or Posterior.export, unchanged."
 LARGE = "Raise GLLE_MAX_INFLATED and GLLE_MAX_BODY of this service; or draw with glle_engine.load, without a service."
-_MOST_JSON = 2**20  # bytes of head, and of the description of the export but for the names of the features
+_MOST_HEAD = 2**20  # bytes of head.json, whose diagnostics become a record
 _MOST_PARTS = 50  # texts of a provenance
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NUMBERS = re.compile(r"[0-9A-Za-z.]{1,40}(\+[0-9a-f]{1,64})?")
@@ -95,7 +95,7 @@ def _about(archive: zipfile.ZipFile, limits: Limits) -> Facts:
         with archive.open(info) as stream:
             shape, _, dtype = read_header(stream)
             check_length(shape, dtype, info.file_size - stream.tell())
-        if name == "head.json" and info.file_size > _MOST_JSON:
+        if name == "head.json" and info.file_size > _MOST_HEAD:
             raise ValueError(f"{name} has {info.file_size:,} bytes")
     if _ABOUT not in members:
         raise ValueError(f"it has no {_ABOUT}, which the export of a service writes and Posterior.save does not")
