@@ -177,4 +177,6 @@ def _is(pattern: re.Pattern[str], value: object) -> bool:
 
 
 def _malformed(reason: str) -> ProblemError:
-    return refuse("malformed-posterior", 422, f"The body is not an exported posterior: {reason[:300]}", _REMEDY)
+    return refuse(
+        "malformed-posterior", 422, f"The body is not an exported posterior: {reason[:300].rstrip('.')}.", _REMEDY
+    )
