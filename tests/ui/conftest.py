@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
 # Every test run collects this folder; only `make test-ui` runs it. Without playwright it is not collected.
-collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py", "*/test_*.py"]
 FOLDER = Path(__file__).parent
 LAPTOP = {"width": 1280, "height": 800}
 
