@@ -136,6 +136,7 @@ def test_a_link_restores_the_view(
         expect(other.at("frame-name")).to_contain_text("Draw 2")
         expect(other.at("color")).to_have_value("spread")
         expect(other.at("shape-ellipse")).to_have_attribute("aria-pressed", "true")
+        tab_at_third_draw.page.evaluate("scrollTo(0, 0)")  # the click on the button may have scrolled
         assert np.abs(np.subtract(other.places(), tab_at_third_draw.places())).max() < 1
 
 

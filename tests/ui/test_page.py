@@ -197,7 +197,7 @@ def test_a_screen_reader_has_names_and_announcements(explorer: Explorer) -> None
     explorer.fit(count=2)
     nameless = explorer.page.evaluate(NAMELESS)
     assert nameless == []
-    expect(explorer.page.locator("[role=status][aria-live=polite]").first).to_contain_text("The spread of every point")
+    expect(explorer.page.locator("[role=status][aria-live=polite]").first).to_contain_text("How sure is the spread?")
 
 
 # Controls without label, text and ARIA name.

@@ -68,3 +68,20 @@ def test_an_ensemble_that_is_refused_leaves_the_draws(explorer: Explorer, link: 
     expect(explorer.at("reliability")).to_contain_text("Not known. It takes some 900 s.", timeout=30_000)
     expect(explorer.at("shape-halo")).to_be_enabled()
     expect(explorer.at("problem")).to_have_count(0)
+
+
+def test_many_points_are_assessed_when_asked(explorer: Explorer) -> None:
+    """Above 5,000 points the line offers the measurement in place of making it; regions can be shown without it."""
+    asked: list[Route] = []
+    explorer.page.route("**/summary?*points=*", lambda route: asked.append(route))  # noqa: PLW0108 # it marks its handlers
+    explorer.open()
+    explorer.make_sheet("swiss_roll", 5_200)
+    explorer.fit(count=2)
+    expect(explorer.at("reliability")).to_contain_text("Not known. It was not measured")
+    assert asked == []
+    explorer.at("assess").click()
+    expect(explorer.at("reliability")).to_contain_text("Being measured")
+    explorer.page.wait_for_timeout(0)
+    answer("moderate")(asked[0])
+    expect(explorer.at("reliability")).to_contain_text("Moderate. Because of the test.")
+    expect(explorer.at("assess")).to_have_count(0)

@@ -13,6 +13,7 @@ import { clearResults, fold, runWork } from './state.js';
 export const SCALES = [0.01, 0.1, 1, 5, 10];
 export const DRAWS_A_SCALE = 4;
 const ASSESSED = { count: 40, resamples: 20 }; // half of the service's defaults, in half of the time
+const MOST_ASSESSED = 5000; // points whose spread is assessed without being asked: some twenty seconds on one core
 const MOST_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
 /** The entry of the chosen method. */
@@ -56,6 +57,11 @@ export async function finished(job) {
 /** Draw again from the current posterior. */
 export async function drawAgain() {
   await runWork(draw);
+}
+
+/** Assess the spread of the current posterior, although that takes long. */
+export async function assessNow() {
+  await runWork(() => assess(state.posterior.id, { asked: true }));
 }
 
 /** The settings that differ from the defaults of the method's schema. */
@@ -113,9 +119,15 @@ async function drawn(id, body, label) {
   return { n, p, data, scales, notes };
 }
 
-/** Learn how far to rely on the spread of a posterior, of any draws, before its regions are shown. */
-async function assess(id) {
-  if (state.reliability?.id === id) return;
+/** Learn how far to rely on the spread of a posterior, of any draws, before its regions are shown; of many points if asked. */
+async function assess(id, { asked = false } = {}) {
+  if (state.reliability?.id === id && !asked) return;
+  if (state.posterior.n > MOST_ASSESSED && !asked) {
+    const reason = 'It was not measured, because that takes the time of some 60 fits.';
+    set({ reliability: { id, level: 'unknown', reason, offered: true } });
+    return;
+  }
+  if (asked) set({ reliability: null });
   const path = `/v1/posteriors/${id}/summary?${new URLSearchParams({ ...ASSESSED, points: '0:1' })}`;
   const stated = await reliabilityOf(path);
   if (state.posterior?.id !== id) return;

@@ -1,5 +1,6 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
+import { assessNow } from '../actions/fit.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { useStore } from '../store.js';
@@ -32,6 +33,7 @@ export function Headline() {
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
     <p class="quiet">${nameOf(dataset)} · ${about}</p>
     ${summary && !single && html`<p class=${`sure ${reliability?.level ?? ''}`} data-testid="reliability">How sure is the spread?
-      <strong> ${reliability ? SURE[reliability.level] : 'Being measured'}.</strong> ${reliability?.reason}</p>`}
+      <strong> ${reliability ? SURE[reliability.level] : 'Being measured'}.</strong> ${reliability?.reason}
+      ${reliability?.offered && html` <button class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`}
   </div>`;
 }
