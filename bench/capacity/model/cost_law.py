@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from glle_engine.methods.costs import evaluate
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_FACTOR = re.compile(r"(?:(log)\()?([a-z_]+)\)?(?:\^([0-9]+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +34,4 @@ class Law:
 
     def at(self, values: Mapping[str, float]) -> float:
         """Return the cost of these values; `KeyError` names a missing factor."""
-        return sum(coefficient * product(term, values) for term, coefficient in self.terms.items())
-
-
-def product(term: str, values: Mapping[str, float]) -> float:
-    """Return a term without its coefficient: ``"n k^2"`` of n = 3, k = 2 is 12."""
-    found = 1.0
-    for factor in term.split():
-        if factor != "1":
-            parts = _FACTOR.fullmatch(factor)
-            assert parts is not None, f"{factor!r} is not a factor"
-            logarithm, name, power = parts.groups()
-            value = values[name]
-            found *= (math.log(value) if logarithm else value) ** int(power or 1)
-    return found
+        return evaluate(self.terms, values)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from bench.capacity.model.cost_law import Law, product
+from bench.capacity.model.cost_law import Law
+from glle_engine.methods.costs import product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ _CACHED_POINTS = 1e4  # most points whose sparse factors fit in the cache
 _FILLED_POINTS = 6e3  # points above which the time of filled factors grows like n^3
 _BLOCK_ENTRIES = 1 << 21
 MARGIN = 3.0  # of the expected seconds over the measured ones, for slower machines and shared cores
-_FACTOR = re.compile(r"(?:(log)\()?([a-z]+)\)?(?:\^([0-9]+))?")
+_FACTOR = re.compile(r"(?:(log)\()?([a-z_]+)\)?(?:\^([0-9]+))?")
 
 
 @dataclass(frozen=True)

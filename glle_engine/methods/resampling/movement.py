@@ -48,8 +48,8 @@ MOST_CLASSES = 100  # of labels
 ROUNDS = 20  # of Lloyd's algorithm
 ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as the movement does
 _UNCERTAIN = {
-    "ltsa": "The movement of LTSA is known to be too small: over half-samples of sheets it was about .4 of that over "
-    "new data. Compare points with each other, not with those of other methods.",
+    "ltsa": "The movement of LTSA over half-samples does not measure that over new data: on sheets it was .4 to "
+    "11 times as large. Compare points with each other, not with those of other methods.",
     "isomap": "If the graph has edges between turns of a sheet (short circuits), half-samples of Isomap move about 3 "
     "times as far as embeddings of new data. Check the movement with a smaller n_neighbors.",
 }

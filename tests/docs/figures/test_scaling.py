@@ -9,7 +9,7 @@ import pytest
 
 from bench.capacity import demand as program
 from bench.capacity import tables
-from bench.capacity.model.cost_law import Law, product
+from bench.capacity.model.cost_law import Law
 from bench.capacity.model.fitting import fitted
 from bench.capacity.model.plan import BUSY, Demand, plan, reading
 from bench.capacity.model.queueing_model import METERS, Model, Shape
@@ -18,6 +18,7 @@ from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Line, LruCache, Setting
 from docs.figures.methods.tables import between
 from glle_engine import fit, manifolds
+from glle_engine.methods.costs import product
 
 SHAPE = Shape(n=5_000)
 DEMAND = Demand(shape=SHAPE, fits=0.1, draws=200, singles=2, reads=50, posteriors=1_000, draws_kept=64)

@@ -13,7 +13,7 @@ import { clearResults, fold, runWork } from './state.js';
 export const SCALES = [0.01, 0.1, 1, 5, 10];
 export const DRAWS_A_SCALE = 4;
 const ASSESSED = { count: 40, resamples: 20 }; // half of the service's defaults, in half of the time
-const MOST_ASSESSED = 5000; // points whose spread is assessed without being asked: some twenty seconds on one core
+const MOST_ASSESSED = 5000; // points whose spread is assessed without being asked
 const MOST_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
 /** The entry of the chosen method. */
