@@ -1,10 +1,16 @@
-"""A schemathesis check: a request that the schema allows may be refused only for reasons beyond JSON Schema."""
+"""A schemathesis check: a request that the schema allows may be refused only for reasons beyond JSON Schema.
+
+Bodies of .npz files are made here, too: schemathesis knows no other way to write them.
+"""
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
+import numpy as np
 import schemathesis
+from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from typing import Any
@@ -14,6 +20,18 @@ if TYPE_CHECKING:
 # Rules between members, and integers written as 3.0, which are integers to JSON Schema but not to the service.
 _BEYOND_A_SCHEMA = {"value_error", "int_type"}
 _UNPROCESSABLE = 422
+
+
+def _npz(arrays: dict[str, list[float]]) -> bytes:
+    file = io.BytesIO()
+    members: dict[str, Any] = {name: np.array(values) for name, values in arrays.items()}
+    np.savez(file, **members)
+    return file.getvalue()
+
+
+_NAMES = st.sampled_from(["weights", "mean", "neighbors", "x"])
+_ARCHIVES = st.dictionaries(_NAMES, st.lists(st.floats(width=32), max_size=8)).map(_npz)
+schemathesis.openapi.media_type("application/zip", st.binary(max_size=200) | _ARCHIVES, aliases=["application/x-npz"])
 
 
 @schemathesis.check
