@@ -24,7 +24,7 @@ from glle_engine import load
 from glle_engine.methods import METHODS
 from glle_engine.posterior.cost import rates
 from service.cli import main
-from tests.service.routes.posteriors.test_analyses import fitted
+from tests.service.routes.posteriors.conftest import fitted
 from tests.system.conftest import ROOT
 from worker.execution import tasks
 

@@ -13,7 +13,7 @@ import pytest
 from service.app import create_app
 from service.cli import main
 from tests.service.conftest import register_worker, serving
-from tests.service.routes.posteriors.test_analyses import NPY, check_problem, drawn, fitted, result_of
+from tests.service.routes.posteriors.conftest import NPY, check_problem, drawn, fitted, result_of
 from worker.execution import tasks
 from worker.operations import doctor
 from worker.storage.object_store import backend

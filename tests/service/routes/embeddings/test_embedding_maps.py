@@ -9,7 +9,7 @@ import pytest
 
 from glle_engine.methods import method as method_of
 from tests.service.routes.embeddings.test_embeddings import PCA, SHEET, N, embed
-from tests.service.routes.posteriors.test_analyses import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
 from worker.execution import tasks
 
 if TYPE_CHECKING:

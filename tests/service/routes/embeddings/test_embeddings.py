@@ -16,7 +16,7 @@ from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
 from tests.service.encoding.test_tables import rows
-from tests.service.routes.posteriors.test_analyses import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
 from tests.service.routes.test_resources import upload
 from worker.execution import context, tasks
 

@@ -10,7 +10,7 @@ import pytest
 from glle_engine.methods import method as method_of
 from glle_engine.methods import resampling
 from tests.service.routes.embeddings.test_embeddings import SHEET, N, embed
-from tests.service.routes.posteriors.test_analyses import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
 from worker.analyses.spread import PART, POINT_ARRAYS, spread_of
 from worker.execution import tasks
 

@@ -7,31 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from service.submission.planning import Allowance
-from tests.service.routes.posteriors.test_analyses import NPZ, N, check_problem, fitted, npz, result_of
-from worker.execution import tasks
+from tests.service.routes.posteriors.conftest import NPZ, N, check_problem, fitted, npz, result_of
 from worker.records.resamples import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
     from worker.stores import Stores
 
 FEW = "/summary?count=8&resamples=4"
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def posterior(client: httpx.Client) -> str:
-    """The path of a fitted posterior."""
-    return fitted(client)
 
 
 def slow(stores: Stores, posterior: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:

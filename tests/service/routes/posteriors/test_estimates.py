@@ -17,7 +17,7 @@ from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.cost.search import Search
 from service.app import create_app
 from tests.service.conftest import serving
-from tests.service.routes.posteriors.test_analyses import check_problem, result_of
+from tests.service.routes.posteriors.conftest import check_problem, result_of
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.stores import Stores
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 PATH = "/v1/posteriors/estimate"
 N = 900
 DATA = np.random.default_rng(0).normal(size=(N, 20))
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 def estimated(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 import glle_engine
 from tests.conftest import evict
-from tests.service.routes.posteriors.test_analyses import NPY, SHEET, check_problem, drawn, fitted
+from tests.service.routes.posteriors.conftest import NPY, SHEET, check_problem, drawn, fitted
 from worker.execution import tasks
 from worker.records.ids import content_sha256
 
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.stores import Stores
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.mark.parametrize("spec", [{}, {"method": "direct"}, {"noise": "tangent"}], ids=str)

@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 import glle_engine
 from glle.inputs import neighbor_indices
 from tests.conftest import evict
-from tests.service.routes.posteriors.test_analyses import NPY, SHEET, check_problem, drawn
+from tests.service.routes.posteriors.conftest import NPY, SHEET, check_problem, drawn
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.execution.resident import RESIDENT
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 N = len(SHEET)
 NEAR = np.argsort(cdist(SHEET, SHEET, "cityblock"), axis=1, kind="stable")[:, :9]  # with each point itself
 DIRECT = {"method": "direct", "variance": "ml"}
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 def posted(client: httpx.Client, neighbors: Any, **spec: Any) -> httpx.Response:

@@ -12,7 +12,7 @@ import pytest
 
 from service.cli import main
 from tests.conftest import evict
-from tests.service.routes.posteriors.test_analyses import JSON, NPY, NPZ, check_problem, drawn, fitted, result_of
+from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, check_problem, drawn, fitted, result_of
 from tests.service.tenants import bearer, served
 from worker.execution import tasks
 from worker.records.ids import content_sha256
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 IMPORT = "/v1/posteriors/import"
 ZIP = {"content-type": "application/zip"}
 Members = dict[str, np.ndarray[Any, Any]]
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 def exported(client: httpx.Client, **spec: Any) -> tuple[str, bytes]:

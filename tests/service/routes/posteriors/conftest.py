@@ -1,0 +1,82 @@
+"""A fitted posterior over HTTP, and the tasks of its jobs run in the test process, without workers."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from tests.service.routes.test_resources import upload
+from worker.execution import tasks
+from worker.records.draws import DrawsSpec
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+N = 60
+SHEET = manifolds.make("s_curve", N, seed=2).X
+JSON = {"content-type": "application/json"}
+NPY = {"accept": "application/x-npy"}
+NPZ = {"accept": "application/zip"}
+
+
+@pytest.fixture(autouse=True)
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def posterior(client: httpx.Client) -> str:
+    """The path of a fitted posterior."""
+    return fitted(client)
+
+
+def fitted(client: httpx.Client, **spec: Any) -> str:
+    """Fit a posterior and return its path."""
+    job = client.post("/v1/posteriors", json={"dataset": upload(client, SHEET), **spec}).json()
+    tasks.fit(job["id"])
+    path = job["links"]["posterior"]
+    assert client.get(path).status_code == 200
+    assert isinstance(path, str)
+    return path
+
+
+def result_of(stores: Stores, answer: httpx.Response) -> str:
+    """Run the job of a 202, and return the path of its result."""
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == job["links"]["self"]
+    tasks.analyse(job["id"], stores.jobs.fetch(job["id"]).round)
+    assert stores.jobs.fetch(job["id"]).status == "succeeded", stores.jobs.fetch(job["id"]).error
+    return str(job["links"]["self"]) + "/result"
+
+
+def npz(answer: httpx.Response) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of an npz response."""
+    assert answer.status_code == 200, answer.text
+    with np.load(io.BytesIO(answer.content)) as loaded:
+        return {name: loaded[name] for name in loaded.files}
+
+
+def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that a response is this problem, and return it."""
+    assert answer.status_code == status, answer.text
+    problem: dict[str, Any] = answer.json()
+    assert problem["type"] == "urn:glle:problem:" + code
+    return problem
+
+
+def drawn(stores: Stores, answer: httpx.Response) -> str:
+    """Run the draws job of a 202, shard by shard, and return the path of its result."""
+    assert answer.status_code == 202, answer.text
+    job = stores.jobs.fetch(answer.json()["id"])
+    for shard in range(DrawsSpec.from_dict(job.spec).shards):
+        tasks.draw(job.id, job.round, shard)
+    assert stores.jobs.fetch(job.id).status == "succeeded", stores.jobs.fetch(job.id).error
+    return f"/v1/jobs/{job.id}/result"
