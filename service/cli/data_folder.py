@@ -17,12 +17,12 @@ from service.cli.options import StartError, require_both_urls
 from worker.base.files import private_file, temporary
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.storage.free_space import ADDRESSES
-from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from worker.base.settings import Settings
+    from worker.stores import Stores
 
 
 @contextlib.contextmanager
@@ -69,6 +69,8 @@ def connected(settings: Settings) -> Iterator[Stores]:
         If only one URL is set, or if the addresses of the running servers cannot be read.
 
     """
+    from worker.stores import Stores  # noqa: PLC0415 # the head of `glle up` needs none
+
     require_both_urls(settings)
     with contextlib.ExitStack() as stack:
         if not settings.redis_url:

@@ -16,12 +16,13 @@ from glle import cli
 from service.cli import backup, keys, store
 from service.cli import settings as settings_page
 from service.cli.options import StartError, add_flags, require_both_urls, settings_of
-from service.cli.process_tree import ApiSupervisor
+from service.cli.process_tree import ApiSupervisor, with_descriptors
 from service.middleware.access_policy import AccessPolicy
 from service.server.listening import BACKLOG, SharedSocket
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
 from worker.observability import logging, tracing
+from worker.operations import preloader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +67,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     worker = commands.add_parser("worker", help="run one worker")
     worker.add_argument("--name", help="name in the registry of workers (random)")
     worker.set_defaults(run=_worker)
+
+    preload = commands.add_parser("preload")  # of the process trees; without help it is not listed
+    preload.add_argument("control", type=int)
+    preload.add_argument("title")
+    preload.set_defaults(run=_preload)
 
     doctor = commands.add_parser("doctor", help="check a deployment and print remedies; exit code 1 for a problem")
     doctor.add_argument(
@@ -166,6 +172,23 @@ def _worker(options: argparse.Namespace, settings: Settings) -> int:
     from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
 
     return worker.main(options.name)
+
+
+def _preload(options: argparse.Namespace, settings: Settings) -> int:
+    """Run the preloader of a process tree, and in its processes their commands."""
+
+    def load(command: Sequence[str]) -> None:
+        import service.app  # noqa: PLC0415 # each command loads what it needs
+        import service.server.uvicorn_server  # noqa: F401, PLC0415 # each command loads what it needs
+        from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
+
+        if command[0] == "worker":
+            worker.load(settings)
+
+    def run(command: Sequence[str], descriptors: Sequence[int]) -> int:
+        return main(with_descriptors(command, descriptors))
+
+    return preloader.serve(options.control, load, run)
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:

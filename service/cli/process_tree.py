@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from worker.execution import process_guard
 from worker.observability import logging
+from worker.operations.preloader import Forked, Preloader
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from worker.base.settings import Settings
 
@@ -27,13 +28,14 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds before a restart
 STEADY_SECONDS = 5.0  # a process that ran longer is restarted without a pause
 COLD_SECONDS = 3.0  # after a second SIGTERM, and after SIGKILL
 PROBE_SECONDS = 1.0
+PROGRAM = ("-m", "service.cli", "preload")
 
 
 @dataclass
 class Process:
     """A running process, with its name in the registry if it is a worker."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | Forked
     worker: str = ""
 
 
@@ -70,6 +72,9 @@ class Child:
 class ProcessTree:
     """Children of this process, which end with it even if it is killed.
 
+    On Linux they are forked from a preloader. Elsewhere a fork is unsafe or no parent adopts a process, and each
+    child is started by itself.
+
     Parameters
     ----------
     log
@@ -80,6 +85,7 @@ class ProcessTree:
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
         self._watcher = None if process_guard.LINUX else process_guard.ProcessGuard()
+        self._preloader: Preloader | None = None
         self.children: list[Child] = []
 
     def add(self, name: str, spawn: Callable[[], Process]) -> Child:
@@ -89,17 +95,20 @@ class ProcessTree:
 
     def add_api(self, sock: socket.socket, processes: int, environment: Mapping[str, str]) -> None:
         """Add API processes that accept connections on one listening socket."""
-        arguments, descriptors = ["serve", "--fd", str(sock.fileno())], (sock.fileno(),)
         for number in range(1, processes + 1):
-            self.add(f"API {number}", partial(self.command, arguments, environment, descriptors))
+            self.add(f"API {number}", partial(self.command, ["serve"], environment, sock))
 
     def command(
-        self, arguments: list[str], environment: Mapping[str, str], descriptors: tuple[int, ...] = ()
+        self, arguments: list[str], environment: Mapping[str, str], sock: socket.socket | None = None
     ) -> Process:
-        """Start a command of this program."""
+        """Start a command of this program; with a socket, it has the option ``--fd``."""
+        descriptors = () if sock is None else (sock.fileno(),)
+        if self._preloader is not None or process_guard.adopt_orphans():
+            self._preloader = self._preloader or Preloader(PROGRAM, environment)
+            return Process(self._preloader.fork(arguments, descriptors))
         return self.guarded(
             subprocess.Popen(  # noqa: S603 # this very program
-                [sys.executable, "-m", "service.cli", *arguments],
+                [sys.executable, "-m", "service.cli", *with_descriptors(arguments, descriptors)],
                 env=environment,
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
@@ -122,7 +131,11 @@ class ProcessTree:
 
     def reap(self) -> list[Process]:
         """Return the processes that ended since the last call."""
-        return [process for child in self.children if (process := child.reap()) is not None]
+        ended = [process for child in self.children if (process := child.reap()) is not None]
+        pids = {child.running.popen.pid for child in self.children if child.running is not None}
+        if self._preloader is not None and 0 not in pids:  # a child without a pid would be taken for an orphan
+            self._preloader.reap(pids)
+        return ended
 
     def stop(self, children: Iterable[Child], grace: float, is_urgent: Callable[[], bool] = lambda: False) -> None:
         """End children: SIGTERM and `grace` seconds, SIGTERM again, then SIGKILL.
@@ -141,7 +154,9 @@ class ProcessTree:
                 time.sleep(TICK / 2)
 
     def close(self) -> None:
-        """End the watcher without a kill."""
+        """End the preloader, and the watcher without a kill."""
+        if self._preloader is not None:
+            self._preloader.close()
         if self._watcher is not None:
             self._watcher.close()
 
@@ -180,7 +195,7 @@ class ApiSupervisor:
                     shown = f"[{host}]" if ":" in host else host
                     self._log(f"glle API at http://{shown}:{port}")
                 if (ended := tree.reap()) and not is_serving:
-                    return max(1, ended[0].popen.returncode)
+                    return max(1, ended[0].popen.returncode or 0)
                 time.sleep(TICK)
         finally:
             settings = self._settings
@@ -194,6 +209,11 @@ class ApiSupervisor:
 
     def _log(self, text: str) -> None:
         logging.announce(text, self._settings)
+
+
+def with_descriptors(arguments: Sequence[str], descriptors: Sequence[int]) -> list[str]:
+    """Return the arguments of a command that inherits these descriptors."""
+    return [*arguments, *(f"--fd={number}" for number in descriptors)]
 
 
 def answers(host: str, port: int, path: str, seconds: float = PROBE_SECONDS) -> bool:

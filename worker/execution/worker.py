@@ -284,12 +284,7 @@ def main(name: str | None = None) -> int:
     if name is not None and not re.fullmatch(r"[\w-]+", name):
         raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
     logs.configure(settings)
-    if tracing.wanted(settings):
-        tracing.load()
-    if find_spec("numba") is not None:
-        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- before the fork, not in each child
-
-        warm()
+    load(settings)
     numbers = adopt(numerics_kind())
     if kind_of(numbers):
         log.warning("%s", _OTHER_KIND.format(numbers))
@@ -299,6 +294,17 @@ def main(name: str | None = None) -> int:
     code = Worker(name, numbers, settings).run()
     log.info("Worker %s stopped", name)
     return code
+
+
+def load(settings: Settings) -> None:
+    """Load what all processes of workers share, before a fork: compiled code, and the reference results."""
+    if tracing.wanted(settings):
+        tracing.load()
+    if find_spec("numba") is not None:
+        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- numba takes a while to load
+
+        warm()
+    numerics_kind()
 
 
 def _wait_for_server(connection: redis.Redis) -> None:

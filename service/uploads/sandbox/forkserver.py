@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import numpy as np
@@ -148,12 +149,23 @@ def _close_except(kept: set[int]) -> None:
                 os.close(descriptor)
 
 
+class _NoPandas(MetaPathFinder):
+    """Finder that hides pandas, which pyarrow imports (half a second) if it can, and no reader needs."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raise `ModuleNotFoundError` for pandas."""
+        del path, target
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
 def _load() -> None:
     """Load the lazy imports of the readers by reading small bodies."""
     npz = io.BytesIO()
     np.savez_compressed(npz, data=np.zeros((2, 1)), l=np.array(["a", "b"]))
     bodies = {"text/csv": b"x,l\n1,a\n2,b\n", "application/zip": npz.getvalue()}
     if has_arrow():
+        sys.meta_path.insert(0, _NoPandas())
         import pyarrow as pa  # noqa: PLC0415 # an extra
         from pyarrow import compute, parquet  # noqa: F401, PLC0415 # before the fork, because reading Parquet would start a thread
 

@@ -37,8 +37,8 @@ def sleeping() -> subprocess.Popen[bytes]:
 def end(child: Child) -> None:
     """Kill the process of a child, if it runs."""
     if child.running is not None:
-        child.running.popen.kill()
-        child.running.popen.wait()
+        child.running.popen.send_signal(signal.SIGKILL)
+        until(lambda: child.running is not None and child.running.popen.poll() is not None)
 
 
 def test_restart_pauses_grow() -> None:
@@ -97,8 +97,9 @@ def served(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[
 
 
 def children(pid: int) -> list[int]:
-    """Return the pids of the child processes."""
-    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Return the pids of the API processes of a head."""
+    pids = [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in pids if " serve " in command_line(child)]
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -17,8 +18,6 @@ from tests.system.conftest import ONE_EACH, ROOT, command_line, ended, fitted, r
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.system.conftest import Up
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
@@ -79,6 +78,28 @@ def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Cl
     new.close()
 
 
+def test_processes_outlive_the_preloader(up: Up, client: httpx.Client) -> None:
+    """The preloader has one thread and no network connection.
+
+    If it is killed, no other process ends, and the next start has a new one.
+    """
+    (preloader,) = up.children("preload")
+    assert list(Path(f"/proc/{preloader}/task").iterdir()) == [Path(f"/proc/{preloader}/task/{preloader}")]
+    inodes = {path.readlink().name for path in Path(f"/proc/{preloader}/fd").iterdir()}
+    connections = [line.split()[9] for line in Path(f"/proc/{preloader}/net/tcp").read_text().splitlines()[1:]]
+    assert not inodes & {f"socket:[{inode}]" for inode in connections}
+    others = {*up.apis(), *up.children("worker")}
+    os.kill(preloader, signal.SIGKILL)
+    until(lambda: not command_line(preloader))
+    killed = up.children("worker")[0]
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: len(up.children("worker")) == 2 and killed not in up.children("worker"))
+    assert others - {killed} < {*up.apis(), *up.children("worker")}
+    assert preloader not in up.children("preload")
+    until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
+    assert client.get(fitted(client, synthetic(client, 100, seed=4)) + "/draws/0?wait=30").status_code == 200
+
+
 def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
     """After kill -9 of all API processes and of the queue server, the same address serves the same records."""
     posterior = fitted(client, synthetic(client, 200, seed=3))
@@ -117,8 +138,8 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = second.tree()
-        what = "the head, two servers, an API with its reader, a worker with two children, a work-horse"
-        assert len(tree) == 9, what
+        what = "the head, two servers, a preloader, an API with its reader, a worker with two children, a work-horse"
+        assert len(tree) == 10, what
         second.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]))
 
