@@ -30,6 +30,7 @@ JOB_DRAWS, JOB = 64, 80
 GROUP = 4  # commands of each further lane group of a job: write and read it, and its share of those of its shard
 HASH = 3  # commands on the cache for a lane group: write it, read it; prepare the hashes of its shard
 SINGLES, JOBS, ATTEMPTS = 20, 2, 3
+IDLE = 4.0  # commands a second of a service without requests, between the heartbeats
 CALM_SECONDS = 4.0  # counters are written every few seconds, and count for the operations before
 NPY = {"Accept": "application/x-npy"}
 
@@ -89,6 +90,14 @@ def job(client: httpx.Client, posterior: str, count: int) -> None:
 def counted(up: Up, idle: Commands, times: int, do: Callable[[], object]) -> Cost:
     """Return the commands of one repetition."""
     return cost(window(up, lambda: [do() for _ in range(times)]), idle, times)
+
+
+def test_an_idle_service_sends_few_commands(limited: Up, idle: Commands) -> None:
+    """No process polls: executors wait for work two seconds at a time. Heartbeats may fall in a window, but not in all."""
+    windows = [idle]
+    while (found := min(sum(commands.sent.values()) / commands.seconds for commands in windows)) > IDLE:
+        assert len(windows) < ATTEMPTS, f"{found:.1f} commands a second: {windows[-1].sent}"
+        windows.append(window(limited, lambda: None))
 
 
 def test_single_draw_sends_few_commands(limited: Up, client: httpx.Client, posterior: str, idle: Commands) -> None:
