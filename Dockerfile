@@ -1,25 +1,41 @@
 # One image for the API and for the workers: the first argument selects the program.
-ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+# BuildKit builds it: docker buildx bake, or docker compose build. Engines before 23 need DOCKER_BUILDKIT=1.
+# The secrets pip.conf and ca.pem, both optional, name a package index and its authority (docs/how-to/deploy.md).
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
 
-FROM ${PYTHON_IMAGE} AS build
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/glle/bin:$PATH
-RUN python3 -m venv /opt/glle
+FROM ${PYTHON_IMAGE} AS tools
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# The wheels of both distributions. A release publishes the same ones: docker buildx bake wheels
+FROM tools AS build-wheels
+RUN python3 -m venv /opt/build
 WORKDIR /src
-# Before the sources, so that a change of code keeps the layer of the dependencies.
-COPY requirements/server.lock requirements/
-RUN pip install --no-compile --require-hashes --only-binary :all: --requirement requirements/server.lock
+COPY requirements/build.lock requirements/
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
+    /opt/build/bin/pip install --require-hashes --only-binary :all: --requirement requirements/build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/server deploy/server
 COPY glle_engine glle_engine
 COPY worker worker
 COPY service service
 COPY glle glle
-# The build backend comes with the lock and is removed; `pip check` fails if another package needs it.
-RUN pip install --no-compile --no-deps --no-build-isolation . ./deploy/server \
-    && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers \
-    && pip check \
-    && pip uninstall --yes pip \
-    && find /opt/glle -type d -name tests -prune -exec rm -rf {} +
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . ./deploy/server
+
+FROM scratch AS wheels
+COPY --from=build-wheels /dist /
+
+FROM tools AS build
+ENV PATH=/opt/glle/bin:$PATH
+RUN python3 -m venv /opt/glle
+WORKDIR /src
+# Before the wheels, so that a change of code keeps the layer of the dependencies.
+COPY requirements/server.lock requirements/
+COPY deploy/image/slim.py deploy/image/
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
+    pip install --no-compile --require-hashes --only-binary :all: --requirement requirements/server.lock \
+    && python deploy/image/slim.py /opt/glle
+COPY --from=wheels / /dist
+RUN pip install --no-compile --no-deps --no-index /dist/*.whl && pip check && pip uninstall --yes setuptools pip
 # Bytecode of the modules that the programs and the most used libraries import.
 RUN python -c 'import service.app, service.uploads.sandbox.forkserver, worker.execution.worker, worker.execution.executor' \
     && python -c 'import matplotlib.figure, sklearn.manifold, sklearn.decomposition, pyarrow.parquet, pyarrow.feather, umap'

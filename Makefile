@@ -91,8 +91,9 @@ SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra fas
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
 	$(LOCK) $(SERVER) --extra sdp --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
-	$(LOCK) $(SERVER) --extra storage --extra arrow --group image --group build \
+	$(LOCK) $(SERVER) --extra storage --extra arrow --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
+	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock
 	$(LOCK) pyproject.toml --group docs --constraint requirements/dev.lock -o requirements/docs.lock

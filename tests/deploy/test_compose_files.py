@@ -83,9 +83,20 @@ def test_image_pins_match_the_development_lock() -> None:
     server = tomllib.loads((ROOT / "deploy" / "server" / "pyproject.toml").read_text())
     wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["client"]
     wanted += [text for text in server["project"]["dependencies"] if not text.startswith("glle[")]
-    wanted += project["build-system"]["requires"]
     locked = {canonicalize_name(Requirement(pin).name) for pin in lock}
     assert {canonicalize_name(Requirement(text).name) for text in wanted} <= locked
+    backend = pins("requirements/build.lock")
+    assert backend <= pins("requirements/dev.lock")
+    assert {Requirement(text).name for text in project["build-system"]["requires"]} <= {
+        Requirement(pin).name for pin in backend
+    }
+
+
+def test_api_and_workers_share_one_build() -> None:
+    """One service builds the image of both. It is the last in the file, because Compose v1 starts with the last."""
+    own = [name for name, service in SERVICES.items() if service["image"] == "glle"]
+    assert own == ["api", "worker"]
+    assert [name for name in own if "build" in SERVICES[name]] == own[-1:]
 
 
 def test_build_context_is_minimal() -> None:

@@ -1,0 +1,74 @@
+"""`deploy/image/slim.py` removes what the service never reads, and what remains still loads."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path, PurePath
+
+import pytest
+
+from tests.deploy.compose.engine import ROOT
+
+SLIM = ROOT / "deploy" / "image" / "slim.py"
+SITE = Path(str(importlib.util.find_spec("pyarrow").origin)).resolve().parents[1]  # type: ignore[union-attr] # locked
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the image is a Linux system")
+
+
+def slimmed(*packages: str, folder: Path) -> Path:
+    """Return a folder with slimmed copies of installed packages."""
+    for package in packages:
+        shutil.copytree(SITE / package, folder / package)
+    subprocess.run([sys.executable, str(SLIM), str(folder)], check=True)
+    return folder
+
+
+def test_shared_objects_load_without_their_symbols(tmp_path: Path) -> None:
+    """The cut library is smaller, has no section headers, and computes; a second run changes nothing."""
+    folder = slimmed("kiwisolver", folder=tmp_path)
+    (library,) = folder.rglob("_cext.*.so")
+    content = library.read_bytes()
+    assert len(content) < (SITE / library.relative_to(folder)).stat().st_size
+    assert struct.unpack_from("<Q", content, 40) == (0,)
+    program = (
+        "import kiwisolver as k; v = k.Variable('v'); s = k.Solver(); s.addConstraint(v == 3); s.updateVariables()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"{program}; print(v.value(), k._cext.__file__)"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{folder}:{SITE}"},
+    )
+    assert done.stdout.split() == ["3.0", str(library)]
+    subprocess.run([sys.executable, str(SLIM), str(folder)], check=True)
+    assert library.read_bytes() == content
+
+
+def test_other_files_are_not_cut(tmp_path: Path) -> None:
+    """A file that is no ELF file keeps its content, whatever its name."""
+    file = tmp_path / "named.so.txt"
+    file.write_text("no library")
+    subprocess.run([sys.executable, str(SLIM), str(tmp_path)], check=True)
+    assert file.read_text() == "no library"
+
+
+def test_every_pattern_finds_files() -> None:
+    """A pattern that finds nothing in the installed packages is out of date, and its files are in the image again."""
+    spec = importlib.util.spec_from_loader("slim", importlib.machinery.SourceFileLoader("slim", str(SLIM)))
+    assert spec is not None
+    slim = importlib.util.module_from_spec(spec)
+    assert spec.loader is not None
+    spec.loader.exec_module(slim)
+    names = ("pyarrow", "matplotlib", "numpy", "scipy", "sklearn", "openTSNE")
+    files = [
+        PurePath(folder, name) for package in names for folder, _, found in os.walk(SITE / package) for name in found
+    ]
+    folders = {parent for path in files for parent in path.parents}
+    assert [pattern for pattern in slim.FOLDERS if not any(path.match(pattern) for path in folders)] == []
+    assert [pattern for pattern in slim.FILES if not any(path.match(pattern) for path in files)] == []

@@ -1,0 +1,147 @@
+"""The release workflow, the bake file, the Dockerfile and the versions agree; actions and base images are pinned."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from glle_engine import __version__
+from tests.deploy.compose.engine import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+RELEASE: dict[str, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+BAKE = (ROOT / "docker-bake.hcl").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+TARGETS = dict(re.findall(r'^target "(\w+)" \{\n(.*?)^\}', BAKE, re.MULTILINE | re.DOTALL))
+PLATFORMS = re.findall(r'"(linux/\w+)"', TARGETS["release"])
+
+
+def steps(action: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the job and the inputs of every step of the release that uses an action."""
+    return [
+        (name, step.get("with", {}))
+        for name, job in RELEASE.items()
+        for step in job["steps"]
+        if step.get("uses", "").partition("@")[0] == action
+    ]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_pinned_by_its_commit(workflow: Path) -> None:
+    """A tag of an action can move; a commit cannot. A comment has the version of the commit."""
+    used = re.findall(r"^ *(?:- )?uses: (.+)$", workflow.read_text(), re.MULTILINE)
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+def test_one_commit_of_each_action() -> None:
+    """All workflows use the same version of an action."""
+    used = {action for path in WORKFLOWS for action in re.findall(r"uses: (\S+)", path.read_text())}
+    assert len(used) == len({action.partition("@")[0] for action in used})
+
+
+def test_jobs_write_only_what_they_publish() -> None:
+    """Workflows read the contents at most; each job of a release has only the permissions for its own result."""
+    for path in WORKFLOWS:
+        assert yaml.safe_load(path.read_text())["permissions"] in ({}, {"contents": "read"}), path.name
+    written = {
+        name: {scope for scope, value in job["permissions"].items() if value == "write"}
+        for name, job in RELEASE.items()
+    }
+    assert written == {
+        "version": set(),
+        "wheels": {"id-token", "attestations"},
+        "image": {"packages"},
+        "publish-image": {"packages", "id-token", "attestations"},
+        "publish-wheels": {"id-token"},
+    }
+    assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_a_release_builds_targets_of_the_bake_file_for_its_platforms() -> None:
+    """The workflow builds existing targets, and one image for each platform that the target names."""
+    assert {inputs["targets"] for _, inputs in steps("docker/bake-action")} == {"wheels", "release"} <= TARGETS.keys()
+    built = {one["platform"]: one["runner"] for one in RELEASE["image"]["strategy"]["matrix"]["include"]}
+    assert built.keys() == set(PLATFORMS) == {"linux/amd64", "linux/arm64"}
+    assert [platform for platform, runner in built.items() if runner.endswith("-arm")] == ["linux/arm64"]
+
+
+def test_results_are_attested() -> None:
+    """The image has a provenance, an SBOM and a signed attestation, the wheels an attestation; PyPI comes last."""
+    assert re.search(r'attest\s+= \["type=provenance,mode=max", "type=sbom"\]', TARGETS["release"])
+    assert [job for job, _ in steps("actions/attest")] == ["wheels", "publish-image"]
+    (publish,) = steps("pypa/gh-action-pypi-publish")
+    assert publish[0] == "publish-wheels"
+    assert {"wheels", "publish-image"} <= set(RELEASE["publish-wheels"]["needs"])
+    assert RELEASE["publish-wheels"]["environment"] == "pypi"
+
+
+def test_every_file_has_the_version_of_the_project() -> None:
+    """The bake file, the manifests and the TypeScript client have the version of the distributions."""
+    assert re.search(r'variable "VERSION" \{\n  default = "(.+)"', BAKE)[1] == __version__  # type: ignore[index] # else a failure
+    base = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "base" / "kustomization.yaml").read_text())
+    assert [image["newTag"] for image in base["images"]] == [__version__]
+    assert json.loads((ROOT / "clients" / "typescript" / "package.json").read_text())["version"] == __version__
+
+
+def test_targets_are_stages_of_the_dockerfile() -> None:
+    """Stages that the bake file names exist, and the image contains the wheels of the released stage."""
+    stages = set(re.findall(r"^FROM .+ AS ([\w-]+)$", DOCKERFILE, re.MULTILINE))
+    assert set(re.findall(r'target\s+= "(.+)"', BAKE)) == {"wheels"} <= stages
+    assert "COPY --from=wheels / /dist\n" in DOCKERFILE
+
+
+def test_every_download_has_the_secrets_of_the_bake_file() -> None:
+    """Each step of the build that asks the package index gets both secrets; none is an argument or a layer."""
+    declared = set(re.findall(r"type=file,id=([\w.]+),", BAKE))
+    downloads = [
+        step
+        for step in re.findall(r"^RUN (.+?[^\\])$", DOCKERFILE, re.MULTILINE | re.DOTALL)
+        if "--requirement" in step
+    ]
+    assert len(downloads) == 2
+    for step in downloads:
+        assert set(re.findall(r"--mount=type=secret,id=([\w.]+)", step)) == declared == {"pip.conf", "ca.pem"}
+
+
+def test_base_images_are_pinned_by_digest() -> None:
+    """The Dockerfile, docker-compose.yml and the manifests name their images with a digest, and Redis with one."""
+    (python,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", python)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON_IMAGE}", "tools", "scratch"}
+    files = [ROOT / "docker-compose.yml", *(ROOT / "deploy" / "kubernetes" / "base").glob("*.yaml")]
+    redis = {image for path in files for image in re.findall(r"image: (redis:\S+)$", path.read_text(), re.MULTILINE)}
+    assert len(redis) == 1
+    assert re.fullmatch(r"redis:7\.2-alpine@sha256:[0-9a-f]{64}", redis.pop())
+
+
+@pytest.mark.skipif(
+    shutil.which("docker") is None
+    or subprocess.run(["docker", "buildx", "version"], check=False, capture_output=True).returncode != 0,  # noqa: S607 # the path depends on the machine
+    reason="docker buildx is not installed",
+)
+def test_buildx_reads_the_bake_file() -> None:
+    """Bake accepts the file, and the release has the platforms, the attestations and the secrets."""
+    done = subprocess.run(
+        ["docker", "buildx", "bake", "--print", "image", "wheels", "release"],  # noqa: S607 # see above
+        cwd=ROOT,
+        env={**os.environ, "PIP_CONF": "/etc/pip.conf"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    targets = json.loads(done.stdout)["target"]
+    assert targets["release"]["platforms"] == PLATFORMS
+    assert targets["image"]["tags"] == [f"glle:{__version__}", "glle:latest"]
+    assert [target["secret"][0]["id"] for target in targets.values()] == 3 * ["pip.conf"]
