@@ -33,6 +33,7 @@ COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]+)\}", (ROOT / "docker
 CUSTOM = {
     "ScaledObject": ("keda.sh/v1alpha1", {"scaleTargetRef", "triggers"}),
     "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
+    "BackendConfig": ("cloud.google.com/v1", {"timeoutSec", "healthCheck"}),
 }
 ALL = [
     (path.relative_to(FOLDER).as_posix(), document)
@@ -94,10 +95,11 @@ def test_custom_resources_have_their_required_fields() -> None:
 
 
 def test_every_file_is_applied() -> None:
-    """The base and every component list each of their files."""
+    """The base, every component and every cloud list each of their files."""
     for listing in FOLDER.rglob("kustomization.yaml"):
         beside = {path.name for path in listing.parent.glob("*.yaml")} - {listing.name}
-        assert set(yaml.safe_load(listing.read_text())["resources"]) == beside, listing.parent.name
+        resources = set(yaml.safe_load(listing.read_text())["resources"]) - {"../../base"}
+        assert resources == beside, listing.parent.name
 
 
 def test_all_resources_share_one_namespace() -> None:
@@ -124,6 +126,52 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
     (settings,) = [one["data"] for one in documents if one["kind"] == "ConfigMap"]
     assert settings == {**named("ConfigMap", "glle-settings")["data"], "GLLE_STORE_URL": settings["GLLE_STORE_URL"]}
+
+
+# Cloud: class of the queue's volume, of the ingress, scheme of the store, annotation of the service account.
+CLOUDS = {
+    "eks": ("glle-gp3", "alb", "s3", "eks.amazonaws.com/role-arn"),
+    "gke": ("premium-rwo", "gce", "gs", "iam.gke.io/gcp-service-account"),
+    "aks": ("managed-csi-premium", "webapprouting.kubernetes.azure.com", "az", "azure.workload.identity/client-id"),
+}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
+    """Each overlay is valid by the schema, and names the storage class, ingress class, store and service account."""
+    built = subprocess.run(
+        ["kubectl", "kustomize", FOLDER / "clouds" / cloud],  # noqa: S607 # the path depends on the machine
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    documents = list(yaml.safe_load_all(built.stdout))
+    for document in documents:
+        assert document["kind"] in {"Namespace", "StorageClass"} or document["metadata"]["namespace"] == "glle"
+        if document["kind"] not in CUSTOM:
+            kubernetes_validate.validate(document, VERSION, strict=True)
+    found = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+    storage, ingress, scheme, identity = CLOUDS[cloud]
+    template = found["StatefulSet", "queue"]["spec"]["volumeClaimTemplates"][0]["spec"]
+    assert template["storageClassName"] == storage
+    own = {name for kind, name in found if kind == "StorageClass"}
+    assert own == ({storage} if storage.startswith("glle") else set())
+    claims = [one["spec"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
+    assert "shared" not in [claim["storageClassName"] for claim in claims]
+    entry = found["Ingress", "glle"]
+    classes = {
+        entry["spec"].get("ingressClassName"),
+        entry["metadata"]["annotations"].get("kubernetes.io/ingress.class"),
+    }
+    assert classes == {ingress, None}
+    assert any(key.startswith("nginx.") for key in entry["metadata"]["annotations"]) == (cloud == "aks")
+    assert found["ConfigMap", "glle-settings"]["data"]["GLLE_STORE_URL"].startswith(f"{scheme}://")
+    assert found["ServiceAccount", "glle"]["metadata"]["annotations"].keys() == {identity}
+    for name in ("api", "worker"):
+        pod = found["Deployment", name]["spec"]["template"]
+        assert (pod["spec"]["serviceAccountName"], pod["spec"]["automountServiceAccountToken"]) == ("glle", False)
+        assert ("azure.workload.identity/use" in pod["metadata"]["labels"]) == (cloud == "aks")
 
 
 def test_api_and_workers_reach_the_object_store() -> None:
