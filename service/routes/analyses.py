@@ -136,10 +136,10 @@ async def summary(
     entry = await on_loop(cached)
     if entry is None:
         await on_loop(require_data, stores, record)
-        await on_loop(require_affordable_summary, stores, record, spec)
+        parts = await on_loop(partial(require_affordable_summary, stores, record, spec, shared=True))
         is_quick = not spec.resamples and _is_quick(stores, record, count)
         terms = Terms(priority="interactive" if is_quick else "batch")
-        submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms)
+        submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms, parts=parts)
         result = await computed(stores, cached, submit, wait)
         if isinstance(result, Job):
             return accepted(result)

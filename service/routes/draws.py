@@ -57,7 +57,7 @@ from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
-from service.submission.jobs import accepted, computed, job_response, submitted
+from service.submission.jobs import accepted, chains_of, computed, job_response, submitted
 from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import (
     require_calibratable,
@@ -67,11 +67,10 @@ from service.submission.validation import (
     require_sample,
 )
 from worker.base.numerics import numbers_for
-from worker.base.versions import queue_name
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
-from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
+from worker.records.draws import AUTO, DrawsSpec, shard_seconds
 from worker.records.ids import digest
 from worker.records.job import SHORT_SECONDS
 from worker.records.priority import Terms
@@ -254,17 +253,11 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        chains=_chains(stores, spec, numbers),
+        chains=chains_of(stores, spec, numbers),
         numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
         short=LANES * record.draw_seconds <= SHORT_SECONDS,
     )[0]
-
-
-def _chains(stores: Stores, spec: DrawsSpec, numbers: str) -> int:
-    """Return how many workers may share a job; count the live workers only if their number matters."""
-    most = spec.chains(spec.shards)
-    return CHAINS if most == CHAINS else spec.chains(stores.queue.live_workers(queue_name(numbers)))
 
 
 def _single(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:

@@ -59,11 +59,14 @@ from service.submission.validation import new_points, require_dataset, require_n
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.spread import PART, SpreadSpec
+from worker.base.numerics import numbers_for
 from worker.base.problems import Problem, ProblemError, refuse
+from worker.base.versions import queue_name
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry, entry_bytes
 from worker.records.priority import Terms
+from worker.records.sharding import PartsSharding
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
@@ -364,11 +367,17 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
     def submit() -> Job:
         missing = spec.missing(stores.cache.contains)
+        seconds, most = spread_cost(plan, n, d, **missing).seconds, stores.settings.shard_seconds
+        allowed = Allowance.of(stores.settings, command.deadline)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
-            require_affordable_spread(plan, n, d, Allowance.of(stores.settings, command.deadline), **missing)
-        is_quick = spread_cost(plan, n, d, **missing).seconds <= stores.settings.shard_seconds
-        terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
-        return analysis_job(stores, spec, posterior=None, terms=terms)
+            workers = 1
+            if seconds > allowed.seconds:
+                workers = max(1, stores.queue.live_workers(queue_name(numbers_for(spec.engine))))
+            require_affordable_spread(plan, n, d, allowed, **missing, workers=workers)
+        sizes = [part.size for part in spec.parts()]
+        parts = PartsSharding.of("refits", sizes, seconds / len(sizes), most)
+        terms = Terms.within(command.deadline, "interactive" if seconds <= most else "batch")
+        return analysis_job(stores, spec, posterior=None, terms=terms, parts=parts)
 
     return once(stores, command.key, (f"POST /v1/embeddings/{recipe.id}/spread", body.model_dump()), submit)
 

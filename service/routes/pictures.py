@@ -161,7 +161,7 @@ async def see_summary(
     await on_loop(_require_panels, stores, id_, grid, "summary")
     summary = summary_spec(record, scale, resamples, count=count, first=first, seed=seed, source=source)
     if not all(await on_loop(stores.cache.contains, [summary.cache_key(id_)])):
-        await on_loop(require_affordable_summary, stores, record, summary)
+        await on_loop(partial(require_affordable_summary, stores, record, summary, shared=False))
     return await _posterior_picture(stores, request, _spec("summary", summary.to_dict(), options), id_, wait, grid)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -21,8 +22,10 @@ from service.submission.validation import obstacle_to_resampling
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
 from worker.base.numerics import numbers_for
 from worker.base.problems import Problem, ProblemError, refuse
+from worker.base.versions import queue_name
 from worker.records.priority import Terms
-from worker.records.resamples import PER_BLOCK, resample_blocks, resamples_bytes
+from worker.records.resamples import PER_BLOCK, resamples_bytes
+from worker.records.sharding import PartsSharding
 
 if TYPE_CHECKING:
     from glle_engine import FitSpec
@@ -155,29 +158,47 @@ def summary_spec(
     return SummarySpec(**sample, scale=1.0, calibrated=True, resamples=resamples or RESAMPLES, engine=engine)
 
 
-def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> None:
+def require_affordable_summary(
+    stores: Stores, record: PosteriorRecord, spec: SummarySpec, *, shared: bool
+) -> PartsSharding | None:
     """Raise a problem if one job cannot make the resamples and draws of an ensemble that are not cached.
 
-    The seconds follow from those that the fit took.
+    The seconds follow from those that the fit took. Draws and their calibration are one task.
+
+    Parameters
+    ----------
+    shared
+        Whether all live workers make resamples; otherwise one does.
+
+    Returns
+    -------
+    The shards of the resamples; None if one task makes them.
+
     """
     if not spec.resamples:
-        return
+        return None
     n, p = record.n, record.spec["n_components"]
     streams = len(STREAMS)
     embeddings = resamples_bytes(n, p, spec.resamples) * streams
     stores.cache.check_size(embeddings, f"The {streams * spec.resamples:,} resamples")
-    blocks = [block for stream in STREAMS for block in resample_blocks(stream.number, spec.seed, spec.resamples)]
+    blocks = [block for _, block in spec.blocks()]
     is_cached = stores.cache.contains([block.cache_key(record.arrays_id) for block in blocks])
     missing = [block.first for block, is_there in zip(blocks, is_cached, strict=True) if not is_there]
+    block_seconds = RESAMPLE_SHARE * record.seconds * PER_BLOCK
     drawing = spec.count * record.draw_seconds
     if stores.posteriors.calibration(record.id) is None:
         drawing += STEPS * DRAWS * record.draw_seconds
 
+    workers = 1
+
     def seconds_of(resamples: int) -> float:
-        made = PER_BLOCK * sum(first < resamples for first in missing)
-        return drawing + RESAMPLE_SHARE * record.seconds * made
+        made = sum(first < resamples for first in missing)
+        return drawing + block_seconds * math.ceil(made / workers)
 
     seconds, allowed = seconds_of(spec.resamples), Allowance.of(stores.settings)
+    if shared and seconds > allowed.seconds:
+        workers = max(1, stores.queue.live_workers(queue_name(numbers_for(record.numbers))))
+        seconds = seconds_of(spec.resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if nbytes > allowed.bytes:
         raise refuse(
@@ -190,20 +211,27 @@ def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: Su
             allowed_bytes=allowed.bytes,
         )
     if seconds <= allowed.seconds:
-        return
+        return PartsSharding.of(
+            "resamples",
+            [part.size for part in spec.parts()],
+            block_seconds * len(missing) / len(blocks),
+            stores.settings.shard_seconds,
+        )
     affordable = [r for r in range(FEWEST, spec.resamples, PER_BLOCK) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
     fewer = f"Use resamples={most} or fewer, which are kept, so that more of them then cost the rest alone; or g"
     raise refuse(
         "too-long",
         422,
-        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {_rounded(seconds):,} s, because "
-        f"the fit took {_rounded(record.seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {_rounded(seconds):,} s"
+        f"{f' of {workers} workers' if workers > 1 else ''}, because the fit took {_rounded(record.seconds):,} s; "
+        f"{_rounded(allowed.seconds):,} are allowed.",
         f"{fewer if most else 'G'}ive the scale as a number for the spread of the draws "
-        "alone; or raise GLLE_JOB_TIMEOUT.",
+        f"alone; or {'start more workers, or ' if shared else ''}raise GLLE_JOB_TIMEOUT.",
         expected_seconds=_rounded(seconds),
         allowed_seconds=_rounded(allowed.seconds),
         most_resamples=most,
+        workers=workers,
     )
 
 

@@ -16,11 +16,13 @@ from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
 from worker.base.numerics import numbers_for
+from worker.base.versions import queue_name
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
 from worker.records.priority import ANY_TIME, Terms
+from worker.records.sharding import CHAINS, PartsSharding, Sharding
 from worker.records.tenants import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -108,13 +110,15 @@ def analysis_job(
     terms: Terms = ANY_TIME,
     points: Array | None = None,
     short: bool | None = None,
+    parts: PartsSharding | None = None,
 ) -> Job:
     """Return the job of an analysis: an open one, one whose result is cached, or a new one.
 
-    `points` are the inline points of the request, if any; `short` is as for `submitted`.
+    `points` are the inline points of the request, if any; `short` is as for `submitted`. `parts` are the shards of a
+    long analysis, which all live workers make.
     """
     subject = posterior or spec.to_dict()["dataset"]
-    key = spec.cache_key(subject)
+    key, numbers = spec.cache_key(subject), numbers_for(spec.engine)
     job, created = submitted(
         stores,
         terms,
@@ -124,13 +128,21 @@ def analysis_job(
         spec=spec.to_dict(),
         total=spec.total,
         reuse=("queued", "running", "succeeded"),
-        numbers=numbers_for(spec.engine),
+        numbers=numbers,
         points=points,
-        short=short,
+        short=short if parts is None else False,
+        parts=parts,
+        chains=CHAINS if parts is None else chains_of(stores, parts, numbers),
     )
     if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
         return reopened(stores, job, terms)
     return job
+
+
+def chains_of(stores: Stores, sharding: Sharding, numbers: str) -> int:
+    """Return how many workers may share a job; count the live workers only if their number matters."""
+    most = sharding.chains(sharding.shards)
+    return CHAINS if most == CHAINS else sharding.chains(stores.queue.live_workers(queue_name(numbers)))
 
 
 def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,6 +10,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method, resampling
 from glle_engine.methods.resampling import LEAST
 from service.schemas.resources import MAX_COUNTER
+from worker.analyses.spread import PART
 from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
 
@@ -132,24 +134,28 @@ class Plan:
         return least
 
 
-def spread_cost(plan: Plan, n: int, d: int, half_samples: int, refits: int) -> Cost:
-    """Return the expected cost of the refits of a spread."""
+def spread_cost(plan: Plan, n: int, d: int, half_samples: int, refits: int, workers: int = 1) -> Cost:
+    """Return the expected cost of the refits of a spread, in seconds until the last of some workers ends."""
     cost = resampling.cost(n, d, plan.method, plan.spec, half_samples, refits)
-    return replace(cost, seconds=cost.seconds + plan.method.first_seconds)
+    seconds = cost.seconds
+    if workers > 1 and (parts := math.ceil(half_samples / PART) + math.ceil(refits / PART)):
+        alone = resampling.cost(n, d, plan.method, plan.spec, 0, 0).seconds
+        seconds = alone + (seconds - alone) / parts * math.ceil(parts / workers)
+    return replace(cost, seconds=seconds + plan.method.first_seconds)
 
 
 def require_affordable_spread(
-    plan: Plan, n: int, d: int, allowed: Allowance, *, half_samples: int, refits: int
+    plan: Plan, n: int, d: int, allowed: Allowance, *, half_samples: int, refits: int, workers: int = 1
 ) -> None:
     """Raise ``too-long`` or ``too-much-memory`` if a spread exceeds the limits; the remedy has a number within.
 
-    `half_samples` and `refits` are the missing ones.
+    `half_samples` and `refits` are the missing ones, which `workers` make.
     """
-    cost = spread_cost(plan, n, d, half_samples, refits)
+    cost = spread_cost(plan, n, d, half_samples, refits, workers)
     if allowed.covers(cost):
         return
     most = half_samples
-    while most >= LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0)):
+    while most >= LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0, workers)):
         most = most * 3 // 4
     remedies = (
         [f"make {most} more half-samples first, with refits=0: a later request makes the rest"]
@@ -157,7 +163,7 @@ def require_affordable_spread(
         else []
     )
     if cost.seconds > allowed.seconds:
-        remedies += ["embed fewer points", "set a longer deadline, or raise GLLE_JOB_TIMEOUT"]
+        remedies += ["embed fewer points", "set a longer deadline, start more workers, or raise GLLE_JOB_TIMEOUT"]
         code = "too-long"
         excess = f"some {_rounded(cost.seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
     else:
@@ -165,13 +171,15 @@ def require_affordable_spread(
         code = "too-much-memory"
         excess = f"some {cost.bytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
     again = f" and {refits} seeds" if plan.method.random and refits else ""
+    by = f" with {workers} workers" if workers > 1 else ""
     remedy = "; or ".join(remedies)
     raise refuse(
         code,
         422,
-        f"Refitting {plan.method.title} to {half_samples} more halves of {n:,} points{again} takes {excess}.",
+        f"Refitting {plan.method.title} to {half_samples} more halves of {n:,} points{again}{by} takes {excess}.",
         remedy[0].upper() + remedy[1:] + ".",
         most_half_samples=most if most >= LEAST else None,
+        workers=workers,
         expected_seconds=_rounded(cost.seconds),
         allowed_seconds=_rounded(allowed.seconds),
         expected_bytes=_rounded(cost.bytes),

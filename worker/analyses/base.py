@@ -14,7 +14,7 @@ from worker.base.versions import versioned
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
     from worker.records.job import Kind
+    from worker.records.resamples import ResampleBlock
 
 
 class AnalysisContext(Protocol):
@@ -57,6 +58,9 @@ class AnalysisContext(Protocol):
     def resamples(self, posterior: Posterior, stream: Stream, count: int, *, seed: int) -> Array:
         """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones."""
 
+    def ensure_block(self, posterior: Posterior, stream: Stream, block: ResampleBlock, count: int) -> None:
+        """Make and cache a block of the first `count` resamples of a stream, unless it is cached."""
+
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays: labels, color, coordinates, if any."""
 
@@ -65,6 +69,23 @@ class AnalysisContext(Protocol):
 
     def cache(self, key: str, entry: Entry) -> Entry:
         """Cache a finite entry, and return it with its digest."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part of an analysis that any worker can make before the analysis runs.
+
+    Parameters
+    ----------
+    size
+        Resamples in it.
+    make
+        Makes and caches it, unless it is cached.
+
+    """
+
+    size: int
+    make: Callable[[AnalysisContext], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +102,10 @@ class AnalysisSpec:
     def total(self) -> int:
         """The number of steps of its progress, as far as it is known in advance."""
         return 1
+
+    def parts(self) -> Sequence[Part]:
+        """Return its parts, in an order that never changes; `run` makes those that are missing."""
+        return ()
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the result: JSON-able metadata, and arrays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from glle_engine.posterior.placement.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES, calibrate, require_resampling
 from glle_engine.posterior.spread.ensemble import combine
-from glle_engine.posterior.spread.resampling import HALVES, STREAMS, require_halves
+from glle_engine.posterior.spread.resampling import HALVES, STREAMS, Stream, require_halves
 from glle_engine.posterior.summary import summarize
-from worker.analyses.base import AnalysisSpec
+from worker.analyses.base import AnalysisSpec, Part
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawKey
+from worker.records.resamples import PER_BLOCK, ResampleBlock, resample_blocks
 
 if TYPE_CHECKING:
     from glle_engine import Posterior
@@ -71,6 +73,20 @@ class SummarySpec(SampleSpec):
         """Return the parameters, without `resamples` of a summary of draws, which older requests lack."""
         values = super().to_dict()
         return values if self.resamples else {name: value for name, value in values.items() if name != "resamples"}
+
+    def blocks(self) -> list[tuple[Stream, ResampleBlock]]:
+        """Return the blocks of its resamples."""
+        streams = STREAMS if self.resamples else ()
+        return [
+            (stream, block) for stream in streams for block in resample_blocks(stream.number, self.seed, self.resamples)
+        ]
+
+    def parts(self) -> list[Part]:
+        """Return the blocks of its resamples; the draws need the calibration of the first stream."""
+        return [
+            Part(PER_BLOCK, partial(_make_block, stream=stream, block=block, count=self.resamples))
+            for stream, block in self.blocks()
+        ]
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
@@ -311,6 +327,10 @@ def resampling_obstacle(
 def _obstacle(posterior: Posterior, source: Source) -> InvalidParameterError | None:
     given = bool(posterior.diagnostics.figures.get("given_neighbors"))
     return resampling_obstacle(posterior.spec, posterior.n_points, source, given_neighbors=given)
+
+
+def _make_block(context: AnalysisContext, *, stream: Stream, block: ResampleBlock, count: int) -> None:
+    context.ensure_block(context.posterior(), stream, block, count)
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ half-samples, and a comparison with `spread` therefore make only the missing par
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from worker.analyses.base import AnalysisSpec, results_prefix
+from worker.analyses.base import AnalysisSpec, Part, results_prefix
 from worker.analyses.embedding import Recipe, classes_of
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["half-samples", "refits"]
 
-PART = 8  # refits in an entry of the cache
+PART = 4  # refits in an entry of the cache; fewer give more workers a part, and more entries
 POINT_ARRAYS = (
     "consensus", "covariance", "movement", "sampling_movement", "seed_movement", "radius", "margin",
     "neighbor_stability", "baseline", "classes",
@@ -52,17 +53,22 @@ class Refits:
         found: list[Array] = []
         problems: list[str] = []
         for indices, key in self.parts(kind, count):
-            entry = context.cached(key)
-            if entry is None:
 
-                def forward(done: int, _total: int, stage: str, first: int = indices.start) -> None:
-                    on_progress(first + done, count, stage)
+            def forward(done: int, _total: int, stage: str, first: int = indices.start) -> None:
+                on_progress(first + done, count, stage)
 
-                entry = context.cache(key, self._compute(context, kind, indices, forward))
+            entry = self.load_or_compute_part(context, kind, indices, key, forward)
             found.append(np.asarray(entry.arrays["places"]))
             problems += entry.meta["problems"]
             on_progress(indices.stop, count, kind)
         return np.concatenate(found), problems
+
+    def load_or_compute_part(
+        self, context: AnalysisContext, kind: Kind, indices: range, key: str, on_progress: OnProgress
+    ) -> Entry:
+        """Return a part from the cache, or compute and cache it."""
+        entry = context.cached(key)
+        return entry or context.cache(key, self._compute(context, kind, indices, on_progress))
 
     def _compute(self, context: AnalysisContext, kind: Kind, indices: range, on_progress: OnProgress) -> Entry:
         from glle_engine.methods import method, resampling  # noqa: PLC0415 # tasks load the methods, the stores do not
@@ -112,15 +118,25 @@ class SpreadSpec(AnalysisSpec):
         """Return the cache key of the result, which is removed with the embedding."""
         return f"{spread_prefix(Recipe(**self.recipe))}{self.kind}:{digest(self.to_dict())}"
 
+    def parts(self) -> list[Part]:
+        """Return the parts of its refits."""
+        refits = Refits(Recipe(**self.recipe), self.seed)
+        return [
+            Part(len(indices), partial(_make_part, refits=refits, kind=kind, indices=indices, key=key))
+            for _, kind, count in self._counts()
+            for indices, key in refits.parts(kind, count)
+        ]
+
+    def _counts(self) -> list[tuple[str, Kind, int]]:
+        """Return name, kind and number of the refits; a method without a seed has no refits of the whole data."""
+        return [("half_samples", "half-samples", self.half_samples), ("refits", "refits", self.refits)]
+
     def missing(self, contains: Callable[[list[str]], list[bool]]) -> dict[str, int]:
         """Return the numbers of `half_samples` and of `refits` that are not cached; `contains` looks up keys."""
-        parts = Refits(Recipe(**self.recipe), self.seed)
+        refits = Refits(Recipe(**self.recipe), self.seed)
         found = {}
-        for name, kind, count in (
-            ("half_samples", "half-samples", self.half_samples),
-            ("refits", "refits", self.refits),
-        ):
-            listed = parts.parts(cast("Kind", kind), count)
+        for name, kind, count in self._counts():
+            listed = refits.parts(kind, count)
             cached = contains([key for _, key in listed]) if listed else []
             found[name] = sum(len(indices) for (indices, _), here in zip(listed, cached, strict=True) if not here)
         return found
@@ -158,6 +174,10 @@ class SpreadSpec(AnalysisSpec):
             n_neighbors=self.n_neighbors,
             on_progress=on_progress,
         )
+
+
+def _make_part(context: AnalysisContext, *, refits: Refits, kind: Kind, indices: range, key: str) -> None:
+    refits.load_or_compute_part(context, kind, indices, key, context.on_progress)
 
 
 def spread_of(recipe: Recipe, *, half_samples: int, labels: str | None = None) -> SpreadSpec:

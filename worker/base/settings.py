@@ -141,7 +141,7 @@ class Settings:
         512 * 2**20, "Bytes of posteriors that the executor of a worker keeps in memory.", at_least=0
     )
     shard_seconds: float = _setting(
-        2.0, "Seconds of work in one shard of a draws job, at most, so that jobs interleave."
+        2.0, "Seconds of work in one shard of a job, at most, so that jobs interleave; four resamples may take longer."
     )
     stop_grace: float = _setting(
         8.0, "Seconds that a stopping API, and `glle up`, wait for requests and tasks in progress."

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
+    from worker.records.resamples import ResampleBlock
     from worker.storage.posteriors import PosteriorRecord
     from worker.storage.tiered_cache import Tier
     from worker.stores import Stores
@@ -58,11 +59,12 @@ class TaskContext:
     stores: Stores
     job: Job
     stage_prefix: str = ""  # for work whose steps are not those of the job
+    report: OnProgress | None = None  # of a part's task, which counts by shard
 
     @cached_property
     def on_progress(self) -> OnProgress:
         """Write progress; raises `worker.jobs.store.Cancelled` if the job is not wanted."""
-        return progress_writer(self.stores, self.job, self.stage_prefix)
+        return self.report or progress_writer(self.stores, self.job, self.stage_prefix)
 
     @cached_property
     def record(self) -> PosteriorRecord:
@@ -81,6 +83,10 @@ class TaskContext:
 
     def posterior(self) -> Posterior:
         """Return the job's posterior, fitted again if it was evicted."""
+        return self._posterior
+
+    @cached_property
+    def _posterior(self) -> Posterior:
         return load_or_fit(self.stores, self.job, self.record)
 
     def training(self) -> Array:
@@ -142,27 +148,39 @@ class TaskContext:
             if entry is not None:
                 part[:] = entry.arrays["embeddings"]
                 continue
-            began = time.perf_counter()
-            part[:] = resamples(
-                self._data,
-                posterior.spec,
-                posterior.embedding,
-                PER_BLOCK,
-                stream=stream,
-                first=block.first,
-                seed=seed,
-                on_progress=partial(self._report_resamples, made, count),
-                landmarks=posterior.landmarks,
-            )
+            part[:] = self._make(posterior, stream, block, count, partial(self._report_resamples, made, count))
             made += PER_BLOCK
-            result = Entry({**asdict(block), "numbers": self.job.numbers}, {"embeddings": part})
-            require_finite(stream.name, result)
-            if cache.fits(total := resamples_bytes(n, p, count)) or cache.objects is not None:
-                tier = cache.tier_by_size(total)
-                if tier == "cache":
-                    tier = cache.tier_by_cost(time.perf_counter() - began, part.nbytes)
-                _put(self.stores, block.cache_key(self.record.arrays_id), result, tier)
         return stack[:count]
+
+    def ensure_block(self, posterior: Posterior, stream: Stream, block: ResampleBlock, count: int) -> None:
+        """Make and cache a block of the first `count` resamples of a stream, unless it is cached."""
+        if not all(self.stores.cache.contains([block.cache_key(self.record.arrays_id)])):
+            self._make(posterior, stream, block, count, self.on_progress)
+
+    def _make(
+        self, posterior: Posterior, stream: Stream, block: ResampleBlock, count: int, on_progress: OnProgress
+    ) -> Array:
+        """Make and cache a block (4, n, p) of the first `count` resamples of a stream."""
+        cache, began = self.stores.cache, time.perf_counter()
+        part = resamples(
+            self._data,
+            posterior.spec,
+            posterior.embedding,
+            PER_BLOCK,
+            stream=stream,
+            first=block.first,
+            seed=block.seed,
+            on_progress=on_progress,
+            landmarks=posterior.landmarks,
+        )
+        result = Entry({**asdict(block), "numbers": self.job.numbers}, {"embeddings": part})
+        require_finite(stream.name, result)
+        if cache.fits(total := resamples_bytes(len(part[0]), part.shape[2], count)) or cache.objects is not None:
+            tier = cache.tier_by_size(total)
+            if tier == "cache":
+                tier = cache.tier_by_cost(time.perf_counter() - began, part.nbytes)
+            _put(self.stores, block.cache_key(self.record.arrays_id), result, tier)
+        return part
 
     def _report_resamples(self, made: int, count: int, done: int, _: int, stage_name: str) -> None:
         self.on_progress(min(made + done, count), count, stage_name)

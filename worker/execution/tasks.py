@@ -1,4 +1,4 @@
-"""The tasks of a worker: fit a posterior, make shards of draws, run an analysis.
+"""The tasks of a worker: fit a posterior, make shards of draws or of resamples, run an analysis.
 
 A task may run twice if its worker was killed. Its results are named by their content, so the second run finds or
 repeats those of the first. An error in a task fails its job with a problem. RQ retries only a task whose worker was
@@ -75,7 +75,7 @@ def draw(
     between_groups: BetweenGroups = lambda _: None,
     is_repeated: bool = True,
 ) -> None:
-    """Make the draws of a shard and, while time is left, of further shards of the job.
+    """Make the draws, or the parts of an analysis, of a shard and, while time is left, of further shards of the job.
 
     Parameters
     ----------
@@ -91,7 +91,8 @@ def draw(
     def work(stores: Stores, job: Job) -> bool:
         if job.round != round_:  # reopened since: another task has this shard
             return False
-        task = _ShardTask(stores, job, shard, between_groups)
+        kind = _DrawsTask if job.kind == "draws" else _PartsTask
+        task = kind(stores, job, shard, between_groups)
         with BackgroundWriter() as writer:
             task.run(writer, is_repeated=next(attempts) > 0)
         return task.has_ended
@@ -226,11 +227,7 @@ def _fit(stores: Stores, job: Job) -> bool:
 
 
 class _ShardTask:
-    """Task of a draws job: makes a shard, and further ones while time is left, because a task costs some milliseconds.
-
-    Draws are written while the next ones are made. The count of a shard is reported when the shard after it has been
-    made, or earlier with that shard's progress, so that it follows the draws and nothing waits for them. A shard with
-    at most `PROGRESS_SECONDS` of work reports at its end alone, so the number of commands follows from the work.
+    """Task of a job with shards: makes a shard, and further ones while time is left, because a task costs milliseconds.
 
     Attributes
     ----------
@@ -239,40 +236,40 @@ class _ShardTask:
 
     """
 
+    stage = ""  # of the job
+
     def __init__(self, stores: Stores, job: Job, shard: int, between_groups: BetweenGroups) -> None:
         self._stores = stores
         self._job = job
         self._shard = shard
         self._between_groups = between_groups
-        self._spec = DrawsSpec.from_dict(job.spec)
+        assert job.sharding is not None
+        self._sharding = job.sharding
         self._read_seconds = 0.0
         self._until = 0.0  # no shard is taken that would probably end later, in monotonic seconds
-        self._began = 0.0  # of the draws of the present shard, but for the time of a read
-        self._drawing: float | None = None  # seconds of the last shard
+        self._began = 0.0  # of the parts of the present shard, but for the time of a read
+        self._making: float | None = None  # seconds of the last shard
         self._first = 0  # the first shard that may be taken
         self._next: Future[tuple[int | None, bool]] | None = None
-        self._presence: dict[int, list[bool]] = {}
-        self._unreported: dict[int, int] = {}  # draws by shard, whose writes were submitted
+        self._unreported: dict[int, int] = {}  # steps by shard, whose writes were submitted
         self._reported = time.monotonic()
         self.has_ended = False
 
     def run(self, writer: BackgroundWriter, *, is_repeated: bool) -> None:
         """Make the shards."""
         stores, job = self._stores, self._job
-        if self._spec.is_auto:
-            self._spec = self._spec.at(_calibrated_scale(stores, job))
         self._until = time.monotonic() + stores.settings.shard_seconds
         if is_repeated:
             stores.queue.give_back(job, taker=self._shard)
-        if job.stage != "drawing":
-            writer.submit(partial(stores.jobs.stage, job.id, "drawing"))
+        if job.stage != self.stage:
+            writer.submit(self._enter_stage)
         shard = self._shard
         while True:
             self._began, read_before = time.monotonic(), self._read_seconds
             self._make(shard, writer)
-            self._drawing = time.monotonic() - self._began - (self._read_seconds - read_before)
+            self._making = time.monotonic() - self._began - (self._read_seconds - read_before)
             following, is_requested = (self._next or self._request_next(shard, writer, 1.0)).result()
-            self._next, self._unreported = None, {shard: self._spec.shard_size(shard)}
+            self._next, self._unreported = None, {shard: self._sharding.shard_size(shard)}
             if following is None:
                 self._report(writer)
                 return
@@ -285,8 +282,8 @@ class _ShardTask:
         Assumes that the next shard takes as long as this one, of which a `share` is made. A posterior that took long to
         read is used for as long.
         """
-        assert self._drawing is not None
-        ended = time.monotonic() + (1 - share) * self._drawing
+        assert self._making is not None
+        ended = time.monotonic() + (1 - share) * self._making
         counts, self._unreported = self._unreported, {}
         call = partial(
             self._stores.queue.next_shard,
@@ -294,10 +291,52 @@ class _ShardTask:
             shard,
             taker=self._shard,
             first=self._first,
-            has_time=ended + self._drawing < self._until + 2 * self._read_seconds,
+            has_time=ended + self._making < self._until + 2 * self._read_seconds,
             counts=counts,
         )
         return writer.submit(call)
+
+    def _make(self, shard: int, writer: BackgroundWriter) -> None:
+        """Make the missing parts of a shard; the first shard opens the other chains."""
+        raise NotImplementedError
+
+    def _open_chains(self, writer: BackgroundWriter) -> None:
+        """Enqueue the other chains: the posterior is cached now, so they need not fit it."""
+        others = range(1, min(self._job.chains, self._sharding.shards))
+        writer.submit(partial(self._stores.queue.enqueue_shards, self._job, others))
+
+    def _enter_stage(self) -> None:
+        self._stores.jobs.stage(self._job.id, self.stage)
+
+    def _report(self, writer: BackgroundWriter) -> None:
+        """Report the parts that are submitted, once they are written."""
+        counts, self._unreported, self._reported = self._unreported, {}, time.monotonic()
+        writer.submit(partial(self._advance, counts))
+
+    def _advance(self, counts: Mapping[int, int]) -> None:
+        self.has_ended |= self._stores.jobs.advance(self._job.id, self._job.round, counts)
+
+
+class _DrawsTask(_ShardTask):
+    """Task of a draws job.
+
+    Draws are written while the next ones are made. The count of a shard is reported when the shard after it has been
+    made, or earlier with that shard's progress, so that it follows the draws and nothing waits for them. A shard with
+    at most `PROGRESS_SECONDS` of work reports at its end alone, so the number of commands follows from the work.
+    """
+
+    stage = "drawing"
+
+    def __init__(self, stores: Stores, job: Job, shard: int, between_groups: BetweenGroups) -> None:
+        super().__init__(stores, job, shard, between_groups)
+        self._spec = DrawsSpec.from_dict(job.spec)
+        self._presence: dict[int, list[bool]] = {}
+
+    def run(self, writer: BackgroundWriter, *, is_repeated: bool) -> None:
+        """Calibrate the scale if necessary, and make the shards."""
+        if self._spec.is_auto:
+            self._spec = self._spec.at(_calibrated_scale(self._stores, self._job))
+        super().run(writer, is_repeated=is_repeated)
 
     @cached_property
     def _record(self) -> PosteriorRecord:
@@ -313,21 +352,21 @@ class _ShardTask:
 
     def _make(self, shard: int, writer: BackgroundWriter) -> None:
         """Make the uncached draws of a shard, and submit their writes."""
-        stores, job, spec = self._stores, self._job, self._spec
+        stores, spec = self._stores, self._spec
         keys, keep = spec.shard_keys(shard), stores.cache.tier_by_size(spec.nbytes)
         arrays_id, present = self._record.arrays_id, self._present(shard)
         unprepared = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
         size = group_size(self._posterior) if unprepared else len(keys)
-        if shard == 0:  # the posterior is cached now, so the other chains need not fit it
-            writer.submit(partial(stores.queue.enqueue_shards, job, range(1, min(job.chains, spec.shards))))
+        if shard == 0:
+            self._open_chains(writer)
         for start in range(0, len(keys), size):
             if start and spec.seconds_per_shard > PROGRESS_SECONDS:
                 self._report_progress(writer, shard, start)
                 self._between_groups(None)
             if start:
                 read = self._read_seconds if shard == self._shard else 0.0
-                self._drawing = (time.monotonic() - self._began - read) * len(keys) / start
-            if start + size >= len(keys) and self._drawing is not None:  # the reply arrives during the last lane group
+                self._making = (time.monotonic() - self._began - read) * len(keys) / start
+            if start + size >= len(keys) and self._making is not None:  # the reply arrives during the last lane group
                 self._next = self._request_next(shard, writer, start / len(keys))
             group = zip(keys[start : start + size], present[start : start + size], strict=True)
             if missing := [key for key, is_present in group if not is_present]:
@@ -353,13 +392,59 @@ class _ShardTask:
             self._unreported[shard] = done
             self._report(writer)
 
-    def _report(self, writer: BackgroundWriter) -> None:
-        """Report the draws that are submitted, once they are written."""
-        counts, self._unreported, self._reported = self._unreported, {}, time.monotonic()
-        writer.submit(partial(self._advance, counts))
 
-    def _advance(self, counts: Mapping[int, int]) -> None:
-        self.has_ended |= self._stores.jobs.advance(self._job.id, self._job.round, counts)
+class _PartsTask(_ShardTask):
+    """Task that makes parts of an analysis. The task whose parts are the last ones enqueues the analysis.
+
+    Each part is cached before it is counted. Its resamples are reported while they are made, but for the last one.
+    """
+
+    def __init__(self, stores: Stores, job: Job, shard: int, between_groups: BetweenGroups) -> None:
+        super().__init__(stores, job, shard, between_groups)
+        assert job.parts is not None
+        self._division = job.parts
+        self.stage = job.parts.stage
+        self._parts = analysis_of(job).parts()
+        self._context = TaskContext(stores, job, report=self._report_within)
+        self._making_shard = shard
+        self._counted = 0  # resamples of the shard before the present part
+        self._most = 0  # of the present part that are reported before it is cached
+
+    def run(self, writer: BackgroundWriter, *, is_repeated: bool) -> None:
+        """Make the shards, and enqueue the analysis if no shard is missing."""
+        queue, job = self._stores.queue, self._job
+        if is_repeated and queue.combine(job):
+            return
+        super().run(writer, is_repeated=is_repeated)
+        writer.flush()
+        queue.combine(job)
+
+    def _enter_stage(self) -> None:
+        self._stores.jobs.stage(self._job.id, self.stage, total=self._division.total)
+
+    def _make(self, shard: int, writer: BackgroundWriter) -> None:
+        """Make the uncached parts of a shard."""
+        if self._job.posterior is not None:
+            self._context.posterior()
+        if shard == 0:
+            self._open_chains(writer)
+        self._making_shard, self._counted = shard, 0
+        with stage(self.stage):
+            for number in self._division.parts(shard):
+                if self._counted:
+                    self._between_groups(None)
+                size = self._division.sizes[number]
+                self._most = size - 1
+                if number < len(self._parts):  # another version may have divided the job
+                    self._parts[number].make(self._context)
+                self._counted += size
+                self._advance({shard: self._counted})
+
+    def _report_within(self, done: int, _total: int, _stage: str) -> None:
+        """Report resamples of a part, every `PROGRESS_SECONDS`; raises `Cancelled` if the job is not wanted."""
+        if time.monotonic() - self._reported >= PROGRESS_SECONDS:
+            self._reported = time.monotonic()
+            self._advance({self._making_shard: self._counted + min(done, self._most)})
 
 
 def _analyse(stores: Stores, job: Job, *, round_: int) -> bool:

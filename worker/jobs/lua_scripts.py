@@ -5,7 +5,7 @@ Each change is numbered in the record and published; progress is published at mo
 
 from worker.base.versions import FIRST_QUEUE, SCHEMA
 from worker.jobs.index import LISTS, REMOVED, TENANTS
-from worker.records.job import FIELDS
+from worker.records.job import FIELDS, PARTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
@@ -191,14 +191,15 @@ publish_progress(KEYS[1], ARGV[1])
 return was[1]
 """
 
-# Adds the finished draws of shards; `counts` is a list of the field of a shard and its count, one after the other.
+# Adds the finished steps of shards; `counts` is a list of the field of a shard and its count, one after the other.
 # Returns the status, or nothing if the job is not wanted or is in another round. Counts never decrease, so a worker
-# that returns late to a shard of another one loses nothing. The count that completes the job ends it.
+# that returns late to a shard of another one loses nothing. The count that completes a draws job ends it; parts of an
+# analysis are combined by another task.
 ADVANCE = f"""
 {_MOVE}
 {_PUBLISH}
 local function advance(record, stats, round, ttl, iso, now, counts)
-  local is = redis.call('HMGET', record, 'status', 'round', 'total', 'done')
+  local is = redis.call('HMGET', record, 'status', 'round', 'total', 'done', '{PARTS}')
   if is[2] ~= round or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return nil end
   if #counts == 0 then return is[1] end
   local more = 0
@@ -210,7 +211,7 @@ local function advance(record, stats, round, ttl, iso, now, counts)
   end
   redis.call('HSET', record, 'touched', now, 'done', tonumber(is[4]) + more)
   publish_progress(record, now)
-  if tonumber(is[4]) + more ~= tonumber(is[3]) then return is[1] end
+  if is[5] or tonumber(is[4]) + more ~= tonumber(is[3]) then return is[1] end
   move(record, stats, {{running = 'succeeded', cancelling = 'succeeded'}}, ttl, iso, now, 'stage', 'done')
   return 'succeeded'
 end

@@ -63,21 +63,32 @@ class TaskQueue:
         self._live_until = 0.0  # a worker of the pinned kind counts as live, in monotonic seconds
 
     def enqueue(self, job: Job) -> None:
-        """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
+        """Enqueue the first task of a job; the first shard of a job opens the other chains."""
         log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
         if job.kind == "fit":
             self._enqueue(FIT, {task_id(job): [job.id]}, job)
-        elif job.kind == "draws":
+        elif job.sharding is not None:
             self.enqueue_shard(job, 0)
         else:
-            self._enqueue(ANALYSIS, {task_id(job): [job.id, job.round]}, job)
+            self.enqueue_analysis(job)
+
+    def enqueue_analysis(self, job: Job) -> None:
+        """Enqueue the task with the result of an analysis, once; its parts are made, or it makes them alone."""
+        self._enqueue(ANALYSIS, {task_id(job): [job.id, job.round]}, job)
+
+    def combine(self, job: Job) -> bool:
+        """Enqueue the analysis of a job whose parts are all made, once; return whether they are."""
+        if unfinished_shards(self._client, job):
+            return False
+        self.enqueue_analysis(job)
+        return True
 
     def enqueue_shard(self, job: Job, shard: int) -> bool:
-        """Enqueue a shard of a draws job once; return whether it is new."""
+        """Enqueue a shard once; return whether it is new."""
         return self.enqueue_shards(job, [shard]) == 1
 
     def enqueue_shards(self, job: Job, shards: Sequence[int]) -> int:
-        """Enqueue shards of a draws job, each once; return how many are new."""
+        """Enqueue shards of a job, each once; return how many are new."""
         if not shards:
             return 0
         return self._enqueue(DRAWS, {task_id(job, shard): [job.id, job.round, shard] for shard in shards}, job)
@@ -89,14 +100,14 @@ class TaskQueue:
     def next_shard(
         self, job: Job, ended: int, *, taker: int, first: int, has_time: bool, counts: Mapping[int, int]
     ) -> tuple[int | None, bool]:
-        """Open the successor of a shard whose draws are made, and take a shard for the same task.
+        """Open the successor of a shard whose parts are made, and take a shard for the same task.
 
         If the task dies, it is done again, and begins with `give_back`.
 
         Parameters
         ----------
         ended
-            The shard whose draws are made; they need not be cached yet.
+            The shard whose parts are made; they need not be cached yet.
         taker
             The shard of the task.
         first
@@ -104,11 +115,11 @@ class TaskQueue:
         has_time
             Whether the task takes another shard.
         counts
-            Finished and cached draws by shard, which are reported.
+            Finished and cached steps by shard, which are reported.
 
         Returns
         -------
-        The shard that the task draws next, and whether requests for single draws wait in the job's queue. The shard is
+        The shard that the task makes next, and whether requests for single draws wait in the job's queue. The shard is
         None if no shard is left, or if an interactive task waits.
 
         Raises
@@ -203,9 +214,10 @@ class TaskQueue:
 
     def task_ids(self, job: Job) -> list[str]:
         """Return the tasks of a job that may wait."""
-        if job.kind != "draws":
+        if job.sharding is None:
             return [task_id(job)]
-        return [task_id(job, shard) for shard in unfinished_shards(self._client, job)]
+        shards = [task_id(job, shard) for shard in unfinished_shards(self._client, job)]
+        return shards if job.parts is None else [*shards, task_id(job)]
 
     def _is_in_work(self, job: Job) -> bool:
         """Return whether a worker runs a task of the job, or has just dequeued one."""

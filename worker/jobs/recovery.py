@@ -20,7 +20,6 @@ from worker.jobs.queue import RETRIES, task_id
 from worker.jobs.rq_types import open_queue, script_keys, started_tasks
 from worker.jobs.shards import Shards, unfinished_shards
 from worker.observability.live_workers import own_queues, workers_by_numbers
-from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.tenancy.quotas import Quotas
 
@@ -174,18 +173,19 @@ class JobRecovery:
             self._forget(keys=keys, args=[id_])
 
     def _share(self, job: Job, live_workers: Callable[[str], int]) -> None:
-        """Share a running draws job with all live workers."""
-        if job.kind != "draws" or job.status != "running" or not _is_own(job):
+        """Share the shards of a running job with all live workers."""
+        if job.status != "running" or not _is_own(job) or (plan := job.sharding) is None:
             return
-        spec = DrawsSpec.from_dict(job.spec)
-        if spec.chains(spec.shards) > job.chains and (chains := spec.chains(live_workers(job.queue))) > job.chains:
-            self._queue.enqueue_shards(job, self._shards.widen(job, spec.shards, chains))
+        if plan.chains(plan.shards) > job.chains and (chains := plan.chains(live_workers(job.queue))) > job.chains:
+            self._queue.enqueue_shards(job, self._shards.widen(job, plan.shards, chains))
 
     def _expected_tasks(self, job: Job) -> dict[str, Callable[[], object]]:
         """Return the tasks that must wait or run, each with the call that enqueues it again."""
-        if job.kind != "draws":
+        if job.sharding is None:
             return {task_id(job): partial(self._queue.enqueue, job)}
         shards = unfinished_shards(self._client, job)
+        if not shards and job.parts is not None:
+            return {task_id(job): partial(self._queue.enqueue_analysis, job)}
         if 0 in shards:  # it has not opened the other chains yet
             shards = [0]
         return {task_id(job, shard): partial(self._queue.enqueue_shard, job, shard) for shard in shards}

@@ -1,10 +1,10 @@
-"""The shards of a draws job, as its record has them: their counts, their takers, and the open ones.
+"""The shards of a job, as its record has them: their counts, their takers, and the open ones.
 
-    shard 0 begins -> the first `chains` shards are open -> each shard whose draws are made opens the next one
+    shard 0 begins -> the first `chains` shards are open -> each shard whose parts are made opens the next one
 
-So at most `chains` shards wait or are drawn at once, besides those whose last draws are being written; with new workers
-that number grows while the job runs. An open shard waits, is taken, runs, or was lost: then `JobRecovery.repair`
-enqueues it again.
+So at most `chains` shards wait or run at once, besides those whose last parts are being written; with new workers that
+number grows while the job runs. An open shard waits, is taken, runs, or was lost: then `JobRecovery.repair` enqueues it
+again. A part is a draw, or a block of resamples (`worker.records.sharding`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from worker.base.clock import now_iso, now_ms
 from worker.jobs import lua_scripts, priority_scripts
 from worker.jobs.rq_types import SafeQueue, script_keys
-from worker.records.draws import CHAINS, DrawsSpec
 from worker.records.job import job_key
+from worker.records.sharding import CHAINS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,8 +53,8 @@ local function follow(record, round, shards, ended, enqueued)
 end
 """
 
-# Continues a draws job after a shard whose draws are made: reports the finished draws of shards, opens the successor,
-# and takes the earliest open shard for the same task. A task is enqueued for the successor unless it is taken itself.
+# Continues a job after a shard whose parts are made: reports the finished steps of shards, opens the successor, and
+# takes the earliest open shard for the same task. A task is enqueued for the successor unless it is taken itself.
 # KEYS: queue, taken, record, stats, the set of RQ's queues. ARGV: round, seconds to keep the ended record, now in ISO
 # format and in milliseconds, number of shards, the ended shard, the shard of the task, 1 if the task has time for
 # another shard, the first shard to look at, JSON of a short task but for its shard (empty: a long one), then field and
@@ -140,7 +140,7 @@ return {{opened, upto}}
 
 @dataclass(frozen=True)
 class Continuation:
-    """What a task of a draws job does after a shard.
+    """What a task does after a shard.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Continuation:
 
 
 class Shards:
-    """Opens the shards of draws jobs.
+    """Opens the shards of jobs.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class Shards:
         counts: Mapping[int, int],
         short_task: Sequence[object] | None,
     ) -> Continuation | None:
-        """Report counts, open the successor of a shard whose draws are made, and take a shard for the same task.
+        """Report counts, open the successor of a shard whose parts are made, and take a shard for the same task.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Shards:
         has_time
             Whether the task takes another shard.
         counts
-            Finished draws by shard.
+            Finished steps by shard.
         short_task
             Name, arguments but for the shard, and metadata of a short task; None for a long one.
 
@@ -205,10 +205,11 @@ class Shards:
 
         """
         task = "" if short_task is None else json.dumps(short_task)
+        assert job.sharding is not None
         raw = self._continue(
             keys=[*script_keys(job.queue), job_key(job.id), lua_scripts.ENTERED, SafeQueue.redis_queues_keys],
             args=[
-                job.round, self._ttl, now_iso(), now_ms(), DrawsSpec.from_dict(job.spec).shards, ended, taker,
+                job.round, self._ttl, now_iso(), now_ms(), job.sharding.shards, ended, taker,
                 int(has_time), first, task, *count_fields(job.round, counts),
             ],
         )  # fmt: skip
@@ -230,10 +231,11 @@ def draw_counts(client: redis.Redis, job: Job, shards: int) -> list[int]:
 
 def unfinished_shards(client: redis.Redis, job: Job) -> list[int]:
     """Return the unfinished shards that are open, and the earliest others if fewer than `Job.chains` are."""
-    spec = DrawsSpec.from_dict(job.spec)
-    fields = [f"opened:{job.round}", *(count_field(job.round, shard) for shard in range(spec.shards))]
+    sharding = job.sharding
+    assert sharding is not None
+    fields = [f"opened:{job.round}", *(count_field(job.round, shard) for shard in range(sharding.shards))]
     opened, *counts = (int(value or 0) for value in client.hmget(job_key(job.id), fields))
-    unfinished = [shard for shard, count in enumerate(counts) if count < spec.shard_size(shard)]
+    unfinished = [shard for shard, count in enumerate(counts) if count < sharding.shard_size(shard)]
     return [shard for place, shard in enumerate(unfinished) if place < job.chains or shard < opened]
 
 
@@ -251,7 +253,7 @@ def count_fields(round_: int, counts: Mapping[int, int]) -> list[str | int]:
 
 
 def count_field(round_: int, shard: int) -> str:
-    """Return the record's field for the number of finished draws of a shard."""
+    """Return the record's field for the number of finished steps of a shard."""
     return f"shard:{round_}:{shard}"
 
 

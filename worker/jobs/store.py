@@ -6,8 +6,9 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
       |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
       `-> cancelled                                 succeeded -> queued, if its result was evicted
 
-Several workers may share the shards of a draws job. Each shard writes its own count, the script adds them up, and the
-shard that completes the sum ends the job. A repeated shard changes nothing.
+Several workers may share the shards of a job. Each shard writes its own count, and the script adds them up. The shard
+that completes the sum ends a draws job; the parts of an analysis are combined by one more task. A repeated shard
+changes nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +24,22 @@ from worker.jobs import lua_scripts
 from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_fields
-from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
-from worker.records.job import FIELDS, OPEN, POINTS, Job, Kind, Status, inline_fields, inline_points, job_key, job_of
+from worker.records.job import (
+    FIELDS,
+    OPEN,
+    PARTS,
+    POINTS,
+    Job,
+    Kind,
+    Status,
+    inline_fields,
+    inline_points,
+    job_key,
+    job_of,
+)
 from worker.records.priority import ANY_TIME, Terms
+from worker.records.sharding import CHAINS, PartsSharding
 from worker.records.tenants import DEFAULT, tenant_key
 from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_jobs_overall
 
@@ -112,6 +125,7 @@ class JobStore:
         reuse: tuple[Status, ...] = ("queued", "running"),
         terms: Terms = ANY_TIME,
         chains: int = CHAINS,
+        parts: PartsSharding | None = None,
         numbers: str | None = None,
         points: Array | None = None,
         short: bool = False,
@@ -127,7 +141,9 @@ class JobStore:
         terms
             A shared job gets the later deadline and the higher priority of its requests.
         chains
-            Shards of a draws job that may run at once.
+            Shards that may run at once.
+        parts
+            Shards of an analysis; None for one task. Draws have those of their specification.
         numbers
             The bits of the results, which name the queue of the tasks; None for the pinned kind.
         points
@@ -153,6 +169,7 @@ class JobStore:
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
             "tenant": tenant, "numbers": numbers, "queue": queue, "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
+            **({} if parts is None else {PARTS: parts.to_json()}),
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
         }  # fmt: skip
@@ -298,13 +315,13 @@ class JobStore:
         if raw != b"running":
             raise Cancelled
 
-    def stage(self, id_: str, stage: str) -> None:
-        """Write the current stage; raises `Cancelled` if the job is not wanted."""
-        if self._touch(keys=[job_key(id_)], args=[now_ms(), "stage", stage]) != b"running":
+    def stage(self, id_: str, stage: str, **progress: int) -> None:
+        """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
+        if self._touch(keys=[job_key(id_)], args=[now_ms(), "stage", stage, *_flat(progress)]) != b"running":
             raise Cancelled
 
     def advance(self, id_: str, round_: int, counts: Mapping[int, int]) -> bool:
-        """Write the numbers of finished draws of shards, and end the job if they complete it; return whether it ended.
+        """Write the numbers of finished steps of shards; end a draws job that they complete; return whether it ended.
 
         Raises `Cancelled` if the job is not wanted, or is in another round.
         """

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from glle_engine.linalg import LANES
 from worker.base.versions import versioned
 from worker.records.cache_entry import PIECE, entry_bytes
+from worker.records.sharding import CHAINS, concurrent, seconds_in_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DRAW, LANE_GROUP = "draw", "lanes"  # kinds of cache keys
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
-CHAINS = 4  # minimum number of concurrent shards of a job; each shard enqueues its successor
 MOST_PER_SHARD = 64
-PIECES = 24  # target number of shards, which divides evenly between a few workers
-LEAST_SECONDS = 0.05  # of work in a shard, which costs two commands beside those of its lane groups
 SECONDS_PER_VALUE = 1e-6  # one of many draws takes this times n (p + 1) / 3, measured at n = 5,000 and 20,000
 
 
@@ -83,7 +81,7 @@ def draw_seconds(n: int, p: int) -> float:
 
 def shard_seconds(n: int, p: int, total: int, most: float) -> float:
     """Return the seconds of work in one shard of `total` draws: at most `most`, and less if the shards would be few."""
-    return min(most, max(LEAST_SECONDS, total * draw_seconds(n, p) / PIECES))
+    return seconds_in_shard(total * draw_seconds(n, p), most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +160,8 @@ class DrawsSpec:
         return math.ceil(self.total / self.per_shard)
 
     def chains(self, workers: int) -> int:
-        """Return the number of concurrent shards for a number of workers.
-
-        As many as workers, so that no other job waits longer than a task. But each chain has at least two shards,
-        because its first task reads the posterior.
-        """
-        return max(CHAINS, min(workers, self.shards // 2))
+        """Return the number of concurrent shards for a number of workers."""
+        return concurrent(self.shards, workers)
 
     def shard_size(self, shard: int) -> int:
         """Return the number of draws in a shard; the last has the rest."""

@@ -14,12 +14,14 @@ import numpy as np
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
 from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, check_schema, unreadable
-from worker.records.draws import CHAINS
+from worker.records.draws import DrawsSpec
 from worker.records.ids import text
+from worker.records.sharding import CHAINS, PartsSharding
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from worker.records.priority import Priority
+    from worker.records.sharding import Sharding
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,13 +43,14 @@ Kind = Literal[
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
+PARTS = "parts"  # field: the shards of an analysis
 OPEN = ("queued", "running", "cancelling")
 SHORT_SECONDS = 2.0  # expected duration of the longest task that an executor runs
 
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant", "numbers", "queue", "chains", "digests", IS_INLINE, MEMBER,
+    "tenant", "numbers", "queue", "chains", "digests", IS_INLINE, PARTS, MEMBER,
 )  # fmt: skip
 
 
@@ -76,12 +79,14 @@ class Job:
     queue
         Queue of its tasks (`worker.base.versions.queue_name`).
     chains
-        Number of concurrent shards of a draws job.
+        Number of concurrent shards.
     digests
         Whether the API that created the job finds draws by the digest of their posterior's arrays. An earlier API uses
         the id alone, so the record of a fit for such a job has no digest.
     is_inline
         Whether the points of `dataset` came with the request and are in the record, without a stored data set.
+    parts
+        Shards of an analysis, if its parts are made by several tasks.
 
     """
 
@@ -110,6 +115,12 @@ class Job:
     chains: int
     digests: bool
     is_inline: bool = False
+    parts: PartsSharding | None = None
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """Its shards; None for a job of one task."""
+        return DrawsSpec.from_dict(self.spec) if self.kind == "draws" else self.parts
 
     @property
     def dataset(self) -> str | None:
@@ -209,6 +220,7 @@ def _read(record: dict[str, Any]) -> Job:
         chains=int(record.get("chains", CHAINS)),
         digests="digests" in record,
         is_inline=bool(record.get(IS_INLINE)),
+        parts=PartsSharding.from_json(record[PARTS]) if PARTS in record else None,
     )
 
 

@@ -20,8 +20,9 @@ from worker.base.versions import queue_name, short_queue
 from worker.execution import context, draws, tasks
 from worker.execution.background_writer import MAX_PENDING
 from worker.execution.resident import ResidentPosteriors
-from worker.records.draws import CHAINS, DrawsSpec
+from worker.records.draws import DrawsSpec
 from worker.records.ids import digest, posterior_id
+from worker.records.sharding import CHAINS
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorStore
 

@@ -18,7 +18,8 @@ from worker.execution.forking_worker import TaskJob
 from worker.jobs import queue, recovery, rq_types
 from worker.jobs.queue import REPLICATION_MARK, TaskQueue
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.records.draws import CHAINS, DrawsSpec
+from worker.records.draws import DrawsSpec
+from worker.records.sharding import CHAINS
 
 if TYPE_CHECKING:
     from pathlib import Path

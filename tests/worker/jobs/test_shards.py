@@ -18,8 +18,9 @@ from worker.jobs.recovery import STALE_SECONDS
 from worker.jobs.rq_types import NAME, script_keys
 from worker.jobs.shards import Shards
 from worker.jobs.store import Cancelled, job_key
-from worker.records.draws import CHAINS, DrawsSpec
+from worker.records.draws import DrawsSpec
 from worker.records.ids import text
+from worker.records.sharding import CHAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,9 +15,7 @@ from worker.base.versions import versioned
 from worker.records.cache_entry import PIECE
 from worker.records.draws import (
     AUTO,
-    LEAST_SECONDS,
     MOST_PER_SHARD,
-    PIECES,
     DrawKey,
     DrawsSpec,
     batch_end,
@@ -26,6 +24,7 @@ from worker.records.draws import (
     parse_group_key,
     shard_seconds,
 )
+from worker.records.sharding import LEAST_SECONDS, PIECES
 
 
 def spec(

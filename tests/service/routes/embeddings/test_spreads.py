@@ -9,6 +9,7 @@ import pytest
 
 from glle_engine.methods import method as method_of
 from glle_engine.methods import resampling
+from tests.service.conftest import register_worker
 from tests.service.routes.embeddings.test_embeddings import SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
 from worker.analyses.spread import PART, POINT_ARRAYS, spread_of
@@ -159,6 +160,26 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     facts = problem["details"]
     assert facts["expected_seconds"] > facts["allowed_seconds"]
     assert f"Make {facts['most_half_samples']} more half-samples first" in problem["remedy"]
+
+
+def test_long_refits_are_parts_of_all_workers(
+    client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one worker cannot refit in time, several can; the job has its refits as parts."""
+    link = embedded(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
+    path, body = f"{link}/spread?deadline=2&wait=0", {"half_samples": 400, "refits": 0}
+    details = check_problem(client.post(path, json=body), 422, "too-long")["details"]
+    assert details["workers"] == 1
+    for number in range(2 + int(details["expected_seconds"] / details["allowed_seconds"])):
+        register_worker(stores, f"worker-{number}")
+    answer = client.post(path, json=body)
+    assert answer.status_code == 202, answer.text
+    job = stores.jobs.fetch(answer.json()["id"])
+    assert job.parts is not None
+    assert (job.parts.stage, job.parts.total, set(job.parts.sizes)) == ("refits", 400, {PART})
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    quick = client.post(f"{link}/spread?wait=0", json={"half_samples": 4, "refits": 0, "seed": 1})
+    assert stores.jobs.fetch(quick.json()["id"]).parts is None
 
 
 def test_cached_refits_cost_nothing(client: httpx.Client, stores: Stores, sheet: str) -> None:

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.submission.planning import Allowance
+from tests.service.conftest import register_worker
 from tests.service.routes.posteriors.conftest import NPZ, N, check_problem, fitted, npz, result_of
+from worker.base.versions import is_short
 from worker.records.resamples import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
     import httpx
     import pytest
 
+    from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
 FEW = "/summary?count=8&resamples=4"
 
 
-def slow(stores: Stores, posterior: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that the fit of a posterior took so long."""
-    record = stores.posteriors.fetch(posterior.rpartition("/")[2])
-    monkeypatch.setattr("service.routes.analyses.require_posterior", lambda *_: replace(record, seconds=seconds))
+def slow(stores: Stores, posterior: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> PosteriorRecord:
+    """Pretend that the fit of a posterior took so long; return its record."""
+    record = replace(stores.posteriors.fetch(posterior.rpartition("/")[2]), seconds=seconds)
+    monkeypatch.setattr("service.routes.analyses.require_posterior", lambda *_: record)
+    return record
 
 
 def test_the_default_is_the_ensemble(client: httpx.Client, stores: Stores, posterior: str) -> None:
@@ -121,6 +125,37 @@ def test_an_ensemble_beyond_the_time_is_refused(
     problem = check_problem(client.get(path + "&seed=1"), 422, "too-long")
     assert problem["details"]["most_resamples"] is None
     assert problem["remedy"].startswith("Give the scale as a number")
+
+
+def test_all_live_workers_make_the_resamples(
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is what they can do together; the job has its blocks as parts, and a picture is one worker's."""
+    path = posterior + "/summary?count=8&wait=0"
+    allowed = stores.settings.job_timeout / stores.settings.cost_margin
+    slow(stores, posterior, allowed / 40, monkeypatch)
+    check_problem(client.get(path), 422, "too-long")
+    for name in "abcd":
+        register_worker(stores, name)
+    job = stores.jobs.fetch(client.get(path).json()["id"])
+    assert job.parts is not None
+    assert (job.parts.stage, job.parts.total, job.parts.shards, job.chains) == ("resamples", 120, 30, 4)
+    assert not is_short(job.queue)
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    record = slow(stores, posterior, allowed / 20, monkeypatch)
+    details = check_problem(client.get(path + "&seed=1"), 422, "too-long")["details"]
+    assert details["workers"] == 4
+    most = details["most_resamples"]
+    assert client.get(f"{path}&seed=1&resamples={most}").status_code == 202
+    monkeypatch.setattr("service.routes.pictures.require_posterior", lambda *_: record)
+    check_problem(client.get(posterior + "/summary.png?count=8&seed=2&wait=0"), 422, "too-long")
+
+
+def test_quick_resamples_are_one_task(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """They take no longer than a shard."""
+    job = stores.jobs.fetch(client.get(posterior + FEW + "&wait=0").json()["id"])
+    assert job.parts is None
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0"]
 
 
 def test_an_ensemble_beyond_the_memory_is_refused(

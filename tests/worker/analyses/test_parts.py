@@ -1,0 +1,421 @@
+"""Analyses whose parts are made by several tasks: summaries and spreads, in one process and by real workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import manifolds
+from glle_engine.methods import method, resampling
+from glle_engine.posterior.spread.ensemble import ensemble
+from glle_engine.posterior.spread.resampling import STREAMS
+from tests.conftest import until
+from tests.service.conftest import register_worker
+from tests.worker.analyses import test_ensembles
+from tests.worker.execution.test_tasks import SHEET, fit_job
+from tests.worker.execution.workers import children, horses, is_running, worker
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.posterior_analyses import SummarySpec
+from worker.analyses.registry import analysis_of
+from worker.analyses.spread import PART, SpreadSpec
+from worker.base.numerics import numbers_of
+from worker.execution import context, process_guard, tasks
+from worker.jobs.recovery import STALE_SECONDS
+from worker.jobs.rq_types import NAME
+from worker.records.ids import text
+from worker.records.priority import Terms
+from worker.records.resamples import PER_BLOCK
+from worker.records.sharding import CHAINS, PartsSharding
+from worker.storage.datasets import Table
+
+if TYPE_CHECKING:
+    from glle_engine.posterior.spread.ensemble import Ensemble
+    from worker.analyses.base import AnalysisSpec
+    from worker.base.settings import Settings
+    from worker.jobs.store import Job
+    from worker.records.cache_entry import Entry
+    from worker.stores import Stores
+
+_here, fitted, made = test_ensembles._here, test_ensembles.fitted, test_ensembles.made
+
+MADE = "test:made"  # list of "worker block" in the queue's Redis; the worker is the pid of its forking process
+RECORDING = f"""
+import os, time, redis, worker.execution.context as context
+real, most = context.resamples, {{most}}
+def resamples(*arguments, **options):
+    client = redis.Redis.from_url(os.environ["GLLE_REDIS_URL"])
+    mine = str(os.getppid())
+    if sum(made.decode().split()[0] == mine for made in client.lrange("{MADE}", 0, -1)) >= most:
+        client.set("{MADE}:hanging", f"{{{{options['stream'].number}}}}:{{{{options['first']}}}}")
+        time.sleep(600)
+    placed = real(*arguments, **options)
+    client.rpush("{MADE}", f"{{{{mine}}}} {{{{options['stream'].number}}}}:{{{{options['first']}}}}")
+    return placed
+context.resamples = resamples
+"""
+ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=8)
+BLOCKS = [f"{stream.number}:{first}" for stream in STREAMS for first in (0, 4)]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Return settings without time for a further shard in a task."""
+    return replace(settings, shard_seconds=0.0)
+
+
+def shared_job(stores: Stores, spec: AnalysisSpec, posterior: str | None, stage: str = "resamples") -> Job:
+    """Create and enqueue the job of an analysis with one part in each shard."""
+    parts = PartsSharding(stage, tuple(part.size for part in spec.parts()), 1)
+    subject = posterior or spec.to_dict()["dataset"]
+    job, _ = stores.jobs.create(
+        kind=spec.kind, claim=spec.cache_key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total,
+        parts=parts, chains=parts.chains(stores.queue.live_workers()),
+    )  # fmt: skip
+    stores.queue.enqueue(job)
+    return stores.jobs.fetch(job.id)
+
+
+def take(stores: Stores, id_: str) -> None:
+    """Remove a waiting task, as a worker does that begins it."""
+    stores.queue._queue.remove(id_)
+    stores.client.delete(f"rq:job:{id_}")
+
+
+def run(stores: Stores, job: Job, id_: str) -> None:
+    """Run a task that was taken."""
+    shard = id_.partition("-s")[2]
+    if shard:
+        tasks.draw(job.id, job.round, int(shard), is_repeated=False)
+    else:
+        tasks.analyse(job.id, job.round)
+
+
+def run_all(stores: Stores, job: Job, place: int = 0) -> list[str]:
+    """Run the waiting task at a place until none waits; return their names without the job's."""
+    names = []
+    while ids := stores.queue._queue.get_job_ids():
+        id_ = ids[place % len(ids)]
+        take(stores, id_)
+        run(stores, job, id_)
+        names.append(id_.removeprefix(job.id))
+    return names
+
+
+def result(stores: Stores, job: Job) -> Entry:
+    """Return the result of an ended job."""
+    ended = stores.jobs.fetch(job.id)
+    assert ended.status == "succeeded", ended.error
+    entry = stores.cache.get(analysis_of(job).cache_key(job.subject))
+    assert entry is not None
+    return entry
+
+
+def check_bits(entry: Entry, expected: Ensemble) -> None:
+    """Compare every array, region and word of an ensemble with the engine's, to the bit."""
+    for name, array in expected.arrays().items():
+        np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
+    assert entry.meta["regions"] == expected.regions.to_dict()
+    assert entry.meta["reliability"] == expected.reliability.to_dict()
+    assert expected.calibration is not None
+    assert entry.meta["calibration"] == expected.calibration.to_dict()
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_parts_in_any_order_are_the_engines(
+    stores: Stores, fitted: str, made: list[tuple[str, int]], place: int
+) -> None:
+    """Each block is made once, by the task of its shard, and the result has the engine's bits."""
+    job = shared_job(stores, ENSEMBLE, fitted)
+    names = run_all(stores, job, place)
+    assert names[0] == "-r0-s0", "the first shard reads the posterior before others begin"
+    assert sorted(names[:-1]) == [f"-r0-s{shard}" for shard in range(len(BLOCKS))]
+    assert names[-1] == "-r0", "the analysis is the last task"
+    assert len(made) - len(set(made)) == 0
+    assert {first for name, first in made if name == STREAMS[2].name} == {0, 4}
+    check_bits(result(stores, job), ensemble(glle_engine.fit(SHEET.X), SHEET.X, n_draws=8, n_resamples=8))
+
+
+def test_progress_counts_resamples(stores: Stores, fitted: str) -> None:
+    """While parts are made, the job counts resamples of all shards; it ends with its last task alone."""
+    job = shared_job(stores, ENSEMBLE, fitted)
+    seen = []
+    while ids := stores.queue._queue.get_job_ids():
+        now = stores.jobs.fetch(job.id)
+        seen.append((now.status, now.stage, now.done, now.total))
+        take(stores, ids[0])
+        run(stores, job, ids[0])
+    total = PER_BLOCK * len(BLOCKS)
+    assert seen[0] == ("queued", "queued", 0, ENSEMBLE.total)
+    assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PER_BLOCK)]
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done, ended.total) == ("succeeded", ENSEMBLE.total, ENSEMBLE.total)
+
+
+def test_resamples_of_a_part_are_reported_while_it_is_made(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the last one: a part that is not cached is not complete."""
+    monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
+    job, counts = shared_job(stores, ENSEMBLE, fitted), list[dict[int, int]]()
+    advance = stores.jobs.advance
+
+    def record(id_: str, round_: int, numbers: Any) -> bool:
+        counts.append(dict(numbers))
+        cached = stores.cache.contains([block.cache_key(arrays_id) for _, block in ENSEMBLE.blocks()])
+        assert sum(numbers.values()) < PER_BLOCK or cached[0]
+        return advance(id_, round_, numbers)
+
+    arrays_id = stores.posteriors.fetch(fitted).arrays_id
+    monkeypatch.setattr(stores.jobs, "advance", record)
+    take(stores, f"{job.id}-r0-s0")
+    tasks.draw(job.id, 0, 0)
+    assert {0: 1} in counts
+    assert {0: 3} in counts
+    assert counts[-1] == {0: 4}
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_a_killed_task_loses_no_part(
+    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """A task with several shards that was killed is repeated: finished blocks stay, the bits are the same."""
+    object.__setattr__(stores.settings, "shard_seconds", 60.0)
+
+    class KilledError(BaseException):
+        """The end of the process."""
+
+    recording: Any = vars(context)["resamples"]
+
+    def killing(*arguments: Any, **options: Any) -> Any:
+        if len(made) == at:
+            raise KilledError
+        return recording(*arguments, **options)
+
+    job = shared_job(stores, ENSEMBLE, fitted)
+    take(stores, f"{job.id}-r0-s0")
+    with monkeypatch.context() as patched:
+        patched.setattr(context, "resamples", killing)
+        with pytest.raises(KilledError):
+            tasks.draw(job.id, 0, 0, is_repeated=False)
+    assert stores.jobs.fetch(job.id).status == "running"
+    tasks.draw(job.id, 0, 0)
+    names = run_all(stores, job)
+    assert names[-1] == "-r0"
+    assert len(made) == len(set(made))
+    assert stores.queue.length() == 0
+    check_bits(result(stores, job), ensemble(glle_engine.fit(SHEET.X), SHEET.X, n_draws=8, n_resamples=8))
+
+
+def silent(stores: Stores, job: Job) -> Job:
+    """Repair a job as one that has been silent for long."""
+    now = stores.jobs.fetch(job.id)
+    return stores.recovery.repair(replace(now, touched=now.touched - int(1000 * STALE_SECONDS) - 1))
+
+
+def test_lost_tasks_are_enqueued_again(stores: Stores, fitted: str) -> None:
+    """A lost shard, and the lost last task, come back; no task is enqueued twice."""
+    job = shared_job(stores, ENSEMBLE, fitted)
+    take(stores, f"{job.id}-r0-s0")
+    silent(stores, job)
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    while True:
+        for id_ in (ids := stores.queue._queue.get_job_ids()):
+            take(stores, id_)
+        if ids == [f"{job.id}-r0"]:
+            break
+        for id_ in ids:
+            run(stores, job, id_)
+    for _ in range(2):
+        silent(stores, job)
+        assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0"]
+    tasks.draw(job.id, 0, 3)  # repeated late: it neither makes a part nor ends the job
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0"]
+    run_all(stores, job)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+
+
+def test_a_cancelled_job_stops_its_parts(
+    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancellation ends the running task within a part, withdraws the others, and makes no result."""
+    monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
+    job = shared_job(stores, ENSEMBLE, fitted)
+    recording, calls = vars(context)["resamples"], list[int]()
+
+    def cancelling(*arguments: Any, **options: Any) -> Any:
+        def report(*progress: Any) -> None:
+            calls.append(1)
+            if len(calls) == 2:
+                stores.queue.withdraw(stores.jobs.cancel(job.id))
+            on_progress(*progress)
+
+        on_progress = options["on_progress"]
+        return recording(*arguments, **{**options, "on_progress": report})
+
+    monkeypatch.setattr(context, "resamples", cancelling)
+    take(stores, f"{job.id}-r0-s0")
+    tasks.draw(job.id, 0, 0)
+    assert (len(calls), made) == (2, [])
+    assert stores.jobs.fetch(job.id).status == "cancelled"
+    assert stores.queue._queue.get_job_ids() == []
+
+
+def test_a_part_that_fails_ends_the_job(
+    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its problem is that of the job; the tasks that wait end without work."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        message = "a part"
+        raise MemoryError(message)
+
+    job = shared_job(stores, ENSEMBLE, fitted)
+    take(stores, f"{job.id}-r0-s0")
+    tasks.draw(job.id, 0, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(context, "resamples", fail)
+        take(stores, f"{job.id}-r0-s2")
+        tasks.draw(job.id, 0, 2)
+    failed = stores.jobs.fetch(job.id)
+    assert failed.status == "failed"
+    assert failed.error is not None
+    before = len(made)
+    assert "-r0" not in run_all(stores, job)
+    assert len(made) == before
+    assert stores.jobs.fetch(job.id).error == failed.error
+
+
+def test_a_result_that_was_evicted_is_made_again(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+    """A further round has the same shards; blocks that stayed are not made again."""
+    job = shared_job(stores, ENSEMBLE, fitted)
+    run_all(stores, job)
+    before, digest = len(made), result(stores, job).meta["sha256"]
+    stores.cache.client.delete(ENSEMBLE.cache_key(fitted))
+    assert stores.jobs.reopen(job)
+    again = stores.jobs.fetch(job.id)
+    stores.queue.enqueue(again)
+    assert run_all(stores, again)[0] == "-r1-s0"
+    assert len(made) == before
+    assert result(stores, again).meta["sha256"] == digest
+
+
+def test_idle_workers_share_a_running_job(stores: Stores, fitted: str) -> None:
+    """A sweep opens one chain for each live worker, also of those that came later; an urgent request goes first."""
+    spec = replace(ENSEMBLE, resamples=40)
+    job = shared_job(stores, spec, fitted)
+    take(stores, f"{job.id}-r0-s0")
+    run(stores, job, f"{job.id}-r0-s0")
+    assert len(stores.queue._queue.get_job_ids()) == CHAINS
+    for name in "abcdefgh":
+        register_worker(stores, name)
+    stores.recovery.sweep()
+    assert stores.jobs.fetch(job.id).chains == 8
+    waiting = stores.queue._queue.get_job_ids()
+    assert len(waiting) == len(set(waiting)) == 8
+    urgent, _ = stores.jobs.create(
+        kind="summary", claim="other", posterior=fitted, spec=ENSEMBLE.to_dict(), total=1,
+        terms=Terms(priority="interactive"),
+    )  # fmt: skip
+    stores.queue.enqueue(urgent)
+    assert stores.queue._queue.pop_job_id() == f"{urgent.id}-r0"
+
+
+@pytest.mark.parametrize("name", ["pca", "alle"])
+def test_a_spread_in_parts_is_the_engines(stores: Stores, name: str) -> None:
+    """Half-samples and refits with other seeds are parts, and their summary is that of one process."""
+    embedder = method(name)
+    spec = embedder.spec(**({"ordering": "random"} if name == "alle" else {}))
+    dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
+    of = EmbeddingSpec(dataset=dataset, method=name, parameters=spec.to_dict(), engine=numbers_of(""))
+    seeds = 2 if embedder.random else 0
+    spread = SpreadSpec(
+        dataset=dataset, embedding=of.recipe.id, recipe=asdict(of.recipe), half_samples=PART + 2, refits=seeds
+    )
+    job = shared_job(stores, spread, None, "refits")
+    assert job.parts is not None
+    assert job.parts.sizes == (PART, 2, *([seeds] if seeds else []))
+    run_all(stores, job)
+    entry = result(stores, job)
+    X = np.asarray(SHEET.X)
+    halves = resampling.half_samples(X, embedder, spec, range(PART + 2))
+    others = resampling.refits(X, embedder, spec, range(seeds)).places if seeds else None
+    reference = embedder.embed(X, spec).Y
+    direct = resampling.movement(X, embedder, spec, reference, halves.places, others, problems=halves.problems)
+    for array in ("movement", "consensus", "covariance", "seed_movement", "baseline", "neighbor_stability"):
+        np.testing.assert_array_equal(entry.arrays[array], getattr(direct, array), err_msg=array)
+    assert entry.meta["figures"] == direct.figures
+
+
+def by_worker(stores: Stores) -> dict[str, list[str]]:
+    """Return the blocks by the worker that made them."""
+    blocks: dict[str, list[str]] = {}
+    for raw in stores.client.lrange(MADE, 0, -1):
+        maker, block = text(raw).split(" ")
+        blocks.setdefault(maker, []).append(block)
+    return blocks
+
+
+def large(stores: Stores) -> tuple[str, Any]:
+    """Fit a sheet whose blocks take tenths of a second; return the posterior's id and the data."""
+    X = manifolds.make("swiss_roll", 600, seed=3).X
+    job = fit_job(stores, X)
+    tasks.fit(job.id)
+    return job.subject, X
+
+
+def blocks_of(spec: SummarySpec) -> set[str]:
+    """Return the names of the blocks of a summary."""
+    return {f"{stream.number}:{block.first}" for stream, block in spec.blocks()}
+
+
+def flat(blocks: dict[str, list[str]]) -> list[str]:
+    """Return the blocks of all workers."""
+    return [block for some in blocks.values() for block in some]
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_two_workers_make_the_blocks(stores: Stores, settings: Settings) -> None:
+    """Both make blocks of one summary, each block is made once, and the result has the engine's bits."""
+    posterior, X = large(stores)
+    spec, program = replace(ENSEMBLE, resamples=12), RECORDING.format(most=1000)
+    with worker(settings, "first", program), worker(settings, "second", program):
+        until(lambda: stores.queue.live_workers(NAME) == 2)
+        job = shared_job(stores, spec, posterior)
+        until(lambda: not stores.jobs.fetch(job.id).is_open, 100)
+    blocks = by_worker(stores)
+    assert len(blocks) == 2, "one worker made all blocks"
+    assert len(flat(blocks)) == len(set(flat(blocks)))
+    # The calibration makes the last two blocks of its half-samples in the last task.
+    assert set(flat(blocks)) == {*blocks_of(spec), "0:12", "0:16"}
+    check_bits(result(stores, job), ensemble(glle_engine.fit(X), X, n_draws=8, n_resamples=12))
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_another_worker_makes_the_block_of_a_killed_one(stores: Stores, settings: Settings) -> None:
+    """After kill -9 in the middle of a block the other worker makes it, and the bits are the same."""
+    posterior, X = large(stores)
+    spec = replace(ENSEMBLE, resamples=12)
+    with (
+        worker(settings, "first", RECORDING.format(most=1)) as first,
+        worker(settings, "second", RECORDING.format(most=1000)),
+    ):
+        until(lambda: stores.queue.live_workers(NAME) == 2)
+        job = shared_job(stores, spec, posterior)
+        until(lambda: stores.client.exists(f"{MADE}:hanging"))
+        hanging = text(stores.client.get(f"{MADE}:hanging"))
+        (killed,) = children(first.pid, "glle-forking")
+        (horse,) = horses(first.pid)
+        os.kill(first.pid, signal.SIGKILL)
+        until(lambda: not is_running(horse))
+        assert hanging not in flat(by_worker(stores))
+        until(lambda: not stores.jobs.fetch(job.id).is_open, 100)
+    blocks = by_worker(stores)
+    assert len(blocks.pop(str(killed))) == 1
+    assert hanging in flat(blocks)
+    check_bits(result(stores, job), ensemble(glle_engine.fit(X), X, n_draws=8, n_resamples=12))

@@ -1,0 +1,54 @@
+"""Division of analyses into shards."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.records.sharding import CHAINS, PIECES, PartsSharding, concurrent, seconds_in_shard
+
+SIZES = [4] * 30
+
+
+def test_a_short_analysis_is_one_task() -> None:
+    """Parts that take together no longer than a shard are not divided; neither is a single part."""
+    assert PartsSharding.of("resamples", SIZES, 2.0 / 30, 2.0) is None
+    assert PartsSharding.of("resamples", [4], 100.0, 2.0) is None
+    assert PartsSharding.of("resamples", [], 100.0, 2.0) is None
+    assert PartsSharding.of("resamples", SIZES, 2.1 / 30, 2.0) is not None
+
+
+@pytest.mark.parametrize(("seconds", "per_shard"), [(100.0, 1), (2.0, 1), (0.5, 1), (0.2, 1), (0.09, 1)])
+def test_shards_take_the_time_of_a_shard(seconds: float, per_shard: int) -> None:
+    """A part that takes longer is a shard by itself; 30 parts are never fewer than 24 pieces."""
+    divided = PartsSharding.of("resamples", SIZES, seconds, 2.0)
+    assert divided is not None
+    assert divided.per_shard == per_shard
+    assert divided.shards == 30
+
+
+def test_many_quick_parts_share_shards() -> None:
+    """Of 2,400 parts of 10 ms, 100 are in a shard; the last one has the rest."""
+    divided = PartsSharding.of("refits", [4] * 2401, 0.01, 2.0)
+    assert divided is not None
+    assert (divided.per_shard, divided.shards) == (100, PIECES + 1)
+    assert [divided.shard_size(shard) for shard in (0, 23, 24)] == [400, 400, 4]
+
+
+def test_more_workers_more_chains() -> None:
+    """As many as workers, with two shards each; never fewer than the minimum."""
+    divided = PartsSharding("resamples", tuple(SIZES), 1)
+    assert [divided.chains(workers) for workers in (0, 4, 7, 15, 100)] == [CHAINS, 4, 7, 15, 15]
+    assert concurrent(1, 100) == CHAINS
+    assert seconds_in_shard(1e6, 2.0) == 2.0
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 50))
+def test_every_part_is_in_one_shard(sizes: list[int], per_shard: int) -> None:
+    """The shards partition the parts in their order, and the record restores them."""
+    divided = PartsSharding("refits", tuple(sizes), per_shard)
+    assert PartsSharding.from_json(divided.to_json()) == divided
+    parts = [part for shard in range(divided.shards) for part in divided.parts(shard)]
+    assert parts == list(range(len(sizes)))
+    assert sum(divided.shard_size(shard) for shard in range(divided.shards)) == divided.total == sum(sizes)

@@ -1,0 +1,107 @@
+"""Shards of a job: consecutive parts, each cached under an address of its content, so that any worker may make it.
+
+The parts of a draws job are draws (`worker.records.draws`); those of an analysis are blocks of resamples or refits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CHAINS = 4  # minimum number of concurrent shards of a job; each shard opens its successor
+PIECES = 24  # target number of shards, which divides evenly between a few workers
+LEAST_SECONDS = 0.05  # of work in a shard, which costs two commands beside those of its parts
+
+
+class Sharding(Protocol):
+    """Division of a job into shards."""
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+
+    def shard_size(self, shard: int) -> int:
+        """Return the number of steps of progress in a shard."""
+
+    def chains(self, workers: int) -> int:
+        """Return the number of concurrent shards for a number of workers."""
+
+
+@dataclass(frozen=True)
+class PartsSharding:
+    """Division of an analysis whose parts are made before its last task, which combines them.
+
+    Parameters
+    ----------
+    stage
+        Stage of the job while its parts are made.
+    sizes
+        Resamples in each part. They are recorded, so that workers of another version use the same shards.
+    per_shard
+        Parts in a shard.
+
+    """
+
+    stage: str
+    sizes: tuple[int, ...]
+    per_shard: int
+
+    @classmethod
+    def of(cls, stage: str, sizes: Sequence[int], seconds: float, most: float) -> Self | None:
+        """Return the shards of parts that take some seconds each; None if all together take at most `most`."""
+        total = seconds * len(sizes)
+        if total <= most or len(sizes) < 2:
+            return None
+        return cls(stage, tuple(sizes), max(1, int(seconds_in_shard(total, most) / seconds)))
+
+    @property
+    def total(self) -> int:
+        """Number of resamples."""
+        return sum(self.sizes)
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return math.ceil(len(self.sizes) / self.per_shard)
+
+    def parts(self, shard: int) -> range:
+        """Return the numbers of the parts in a shard; the last one has the rest."""
+        first = shard * self.per_shard
+        return range(first, min(first + self.per_shard, len(self.sizes)))
+
+    def shard_size(self, shard: int) -> int:
+        """Return the number of resamples in a shard."""
+        return sum(self.sizes[part] for part in self.parts(shard))
+
+    def chains(self, workers: int) -> int:
+        """Return the number of concurrent shards for a number of workers."""
+        return concurrent(self.shards, workers)
+
+    def to_json(self) -> str:
+        """Return it as a field of the job's record."""
+        return json.dumps([self.stage, self.sizes, self.per_shard])
+
+    @classmethod
+    def from_json(cls, value: str) -> Self:
+        """Return the inverse of `to_json`."""
+        stage, sizes, per_shard = json.loads(value)
+        return cls(stage, tuple(sizes), per_shard)
+
+
+def concurrent(shards: int, workers: int) -> int:
+    """Return the number of concurrent shards for a number of workers.
+
+    As many as workers, so that no other job waits longer than a task. But each chain has at least two shards, because
+    its first task reads the posterior.
+    """
+    return max(CHAINS, min(workers, shards // 2))
+
+
+def seconds_in_shard(total: float, most: float) -> float:
+    """Return the seconds of work in one shard of `total`: at most `most`, and less if the shards would be few."""
+    return min(most, max(LEAST_SECONDS, total / PIECES))
