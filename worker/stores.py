@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Self
 
 from worker.analyses.embedding_records import EmbeddingStore
-from worker.base.settings import Settings
+from worker.base.settings import Settings, SettingsError
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import RetryPolicy
@@ -22,6 +22,8 @@ from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.imported_posteriors import ImportedPosteriors
+from worker.storage.items.keys import StoredKeyFile
+from worker.storage.items.objects import DATASETS, KEYS, POSTERIORS, StoredItems
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.tiered_cache import TieredCache
@@ -75,13 +77,9 @@ class Stores:
             for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
         )
         counts = Counters(client)
-        cache = TieredCache(
-            arrays,
-            budget=settings.cache_bytes,
-            ttl=settings.cache_ttl,
-            counts=counts,
-            objects=ObjectStore.of(settings, client, counts),
-        )
+        objects = ObjectStore.of(settings, client, counts)
+        cache = TieredCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
+        datasets, imports, keys = _user_data(settings, client, objects)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
@@ -91,9 +89,9 @@ class Stores:
             client=client,
             cache=cache,
             draws=DrawCache(cache),
-            datasets=DatasetStore.under(settings.data_dir),
+            datasets=datasets,
             posteriors=PosteriorStore(client, cache),
-            imports=ImportedPosteriors.under(settings.data_dir),
+            imports=imports,
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
             queue=queue,
@@ -103,7 +101,7 @@ class Stores:
             changes=Notifications(connect_queue(settings), CHANGED),
             drawn=Notifications(connect_queue(settings), DRAWN, draw_outcomes),
             counts=counts,
-            keys=KeyStore.under(settings.data_dir),
+            keys=keys,
             quotas=quotas,
             room=room,
         )
@@ -128,6 +126,27 @@ class Stores:
         self.drawn.close()
         self.client.close()
         self.cache.close()
+
+
+def _user_data(
+    settings: Settings, client: redis.Redis, objects: ObjectStore | None
+) -> tuple[DatasetStore, ImportedPosteriors, KeyStore]:
+    """Return data sets, imported posteriors and keys where `data_in` has them."""
+    if settings.data_in == "folder":
+        folder = settings.data_dir
+        return DatasetStore.under(folder), ImportedPosteriors.under(folder), KeyStore.under(folder)
+    if objects is None:
+        raise SettingsError("GLLE_DATA_IN=store needs GLLE_STORE_URL. Set it, or GLLE_DATA_IN=folder.")
+    return stored_user_data(settings, client, objects)
+
+
+def stored_user_data(
+    settings: Settings, client: redis.Redis, objects: ObjectStore
+) -> tuple[DatasetStore, ImportedPosteriors, KeyStore]:
+    """Return data sets, imported posteriors and keys in the object store."""
+    stored = StoredItems.of(settings, client, objects.bucket)
+    imports = ImportedPosteriors(stored.kind(POSTERIORS))
+    return DatasetStore(stored.kind(DATASETS), imports), imports, KeyStore(StoredKeyFile(stored.kind(KEYS)))
 
 
 @cache

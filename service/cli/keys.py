@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.cli.options import add_data_dir, span
@@ -11,6 +13,7 @@ from worker.tenancy.api_keys import SCOPES, KeyStore
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from worker.base.settings import Settings
 
@@ -48,22 +51,22 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
-    del settings  # --data-dir names the folder
-    store = KeyStore.under(options.data_dir)
-    key, secret = store.create(options.tenant, tuple(options.scopes or ("read",)), options.name, options.expires_days)
+    with _keys(options, settings) as store:
+        scopes = tuple(options.scopes or ("read",))
+        key, secret = store.create(options.tenant, scopes, options.name, options.expires_days)
     validity = f"until {key.expires}" if key.expires else "until it is revoked"
-    _log(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}. Stored in {store.path}.")
+    _log(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}. Stored in {store.name}.")
     _log("It is not shown again:")
     print(secret)  # noqa: T201 # the command's output
     return 0
 
 
 def _list(options: argparse.Namespace, settings: Settings) -> int:
-    del settings
-    rows = [
-        (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name)
-        for key in KeyStore.under(options.data_dir).all()
-    ]
+    with _keys(options, settings) as store:
+        rows = [
+            (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name)
+            for key in store.all()
+        ]
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     for row in (_COLUMNS, *rows):
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())  # noqa: T201 # the command's output
@@ -71,19 +74,31 @@ def _list(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _revoke(options: argparse.Namespace, settings: Settings) -> int:
-    del settings
-    key = KeyStore.under(options.data_dir).revoke(options.id)
+    with _keys(options, settings) as store:
+        key = store.revoke(options.id)
     _log(f"Key {key.id} of tenant {key.tenant} is revoked.")
     return 0
 
 
 def _rotate(options: argparse.Namespace, settings: Settings) -> int:
-    del settings
-    key, secret = KeyStore.under(options.data_dir).rotate(options.id, options.overlap_hours)
+    with _keys(options, settings) as store:
+        key, secret = store.rotate(options.id, options.overlap_hours)
     _log(f"Key {key.id} has a new secret; the old one stays valid for {options.overlap_hours:g} hours.")
     _log("It is not shown again:")
     print(secret)  # noqa: T201 # the command's output
     return 0
+
+
+@contextlib.contextmanager
+def _keys(options: argparse.Namespace, settings: Settings) -> Iterator[KeyStore]:
+    """Yield the keys of the data folder, or of the object store."""
+    if settings.data_in == "folder":
+        yield KeyStore.under(options.data_dir)
+        return
+    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+
+    with connected(replace(settings, data_dir=options.data_dir)) as stores:
+        yield stores.keys
 
 
 def _log(text: str) -> None:

@@ -241,7 +241,8 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 
 def _check_access(settings: Settings) -> None:
     """Log a warning if every request would be refused; raise `SettingsError` if the API would be open to others."""
-    if AccessPolicy.of(settings).is_shut:
+    policy = AccessPolicy.of(settings)
+    if settings.data_in == "folder" and policy.is_shut:  # stored keys need the servers, which may not run yet
         logging.announce("Requests need an API key, and no key exists. `glle keys create` creates one.", settings)
 
 

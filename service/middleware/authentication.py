@@ -17,6 +17,7 @@ import redis
 from service.middleware.access_policy import required_scope
 from service.schemas.problems import problem_response, redis_problem
 from worker.base.problems import ProblemError
+from worker.connections.event_loop import on_loop
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class AuthenticationMiddleware:
             scope[_TENANT] = DEFAULT
             if required_scope(scope["path"], scope["method"]) is not None:
                 try:
-                    scope[_TENANT] = tenant = self._policy.authenticate(scope)
+                    scope[_TENANT] = tenant = await on_loop(self._policy.authenticate, scope)
                     await self._rate_limiter.count(tenant)
-                    if not self._policy.is_open:  # other tenants may exist
+                    if not await on_loop(lambda: self._policy.is_open):  # other tenants may exist
                         send = pad_not_found(send)
                 except ProblemError as error:
                     challenge = _CHALLENGES.get(error.problem.code)

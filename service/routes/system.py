@@ -119,7 +119,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     checks = await on_loop(readiness, stores)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
-    if not request.app.state.access_policy.is_authenticated(request.scope):
+    if not await on_loop(request.app.state.access_policy.is_authenticated, request.scope):
         if failed:
             remedy = "Send an API key for details, or run `glle doctor` on the service's machine."
             raise refuse("not-ready", 503, "The service is not ready.", remedy)

@@ -165,7 +165,7 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
 
 
 def _delete_import(stores: Stores, record: PosteriorRecord) -> None:
-    with stores.imports.exclusive():
+    with stores.imports.exclusive(record.id):
         stores.posteriors.delete(record)
         stores.imports.delete(record.id)
 

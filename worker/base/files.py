@@ -40,6 +40,12 @@ class Temporary:
         self._file = file
         self.write = file.write
 
+    def pieces(self, nbytes: int) -> Iterator[bytes]:
+        """Yield the content so far, in pieces of `nbytes`."""
+        self._file.seek(0)
+        while piece := self._file.read(nbytes):
+            yield piece
+
     def publish(self, path: Path) -> None:
         """Replace the file at `path`; afterwards content and name survive a power cut."""
         self._file.flush()

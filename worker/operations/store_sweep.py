@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from worker.operations.stored_items import abandoned
 from worker.storage.object_store.index import created_at
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index n
 
 @dataclass
 class SweepResult:
-    """Numbers of removed objects; `orphans` were found, and removed if requested."""
+    """Numbers of removed objects; `orphans` were found, and removed if requested.
+
+    `unnamed` is the number of data sets and other items that the index lacks.
+    """
 
     expired: int = 0
     deserted: int = 0
     condemned: int = 0
     orphans: int = 0
+    unnamed: int = 0
 
 
 def sweep(stores: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORPHAN_SECONDS) -> SweepResult:
@@ -50,11 +55,11 @@ def sweep(stores: Stores, objects: ObjectStore, *, orphans: bool, age: float = O
         result.condemned += 1
     old = [path for path in objects.bucket.paths() if _age(path) > age]  # listed before the index is read
     named = objects.index.named()
-    for path in old:
-        if path not in named:
-            result.orphans += 1
-            if orphans:
-                objects.bucket.remove(path)
+    items, result.unnamed = abandoned(stores, objects, age)
+    for path in [*(path for path in old if path not in named), *items]:
+        result.orphans += 1
+        if orphans:
+            objects.bucket.remove(path)
     return result
 
 

@@ -1,79 +1,88 @@
-"""Data sets on disk, with ids derived from their content."""
+"""Data sets, with ids derived from their content."""
 
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
+import errno
+import io
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from worker.base.clock import now_iso
-from worker.base.files import NPY_HEADER_LOCK, locked, remove_abandoned, restrict_folder, sync_folder, temporary
+from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import dump_record
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
-from worker.storage.dataset_catalog import RECORD, SUFFIXES, DatasetCatalog
 from worker.storage.imported_posteriors import ImportedPosteriors
-from worker.storage.integrity import IntegrityChecker
+from worker.storage.integrity import IntegrityChecker, damaged
+from worker.storage.items.base import RECORD
+from worker.storage.items.folder import FolderItems
+from worker.storage.items.folder_catalog import SUFFIXES, DatasetCatalog
 from worker.storage.validation import BLOCK, checked_blocks
 from worker.tenancy.quotas import too_many_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
+
+    from worker.storage.items.base import Draft, Items
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
 
 COPY_BYTES = 2**20
+ATTEMPTS = 3  # at a read whose local copy another process removes
 
 
 class DatasetStore:
-    """Folder of `<id>.json` records with their `.npy` files.
-
-    A data set exists while its record does: the record is written last and removed first.
+    """Data sets as items: a record and npy files.
 
     Parameters
     ----------
-    folder
-        Created by the first upload; shared by the API (read and write) and the workers (read).
+    items
+        Written by the API, read by the workers.
+    imports
+        Imported posteriors, which count in the same quota.
     tenant
         Tenant whose data sets are visible; None: all tenants', and new ones are the default tenant's.
     most_bytes
         Quota of the tenant's files, with those of its imported posteriors; 0: no limit.
-    catalog, checker
+    checker
         Shared with the store of another tenant; None: new.
 
     """
 
     def __init__(
         self,
-        folder: Path,
+        items: Items,
+        imports: ImportedPosteriors,
         tenant: str | None = None,
         most_bytes: int = 0,
-        catalog: DatasetCatalog | None = None,
         checker: IntegrityChecker | None = None,
     ) -> None:
-        self._folder = folder
-        self._catalog = catalog or DatasetCatalog(folder)
-        self._checker = checker or IntegrityChecker(folder)
-        self._imports = ImportedPosteriors(folder.with_name("posteriors"))
+        self._items = items
+        self._checker = checker or IntegrityChecker(items)
+        self._imports = imports
         self._tenant = tenant
         self._most_bytes = most_bytes
 
     @classmethod
+    def within(cls, folder: Path) -> Self:
+        """Return the data sets of a folder."""
+        items = FolderItems(folder, "ds_", SUFFIXES, DatasetCatalog(folder).entries)
+        return cls(items, ImportedPosteriors.within(folder.with_name("posteriors")))
+
+    @classmethod
     def under(cls, data_dir: str) -> Self:
         """Return the store of a data folder."""
-        return cls(Path(data_dir) / "datasets")
+        return cls.within(Path(data_dir) / "datasets")
 
     def of(self, tenant: str, most_bytes: int) -> Self:
         """Return a tenant's view of the store."""
-        return type(self)(self._folder, tenant, most_bytes, self._catalog, self._checker)
+        return type(self)(self._items, self._imports, tenant, most_bytes, self._checker)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -88,16 +97,16 @@ class DatasetStore:
 
         """
         tenant = self._tenant or DEFAULT
-        restrict_folder(self._folder)
         n, d = table.values.shape
         dtype, extras = _stored_dtype(table), table.extras
-        with temporary(self._folder) as file:
+        with self._items.draft() as draft:
+            file = draft.file(".npy")
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
             sha256 = _sha256(table, dtype, extras, file.write)
             id_ = dataset_id(sha256, tenant)
             existing = self.get(id_)
-            if existing is not None and self._checker.is_intact(existing):
-                sync_folder(self._folder)  # its upload may have ended between rename and fsync
+            if existing is not None and self.is_intact(existing):
+                self._items.confirm()
                 return existing, False
             dataset = Dataset(
                 id=id_,
@@ -115,19 +124,18 @@ class DatasetStore:
                 created=now_iso(),
                 tenant=tenant,
             )
+            for name, extra in extras.items():
+                np.lib.format.write_array(draft.file(f".{name}.npy"), extra, allow_pickle=False)
             nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
+            self._require_room(nbytes if existing is None else 0)
+            draft.seal(id_)
             # The lock excludes a concurrent deletion, which would remove some of the files.
-            with self.room_for(nbytes if existing is None else 0), self._exclusive():
+            with self.room_for(nbytes if existing is None else 0), self._items.exclusive(id_):
                 if (existing := self.get(id_)) is not None:
-                    if self._checker.is_intact(existing):
+                    if self.is_intact(existing):
                         return existing, False
                     dataset = replace(dataset, created=existing.created, name=existing.name, tags=existing.tags)
-                file.publish(self._path(id_, ".npy"))
-                for name, extra in extras.items():
-                    with temporary(self._folder) as extra_file:
-                        np.lib.format.write_array(extra_file, extra, allow_pickle=False)
-                        extra_file.publish(self._path(id_, f".{name}.npy"))
-                self._write(dataset)
+                _publish(draft, dataset)
         return dataset, existing is None
 
     def id_of(self, table: Table) -> str:
@@ -143,48 +151,35 @@ class DatasetStore:
             ``dataset-not-found``.
 
         """
-        with self._exclusive():
+        with self._items.exclusive(id_):
             if (existing := self.get(id_)) is None:
                 raise not_found(id_)
-            self._write(dataset := with_labels(existing, changes))
+            dataset = with_labels(existing, changes)
+            self._items.set_record(id_, _record(dataset))
         return dataset
-
-    def _exclusive(self) -> AbstractContextManager[None]:
-        """Lock the folder, so that no data set changes between a read and a write."""
-        return locked(self._folder.with_name(self._folder.name + ".lock"))
-
-    def _write(self, dataset: Dataset) -> None:
-        with temporary(self._folder) as file:
-            file.write(dump_record(dataset.to_dict()).encode())
-            file.publish(self._path(dataset.id, RECORD))
 
     def get(self, id_: str) -> Dataset | None:
         """Return the record, or None."""
         if not _is_id(id_):  # the id comes from a URL and becomes a file name
             return None
-        try:
-            raw = self._path(id_, RECORD).read_bytes()
-        except FileNotFoundError:
+        if (raw := self._items.record(id_)) is None:
             return None
         dataset = record_of(id_, raw)
         return dataset if self._tenant in {None, dataset.tenant} else None
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Dataset]]:
         """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
-        entries = self._catalog.entries()
-        end = len(entries) if before is None else bisect_left(entries, before, key=attrgetter("member"))
-        for entry in entries[end - 1 :: -1] if end else ():
-            if self._tenant in {None, entry.tenant} and (dataset := self.get(entry.id)) is not None:
-                yield entry.member, dataset
+        for cursor, id_ in self._items.newest(self._tenant, before):
+            if (dataset := self.get(id_)) is not None:
+                yield cursor, dataset
 
     def ids(self) -> list[str]:
         """Return the ids of all tenants' data sets."""
-        return sorted(path.stem for path in self._folder.glob("ds_*.json"))
+        return self._items.ids()
 
     def usage(self) -> tuple[int, int]:
         """Return the number of visible data sets, and the bytes of their files."""
-        sizes = [entry.nbytes for entry in self._catalog.entries() if self._tenant in {None, entry.tenant}]
-        return len(sizes), sum(sizes)
+        return self._items.usage(self._tenant)
 
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the verified file.
@@ -206,10 +201,14 @@ class DatasetStore:
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, ".ids.npy"))
 
+    def is_intact(self, dataset: Dataset) -> bool:
+        """Read a data set where it is stored, and return whether it has its digests."""
+        return self._items.is_stored(dataset.id) and self._checker.is_intact(dataset)
+
     def damaged(self) -> Iterator[str]:
         """Read every visible data set, and yield the ids of those that differ from their digest."""
         for _, dataset in self.newest():
-            if not self._checker.is_intact(dataset) and self.get(dataset.id) is not None:  # not deleted meanwhile
+            if not self.is_intact(dataset) and self.get(dataset.id) is not None:  # not deleted meanwhile
                 yield dataset.id
 
     @contextlib.contextmanager
@@ -219,78 +218,86 @@ class DatasetStore:
         They belong together, and stay readable after a deletion.
         """
         with contextlib.ExitStack() as stack:
-            try:
-                files: dict[str, IO[bytes]] = {RECORD: stack.enter_context(self._path(id_, RECORD).open("rb"))}
-                dataset = record_of(id_, files[RECORD].read())
-                files[RECORD].seek(0)
-                for suffix in (".npy", *(f".{name}.npy" for name in dataset.extras)):
-                    files[suffix] = stack.enter_context(self._path(id_, suffix).open("rb"))
-            except FileNotFoundError:  # deleted
-                yield None
-            else:
-                yield files
+            files: dict[str, IO[bytes]] = {}
+            if (raw := self._items.record(id_)) is not None:
+                dataset = record_of(id_, raw)
+                suffixes = (".npy", *(f".{name}.npy" for name in dataset.extras))
+                with contextlib.suppress(FileNotFoundError), _reported(dataset):  # deleted
+                    paths = self._items.paths(id_, suffixes)
+                    arrays = [stack.enter_context(path.open("rb")) for path in paths]
+                    files = {RECORD: io.BytesIO(raw), **dict(zip(suffixes, arrays, strict=True))}
+            yield files or None
 
     def put(self, dataset: Dataset, files: Mapping[str, IO[bytes]]) -> bool:
-        """Store a data set of a backup, its files by suffix; return whether it was missing or damaged."""
-        if (existing := self.get(dataset.id)) is not None and self._checker.is_intact(existing):
+        """Store a data set of a backup, its arrays by suffix; return whether it was missing or damaged."""
+        if (existing := self.get(dataset.id)) is not None and self.is_intact(existing):
             return False
-        restrict_folder(self._folder)
-        for suffix, source in files.items():
-            with temporary(self._folder) as file:
+        with self._items.draft() as draft:
+            for suffix, source in files.items():
+                file = draft.file(suffix)
                 while piece := source.read(COPY_BYTES):
                     file.write(piece)
-                file.publish(self._path(dataset.id, suffix))
-        self._write(dataset)
+            draft.seal(dataset.id)
+            with self._items.exclusive(dataset.id):
+                _publish(draft, dataset)
         return True
 
     def delete(self, id_: str) -> bool:
         """Remove a data set; return whether it existed. Mapped arrays stay readable."""
-        with self._exclusive():
-            if self.get(id_) is None:
-                return False
-            self._path(id_, RECORD).unlink()
-            sync_folder(self._folder)  # otherwise a power cut could bring back a record without its arrays
-            for suffix in SUFFIXES:
-                self._path(id_, suffix).unlink(missing_ok=True)
-        return True
+        if not _is_id(id_):
+            return False
+        with self._items.exclusive(id_):
+            return self.get(id_) is not None and self._items.delete(id_)
 
     def remove_abandoned(self) -> int:
         """Remove the files of interrupted uploads and deletions; return their number."""
-        if not self._folder.is_dir():
-            return 0
-        with self._exclusive():
-            removed = remove_abandoned(self._folder)
-            ids = set(self.ids())
-            for path in self._folder.glob("ds_*"):
-                if path.name.partition(".")[0] not in ids:
-                    path.unlink()
-                    removed += 1
-        return removed
+        return self._items.remove_abandoned()
 
     def stored_bytes(self) -> int:
-        """Return the bytes on disk of all visible data sets and imported posteriors."""
+        """Return the stored bytes of all visible data sets and imported posteriors."""
         return self.usage()[1] + self._imports.nbytes(self._tenant)
 
     @contextlib.contextmanager
     def room_for(self, nbytes: int) -> Iterator[None]:
         """Hold the tenant's quota lock during an upload, so that two uploads cannot both use the same room."""
-        with locked(self._folder / f".{self._tenant}.lock") if self._most_bytes else contextlib.nullcontext():
-            if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:
-                raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
+        with self._items.room(self._tenant) if self._most_bytes else contextlib.nullcontext():
+            self._require_room(nbytes)
             yield
 
-    def _path(self, id_: str, suffix: str) -> Path:
-        return self._folder / (id_ + suffix)
+    def _require_room(self, nbytes: int) -> None:
+        if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:
+            raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
 
     def _load(self, id_: str, suffix: str) -> Array:
-        if (dataset := self.get(id_)) is None:
-            raise not_found(id_)
-        try:
-            self._checker.require(dataset)
-            with NPY_HEADER_LOCK:
-                return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-        except FileNotFoundError:
-            raise not_found(id_) from None
+        for _ in range(ATTEMPTS):
+            if (dataset := self.get(id_)) is None:
+                break
+            with contextlib.suppress(FileNotFoundError), _reported(dataset):
+                self._checker.require(dataset)
+                (path,) = self._items.paths(id_, [suffix])
+                with NPY_HEADER_LOCK:
+                    return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        raise not_found(id_)
+
+
+@contextlib.contextmanager
+def _reported(dataset: Dataset) -> Iterator[None]:
+    """Raise ``dataset-damaged`` for a stored file that is lost or differs from its digest."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise damaged(dataset) from error
+
+
+def _publish(draft: Draft, dataset: Dataset) -> None:
+    draft.file(RECORD).write(_record(dataset))
+    draft.publish(dataset.id, dataset.tenant, dataset.created)
+
+
+def _record(dataset: Dataset) -> bytes:
+    return dump_record(dataset.to_dict()).encode()
 
 
 def not_found(id_: str) -> ProblemError:

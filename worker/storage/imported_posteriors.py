@@ -1,8 +1,9 @@
-"""Imported posteriors on disk: the one thing that no fit can make again, because their data may be elsewhere."""
+"""Imported posteriors: the one thing that no fit can make again, because their data may be elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import zipfile
 from pathlib import Path
@@ -12,23 +13,19 @@ import numpy as np
 
 import glle_engine
 from glle_engine.base.errors import StorageError
-from worker.base.files import (
-    NPY_HEADER_LOCK,
-    locked,
-    remove_abandoned,
-    restrict_folder,
-    size,
-    sync_folder,
-    temporary,
-)
+from worker.base.clock import now_iso
+from worker.base.files import NPY_HEADER_LOCK, size
 from worker.base.problems import refuse
 from worker.records.ids import content_sha256, digest
+from worker.storage.items.base import CatalogEntry
+from worker.storage.items.folder import FolderItems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from worker.base.problems import ProblemError
+    from worker.storage.items.base import Items
     from worker.storage.posteriors import PosteriorRecord
 
 ORIGIN = "import.json"  # member of a file: the tenant, and the identity of the data set
@@ -57,37 +54,42 @@ def write_posterior(file: IO[bytes], posterior: glle_engine.Posterior, origin: M
 
 
 class ImportedPosteriors:
-    """Folder of `<id>.npz`, each with the head and the arrays of a posterior, its tenant, and the identity of its data.
+    """Items of one file, `.npz`: head and arrays of a posterior, its tenant, and the identity of its data.
 
     A posterior exists while the queue's Redis has its record: the record is written last and removed first.
 
     Parameters
     ----------
-    folder
-        Created by the first import; shared by the API (read and write) and the workers (read).
+    items
+        Written by the API, read by the workers.
 
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._tenants: dict[str, str] = {}  # by id, which names one tenant for ever
+    def __init__(self, items: Items) -> None:
+        self._items = items
+
+    @classmethod
+    def within(cls, folder: Path) -> Self:
+        """Return the imported posteriors of a folder."""
+        return cls(FolderItems(folder, "post_", (SUFFIX,), _FolderEntries(folder)))
 
     @classmethod
     def under(cls, data_dir: str) -> Self:
         """Return the files of a data folder."""
-        return cls(Path(data_dir) / "posteriors")
+        return cls.within(Path(data_dir) / "posteriors")
 
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Lock the folder, so that an import and a deletion of one posterior do not mix."""
-        return locked(self._folder.with_name(self._folder.name + ".lock"))
+    def exclusive(self, id_: str) -> AbstractContextManager[None]:
+        """Lock a posterior, so that its import and its deletion do not mix."""
+        return self._items.exclusive(id_)
 
-    def put(self, id_: str, source: IO[bytes]) -> None:
+    def put(self, id_: str, tenant: str, source: IO[bytes]) -> None:
         """Store a file, in place of an existing one."""
-        restrict_folder(self._folder)
-        with temporary(self._folder) as file:
+        with self._items.draft() as draft:
+            file = draft.file(SUFFIX)
             while piece := source.read(_PIECE):
                 file.write(piece)
-            file.publish(self._path(id_))
+            draft.seal(id_)
+            draft.publish(id_, tenant, now_iso())
 
     def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
         """Return the posterior of a record, compared with its id and the digest of its arrays.
@@ -105,43 +107,41 @@ class ImportedPosteriors:
         return posterior
 
     def is_intact(self, id_: str) -> bool:
-        """Read a file, and return whether its content has the digest in its id."""
-        return self._verified(id_) is not None
+        """Read a file where it is stored, and return whether its content has the digest in its id."""
+        return self._items.is_stored(id_) and self._verified(id_) is not None
 
     def origin(self, id_: str) -> dict[str, Any] | None:
         """Return `tenant` and `dataset`, the identity of the data set; None if the file is missing or damaged."""
         try:
-            with self._path(id_).open("rb") as raw, NPY_HEADER_LOCK, np.load(raw, allow_pickle=False) as file:
-                origin: dict[str, Any] = json.loads(file[ORIGIN].tobytes())
+            with self._open(id_) as file:
+                return _origin(file)
         except _UNREADABLE:
             return None
-        return origin
 
     def ids(self) -> list[str]:
         """Return the ids of all tenants' files."""
-        return sorted(path.stem for path in self._folder.glob(f"post_*{SUFFIX}"))
+        return self._items.ids()
 
     def nbytes(self, tenant: str | None) -> int:
-        """Return the bytes on disk of a tenant's files; None: of all."""
-        return sum(size(self._path(id_)) for id_ in self.ids() if tenant in {None, self.tenant(id_)})
+        """Return the stored bytes of a tenant's files; None: of all."""
+        return self._items.usage(tenant)[1]
 
     def tenant(self, id_: str) -> str | None:
         """Return the tenant of a file; None if it is missing or damaged."""
-        if id_ not in self._tenants and (origin := self.origin(id_)) is not None:
-            self._tenants[id_] = str(origin.get("tenant"))
-        return self._tenants.get(id_)
+        origin = self.origin(id_)
+        return None if origin is None else str(origin.get("tenant"))
 
     def damaged(self) -> Iterator[str]:
         """Read every file, and yield the ids of those that differ from their digest."""
         for id_ in self.ids():
-            if not self.is_intact(id_) and self._path(id_).exists():  # not deleted meanwhile
+            if not self.is_intact(id_) and self._items.exists(id_):  # not deleted meanwhile
                 yield id_
 
     @contextlib.contextmanager
     def opened(self, id_: str) -> Iterator[IO[bytes] | None]:
         """Yield an open file, which stays readable after a deletion; None if it is missing."""
         try:
-            file = self._path(id_).open("rb")
+            file = self._open(id_)
         except FileNotFoundError:
             yield None
             return
@@ -150,13 +150,11 @@ class ImportedPosteriors:
 
     def delete(self, id_: str) -> None:
         """Remove a file, if it exists."""
-        if self._path(id_).exists():
-            self._path(id_).unlink(missing_ok=True)
-            sync_folder(self._folder)
+        self._items.delete(id_)
 
     def remove_abandoned(self) -> int:
         """Remove the files of interrupted imports; return their number."""
-        return remove_abandoned(self._folder) if self._folder.is_dir() else 0
+        return self._items.remove_abandoned()
 
     def data_not_found(self, record: PosteriorRecord) -> ProblemError:
         """Return the problem of an imported posterior whose data set is not in this service."""
@@ -178,14 +176,52 @@ class ImportedPosteriors:
         )
 
     def _verified(self, id_: str) -> glle_engine.Posterior | None:
-        """Return the posterior of a file whose content has the digest in its id, or None."""
+        """Return the posterior of a file whose content has the digest in its id, or None; replace a damaged copy."""
+        posterior = self._read(id_)
+        if posterior is None and self._items.discard_copies(id_):
+            posterior = self._read(id_)
+        return posterior
+
+    def _read(self, id_: str) -> glle_engine.Posterior | None:
         try:
-            return verified(self._path(id_), id_, str((self.origin(id_) or {}).get("tenant")))
-        except FileNotFoundError:
+            (path,) = self._items.paths(id_, [SUFFIX])
+            return verified(path, id_, str((self.origin(id_) or {}).get("tenant")))
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.EIO}:
+                raise
             return None
 
-    def _path(self, id_: str) -> Path:
-        return self._folder / (id_ + SUFFIX)
+    def _open(self, id_: str) -> IO[bytes]:
+        (path,) = self._items.paths(id_, [SUFFIX])
+        return path.open("rb")
+
+
+class _FolderEntries:
+    """Catalog of a folder of imported posteriors, whose tenants are in the files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tenants: dict[str, str] = {}  # by id, which names one tenant for ever
+
+    def __call__(self) -> list[CatalogEntry]:
+        """Return the files, ordered by id."""
+        paths = sorted(self._folder.glob(f"post_*{SUFFIX}"))
+        return [CatalogEntry(path.stem, path.stem, self._tenant(path), size(path)) for path in paths]
+
+    def _tenant(self, path: Path) -> str:
+        if path.stem not in self._tenants:
+            try:
+                with path.open("rb") as file:
+                    self._tenants[path.stem] = str(_origin(file).get("tenant"))
+            except _UNREADABLE:
+                return ""
+        return self._tenants[path.stem]
+
+
+def _origin(file: IO[bytes]) -> dict[str, Any]:
+    with NPY_HEADER_LOCK, np.load(file, allow_pickle=False) as content:
+        origin: dict[str, Any] = json.loads(content[ORIGIN].tobytes())
+    return origin
 
 
 def verified(path: Path, id_: str, tenant: str) -> glle_engine.Posterior | None:

@@ -20,10 +20,9 @@ from worker.records.dataset import Content
 from worker.records.tenants import dataset_id
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from worker.base.problems import ProblemError
     from worker.records.dataset import Array, Dataset
+    from worker.storage.items.base import Items
 
 AGAIN_SECONDS = 3600.0  # disks lose bits without a change of the file times
 MOST_REMEMBERED = 2**16  # data sets, some 200 bytes each
@@ -33,19 +32,19 @@ Status = tuple[tuple[int, int, int], ...]  # inode, size, mtime in ns of each fi
 
 
 class IntegrityChecker:
-    """Integrity check of the data sets in one folder, with a memory of the intact ones.
+    """Integrity check of data sets, with a memory of the intact ones.
 
     Parameters
     ----------
-    folder
-        Folder of the records and arrays.
+    items
+        The data sets.
 
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, items: Items) -> None:
+        self._items = items
         self._lock = threading.Lock()
-        self._verified: dict[str, tuple[Status, float]] = {}
+        self._verified: dict[str, tuple[Status, Dataset, float]] = {}
 
     def require(self, dataset: Dataset) -> None:
         """Verify a data set, unless that happened recently.
@@ -56,11 +55,13 @@ class IntegrityChecker:
             ``dataset-damaged``.
         FileNotFoundError
             If it was deleted meanwhile.
+        OSError
+            As `Items.paths`.
 
         """
         status = self._status(dataset)
-        verified, until = self._verified.get(dataset.id, ((), 0.0))
-        if verified == status and time.monotonic() < until:
+        *verified, until = self._verified.get(dataset.id, ((), None, 0.0))
+        if verified == [status, dataset] and time.monotonic() < until:
             return
         if not self.is_intact(dataset):
             self._verified.pop(dataset.id, None)
@@ -69,10 +70,16 @@ class IntegrityChecker:
         with self._lock:
             if len(self._verified) >= MOST_REMEMBERED:
                 self._verified.clear()
-            self._verified[dataset.id] = status, time.monotonic() + AGAIN_SECONDS
+            self._verified[dataset.id] = status, dataset, time.monotonic() + AGAIN_SECONDS
 
     def is_intact(self, dataset: Dataset) -> bool:
-        """Read a data set, and return whether record, values and extras have the digest in its id."""
+        """Read a data set, and return whether record, values and extras have the digest in its id.
+
+        Damaged local copies are replaced.
+        """
+        return self._has_digest(dataset) or (self._items.discard_copies(dataset.id) and self._has_digest(dataset))
+
+    def _has_digest(self, dataset: Dataset) -> bool:
         try:
             digests = self._digests(dataset)
         except OSError as error:
@@ -107,11 +114,12 @@ class IntegrityChecker:
         return content.digests()
 
     def _open(self, dataset: Dataset, suffix: str) -> IO[bytes]:
-        return (self._folder / (dataset.id + suffix)).open("rb")
+        (path,) = self._items.paths(dataset.id, [suffix])
+        return path.open("rb")
 
     def _status(self, dataset: Dataset) -> Status:
-        suffixes = (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))
-        files = [os.stat(self._folder / (dataset.id + suffix)) for suffix in suffixes]  # noqa: PTH116 # faster in hot reads
+        paths = self._items.paths(dataset.id, [".npy", *(f".{name}.npy" for name in dataset.extras)])
+        files = [os.stat(path) for path in paths]  # noqa: PTH116 # faster in hot reads
         return tuple((status.st_ino, status.st_size, status.st_mtime_ns) for status in files)
 
 

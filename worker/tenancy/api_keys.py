@@ -1,8 +1,9 @@
 """Bearer keys: tenant and scopes of a request. Only SHA-256 digests of the secrets are stored.
 
-The keys are a file in the data folder, not records in Redis: `glle keys` works before the service runs, and without
-the address of an embedded server. Each API process reads the file again once a second, and when a key is new to it. So
-a revoked key may work for one more second. A secret has 32 random bytes; slow hashes are for passwords.
+The keys are a file in the data folder: `glle keys` works before the service runs, and without the address of an
+embedded server. With GLLE_DATA_IN=store they are an item of the object store. Each API process reads them again once a
+second, and when a key is new to it. So a revoked key may work for one more second. A secret has 32 random bytes; slow
+hashes are for passwords.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.files import locked, temporary
@@ -26,6 +27,8 @@ from worker.records.tenants import is_tenant_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from worker.base.problems import ProblemError
 
 Scope = Literal["read", "write", "admin"]
 
@@ -62,31 +65,83 @@ class Key:
         return cls(**{**value, "scopes": tuple(value["scopes"]), "secrets": stored})
 
 
-class KeyStore:
-    """Keys of a data folder.
+class KeyFile(Protocol):
+    """Content of all keys, replaced as a whole.
+
+    Attributes
+    ----------
+    name, remedy
+        For messages.
+
+    """
+
+    name: str
+    remedy: str
+
+    def look(self, seen: object) -> tuple[object, bytes | None]:
+        """Return the present version, and the content unless this version was seen; None twice without keys."""
+
+    def change(self, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace the content (None: no keys yet), one process at a time."""
+
+
+class FolderKeyFile:
+    """File in a folder.
 
     Parameters
     ----------
     folder
-        The data folder; `create` makes it.
-
-    Attributes
-    ----------
-    path
-        The file.
+        The data folder; `change` makes it.
 
     """
 
+    remedy = "Let the service's user read keys.json in GLLE_DATA_DIR, or restore it from a backup."
+
     def __init__(self, folder: Path) -> None:
         self.path = folder / "keys.json"
-        self._look_again = 0.0  # monotonic time of the next look at the file
-        self._seen: tuple[int, int, int] | None = None  # identity of the file that `_keys` was read from
+        self.name = str(self.path)
+
+    def look(self, seen: object) -> tuple[object, bytes | None]:
+        """Return the identity of the file, and the content unless it was seen."""
+        try:
+            stat = self.path.stat()
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            return version, None if version == seen else self.path.read_bytes()
+        except FileNotFoundError:
+            return None, None
+
+    def change(self, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace the content under a lock."""
+        with locked(self.path.with_suffix(".lock")), temporary(self.path.parent) as file:
+            file.write(change(self.look(None)[1]))
+            file.publish(self.path)
+
+
+class KeyStore:
+    """Keys of a deployment.
+
+    Parameters
+    ----------
+    file
+        Their content.
+
+    """
+
+    def __init__(self, file: KeyFile) -> None:
+        self._file = file
+        self._look_again = 0.0  # monotonic time of the next look
+        self._seen: object = None  # version that `_keys` was read from
         self._keys: dict[str, Key] = {}
 
     @classmethod
-    def under(cls, data_dir: str) -> Self:
-        """Return the store of a data folder."""
-        return cls(Path(data_dir))
+    def under(cls, data_dir: str | Path) -> Self:
+        """Return the keys of a data folder."""
+        return cls(FolderKeyFile(Path(data_dir)))
+
+    @property
+    def name(self) -> str:
+        """Place of the keys."""
+        return self._file.name
 
     def create(self, tenant: str, scopes: tuple[Scope, ...], name: str, days: float | None) -> tuple[Key, str]:
         """Create a key; return it with its bearer token, which is not stored.
@@ -213,38 +268,54 @@ class KeyStore:
         return key if is_match else None
 
     def _look(self) -> dict[str, Key]:
-        """Return the keys by id; read a changed file again."""
+        """Return the keys by id; read changed keys again."""
         if (now := time.monotonic()) < self._look_again:
             return self._keys
+        if self._seen is not None:  # requests that come during the look have the former keys
+            self._look_again = now + LOOK_SECONDS
         try:
-            stat = self.path.stat()
-            if (seen := (stat.st_ino, stat.st_mtime_ns, stat.st_size)) != self._seen:
-                self._keys, self._seen = parse_keys(self.path.read_bytes()), seen
-        except FileNotFoundError:
-            self._keys, self._seen = {}, None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise refuse(
-                "keys-unreadable",
-                503,
-                f"The keys cannot be read ({type(error).__name__}), so every request is refused.",
-                f"Let the service's user read {self.path.name} in GLLE_DATA_DIR, or restore it from a backup.",
-            ) from error
+            seen, raw = self._file.look(self._seen)
+            if seen != self._seen:
+                self._keys = {} if raw is None else self._parse(raw)
+                self._seen = seen
+        except OSError as error:
+            self._look_again = 0.0
+            raise self._unreadable(error) from error
+        except BaseException:
+            self._look_again = 0.0
+            raise
         self._look_again = now + LOOK_SECONDS
         return self._keys
 
     def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> dict[str, Key]:
         """Replace the keys by those that `change` returns, one process at a time; return them."""
+        changed: dict[str, Key] = {}
+
+        def replaced(raw: bytes | None) -> bytes:
+            changed.update(change({} if raw is None else self._parse(raw)))
+            return format_keys(changed).encode()
+
         try:
-            with locked(self.path.with_suffix(".lock")), temporary(self.path.parent) as file:
-                self._look_again = 0.0
-                keys = change(self._look())
-                self._look_again = 0.0
-                file.write(format_keys(keys).encode())
-                file.publish(self.path)
+            self._file.change(replaced)
         except OSError as error:
             remedy = "Run the command as the service's user, with its GLLE_DATA_DIR."
             raise refuse("keys-unwritable", 507, f"The keys cannot be written: {error}.", remedy) from error
-        return keys
+        self._look_again = 0.0
+        return changed
+
+    def _parse(self, raw: bytes) -> dict[str, Key]:
+        try:
+            return parse_keys(raw)
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> ProblemError:
+        return refuse(
+            "keys-unreadable",
+            503,
+            f"The keys cannot be read ({type(error).__name__}), so every request is refused.",
+            self._file.remedy,
+        )
 
 
 def parse_keys(raw: bytes) -> dict[str, Key]:

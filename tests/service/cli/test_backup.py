@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,6 @@ from worker.base.settings import Settings
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import httpx
 
     from worker.stores import Stores
@@ -55,7 +54,7 @@ def test_restored_responses_are_equal(
     assert path.stat().st_mode & 0o077 == 0
     stores.client.flushall()
     stores.cache.client.flushall()
-    for file in stores.datasets._folder.iterdir():
+    for file in Path(stores.settings.data_dir, "datasets").iterdir():
         file.unlink()
     assert client.get(drawn).status_code == 404
     capsys.readouterr()

@@ -20,7 +20,7 @@ def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.Ca
     options = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
     assert main.main(["keys", "create", *options, "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
-    key = KeyStore(tmp_path).verify(printed.out.strip())
+    key = KeyStore.under(tmp_path).verify(printed.out.strip())
     assert (key.tenant, key.scopes, key.name) == ("alice", ("read", "write"), "ci")
     assert key.expires is not None
     assert key.expires in printed.err
@@ -31,7 +31,7 @@ def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.Ca
 def test_the_default_key_reads_for_the_default_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The defaults are the smallest rights of a key."""
     assert main.main(["keys", "create", "--data-dir", str(tmp_path)]) == 0
-    key = KeyStore(tmp_path).verify(capsys.readouterr().out.strip())
+    key = KeyStore.under(tmp_path).verify(capsys.readouterr().out.strip())
     assert (key.tenant, key.scopes, key.expires) == ("default", ("read",), None)
 
 
@@ -39,7 +39,7 @@ def test_list_shows_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFi
     """One row for each key, without its secret; without keys the heading alone."""
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["id", "tenant", "scopes", "created", "expires", "name"]
-    store = KeyStore(tmp_path)
+    store = KeyStore.under(tmp_path)
     created = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
@@ -54,28 +54,28 @@ def test_rotate_prints_the_new_key_and_keeps_the_old_one_for_a_day(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The old key is valid for a day by default; zero hours end it at once."""
-    store = KeyStore(tmp_path)
+    store = KeyStore.under(tmp_path)
     key, first = store.create("alice", ("read",), "", None)
     assert main.main(["keys", "rotate", key.id, "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     second = printed.out.strip()
     assert "24 hours" in printed.err
-    assert KeyStore(tmp_path).verify(first) == KeyStore(tmp_path).verify(second)
+    assert KeyStore.under(tmp_path).verify(first) == KeyStore.under(tmp_path).verify(second)
     assert main.main(["keys", "rotate", key.id, "--overlap-hours", "0", "--data-dir", str(tmp_path)]) == 0
     third = capsys.readouterr().out.strip()
-    assert KeyStore(tmp_path).verify(third).id == key.id
+    assert KeyStore.under(tmp_path).verify(third).id == key.id
     for former in (first, second):
         with pytest.raises(ProblemError, match="replaced"):
-            KeyStore(tmp_path).verify(former)
+            KeyStore.under(tmp_path).verify(former)
 
 
 def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command names the key, which is no longer valid."""
-    key, secret = KeyStore(tmp_path).create("alice", ("read",), "", None)
+    key, secret = KeyStore.under(tmp_path).create("alice", ("read",), "", None)
     assert main.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
     assert key.id in capsys.readouterr().err
     with pytest.raises(ProblemError, match="revoked"):
-        KeyStore(tmp_path).verify(secret)
+        KeyStore.under(tmp_path).verify(secret)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_invalid_commands_have_a_remedy(
     except SystemExit as ended:
         assert ended.code == code  # noqa: PT017 # argparse ends some, the command others
     assert output in capsys.readouterr().err
-    assert KeyStore(tmp_path).all() == []
+    assert KeyStore.under(tmp_path).all() == []
 
 
 def test_a_service_without_keys_logs_how_to_create_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +109,6 @@ def test_a_service_without_keys_logs_how_to_create_one(tmp_path: Path, capsys: p
     main._check_access(reached)
     assert "`glle keys create`" in capsys.readouterr().err
     main._check_access(Settings(data_dir=str(tmp_path)))
-    KeyStore(tmp_path).create("alice", ("read",), "", None)
+    KeyStore.under(tmp_path).create("alice", ("read",), "", None)
     main._check_access(reached)
     assert capsys.readouterr().err == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -42,13 +43,13 @@ def test_bytes_of_data_sets(stores: Stores) -> None:
     """An upload beyond the quota is refused without a trace; known data fit, and a deletion makes room."""
     with served(stores, quota_bytes=4500) as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers, a record
         first = client.post("/v1/datasets/synthetic", json=SHEET).raise_for_status().json()["id"]
-        before = sorted(path.name for path in stores.datasets._folder.iterdir())
+        before = sorted(path.name for path in Path(stores.settings.data_dir, "datasets").iterdir())
         answer = client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1})
         details = exceeded(answer, "bytes")
         assert details["allowed"] == 4500
         assert details["used"] == stores.datasets.stored_bytes() > 2000
         assert "Delete" in answer.json()["remedy"]
-        assert sorted(path.name for path in stores.datasets._folder.iterdir()) == before
+        assert sorted(path.name for path in Path(stores.settings.data_dir, "datasets").iterdir()) == before
         assert client.post("/v1/datasets/synthetic", json=SHEET).status_code == 200
         client.delete(f"/v1/datasets/{first}").raise_for_status()
         assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}).status_code == 201

@@ -126,13 +126,13 @@ def test_a_new_name_survives_a_power_cut(disk: Disk) -> None:
 
 def test_a_revoked_key_stays_revoked_after_a_power_cut(disk: Disk) -> None:
     """Revocation and creation of a key are on the device before the response."""
-    keys = KeyStore(disk.root / "data")
+    keys = KeyStore.under(disk.root / "data")
     revoked, secret = keys.create("alice", ("read",), "", None)
     os.sync()
     keys.revoke(revoked.id)
     key, other = keys.create("alice", ("read",), "", None)
     with disk.after_power_cut() as root:
-        after = KeyStore(root / "data")
+        after = KeyStore.under(root / "data")
         assert after.verify(other) == key
         with pytest.raises(ProblemError, match="unknown, revoked"):
             after.verify(secret)
@@ -180,10 +180,10 @@ class Trace:
 @pytest.mark.parametrize("kind", ["data set", "key", "name"])
 def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every store a rename follows the fsync of its file and precedes the fsync of its folder."""
-    store = DatasetStore(tmp_path / "datasets")
+    store = DatasetStore.within(tmp_path / "datasets")
     work: dict[str, Callable[[], object]] = {
         "data set": lambda: store.add(TABLE),
-        "key": lambda: KeyStore(tmp_path).create("alice", ("read",), "", None),
+        "key": lambda: KeyStore.under(tmp_path).create("alice", ("read",), "", None),
         "name": lambda: store.rename(store.ids()[0], {"name": "sheet"}),
     }
     if kind == "name":
@@ -200,7 +200,7 @@ def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
 def test_a_deletion_begins_with_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The removal of the record is on disk first, so that no record lacks its arrays."""
-    store = DatasetStore(tmp_path / "datasets")
+    store = DatasetStore.within(tmp_path / "datasets")
     dataset, _ = store.add(TABLE)
     trace = Trace(monkeypatch)
     store.delete(dataset.id)
@@ -214,7 +214,7 @@ def test_only_the_owner_can_read_files_and_folders(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
     store = DatasetStore.under(str(data)).of("alice", 10**6)
     store.add(TABLE)
-    KeyStore(data).create("alice", ("read",), "", None)
+    KeyStore.under(data).create("alice", ("read",), "", None)
     with locked(data / "some.lock"):
         pass
     exposed = [path for path in (tmp_path / "deep").rglob("*") if path.stat().st_mode & 0o077]

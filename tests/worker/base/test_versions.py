@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from worker.jobs.store import Job
     from worker.stores import Stores
@@ -68,11 +68,11 @@ def put(stores: Stores, kind: str, raw: str) -> None:
         fields = json.loads(raw) if raw.startswith("{") else {"id": "job_1", "status": raw}
         stores.client.hset(job_key("job_1"), mapping=fields)
     elif kind == "dataset":
-        folder = stores.datasets._folder
+        folder = Path(stores.settings.data_dir, "datasets")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{DATA}.json").write_text(raw)
     elif kind == "keys":
-        stores.keys.path.write_text(raw)
+        Path(stores.settings.data_dir, "keys.json").write_text(raw)
     else:
         stores.client.set(NAMES[kind], raw)
 
@@ -90,8 +90,10 @@ def stored_record(stores: Stores, kind: str) -> Any:
     if kind == "job":
         return stores.client.hgetall(job_key("job_1"))
     if kind == "dataset":
-        return (stores.datasets._folder / f"{DATA}.json").read_bytes()
-    return stores.keys.path.read_bytes() if kind == "keys" else stores.client.get(NAMES[kind])
+        return (Path(stores.settings.data_dir, "datasets") / f"{DATA}.json").read_bytes()
+    if kind == "keys":
+        return Path(stores.settings.data_dir, "keys.json").read_bytes()
+    return stores.client.get(NAMES[kind])
 
 
 def _never() -> Job:
@@ -209,7 +211,7 @@ def test_the_key_file_gets_the_present_schema(stores: Stores) -> None:
     put(stores, "keys", json.dumps([KEY]))
     assert [key.tenant for key in stores.keys.all()] == ["alice"]
     stores.keys.create("bob", ("read",), "", None)
-    assert json.loads(stores.keys.path.read_text())["format"] == SCHEMA
+    assert json.loads(Path(stores.settings.data_dir, "keys.json").read_text())["format"] == SCHEMA
     assert [key.tenant for key in stores.keys.all()] == ["alice", "bob"]
 
 

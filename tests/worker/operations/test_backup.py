@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from worker.base.settings import Settings
 
@@ -65,7 +65,8 @@ def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
 
 def state(stores: Stores) -> dict[str, Any]:
     """Return all data of a backup to the last byte, without times to live."""
-    fields: dict[str, Any] = {path.name: path.read_bytes() for path in stores.datasets._folder.glob("ds_*")}
+    folder = Path(stores.settings.data_dir, "datasets")
+    fields: dict[str, Any] = {path.name: path.read_bytes() for path in folder.glob("ds_*")}
     for raw in stores.client.scan_iter():
         key = raw.decode()
         kind = stores.client.type(raw)
@@ -100,7 +101,7 @@ def imported(stores: Stores, tenant: str) -> PosteriorRecord:
         seconds=0.1, nbytes=0, eigenvalues=[], arrays={}, job="job_1", created="2025-01-01", tenant=tenant,
         provenance={ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256},
     )  # fmt: skip
-    stores.imports.put(record.id, file)
+    stores.imports.put(record.id, record.tenant, file)
     stores.of(tenant).posteriors.record(record)
     return record
 
@@ -125,7 +126,7 @@ def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty:
 def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable[[], Stores]) -> None:
     """Neither a missing file nor that of another posterior is restored, and nothing else is."""
     record = imported(full, "alice")
-    other = full.imports._folder / f"{record.id}.npz"
+    other = Path(full.settings.data_dir, "posteriors") / f"{record.id}.npz"
     changed = glle_engine.fit(np.random.default_rng(4).normal(size=(40, 3)))
     with other.open("wb") as file:
         write_posterior(file, changed, {"tenant": "alice", "dataset": {}})
@@ -421,8 +422,8 @@ def test_an_invalid_archive_is_refused_without_changes(whole: bytes, stores: Sto
         restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     assert refused.value.problem.code in {"backup-unreadable", "record-unreadable"}
     assert target.client.dbsize() == target.cache.client.dbsize() == 0
-    assert not target.datasets._folder.exists()
-    assert not target.keys.path.exists()
+    assert not Path(target.settings.data_dir, "datasets").exists()
+    assert not Path(target.settings.data_dir, "keys.json").exists()
 
 
 def test_an_unchanged_copy_is_accepted(full: Stores, empty: Callable[[], Stores]) -> None:

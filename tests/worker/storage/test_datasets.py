@@ -24,7 +24,7 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 @pytest.fixture
 def store(tmp_path: Path) -> DatasetStore:
     """An empty store."""
-    return DatasetStore(tmp_path / "datasets")
+    return DatasetStore.within(tmp_path / "datasets")
 
 
 def table(values: Any, **more: Any) -> Table:
@@ -110,7 +110,7 @@ def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: st
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_not_finite_is_refused_with_row_and_column(
-    store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch
+    store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The position is counted over all blocks, and nothing is stored."""
     monkeypatch.setattr(validation, "BLOCK", 30)
@@ -126,7 +126,7 @@ def test_not_finite_is_refused_with_row_and_column(
     }  # fmt: skip
     assert "row 38, column 2 (b)" in problem.detail
     assert list(store.newest()) == []
-    assert list(store._folder.iterdir()) == []
+    assert list((tmp_path / "datasets").iterdir()) == []
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1])
@@ -156,18 +156,18 @@ def test_listing_is_newest_first_and_goes_on_after_a_cursor(
     assert [dataset.id for _, dataset in store.newest(before=listed[1][0])] == ids[1::-1]
 
 
-def test_delete_removes_every_file(store: DatasetStore) -> None:
+def test_delete_removes_every_file(store: DatasetStore, tmp_path: Path) -> None:
     """No file is left, a second delete returns False, and a read is a 404 with a remedy."""
     dataset, _ = store.add(table(X, labels=np.zeros(50), color=np.ones(50), coordinates=X[:, :2]))
     assert store.delete(dataset.id)
     assert not store.delete(dataset.id)
-    assert list(store._folder.iterdir()) == []
+    assert list((tmp_path / "datasets").iterdir()) == []
     with pytest.raises(ProblemError) as caught:
         store.values(dataset.id)
     assert (caught.value.problem.code, caught.value.problem.status) == ("dataset-not-found", 404)
 
 
-def test_rename_changes_the_record_alone(store: DatasetStore) -> None:
+def test_rename_changes_the_record_alone(store: DatasetStore, tmp_path: Path) -> None:
     """Name and tags are stored, id and digest stay; a deleted record is not written again."""
     dataset, _ = store.add(table(X))
     renamed = store.rename(dataset.id, {"name": "x", "tags": ["a"]})
@@ -176,7 +176,7 @@ def test_rename_changes_the_record_alone(store: DatasetStore) -> None:
     assert store.delete(dataset.id)
     with pytest.raises(ProblemError, match="no data set"):
         store.rename(dataset.id, {"name": "y"})
-    assert list(store._folder.iterdir()) == []
+    assert list((tmp_path / "datasets").iterdir()) == []
 
 
 @pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é"])
@@ -186,7 +186,7 @@ def test_ids_never_leave_the_folder(store: DatasetStore, id_: str) -> None:
     assert not store.delete(id_)
 
 
-def test_failed_write_leaves_nothing(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_nothing(store: DatasetStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An error between the files leaves no data set and no temporary file."""
 
     def fail(*_: object, **__: object) -> None:
@@ -196,7 +196,7 @@ def test_failed_write_leaves_nothing(store: DatasetStore, monkeypatch: pytest.Mo
     with pytest.raises(OSError, match="No space"):
         store.add(table(X, labels=np.zeros(50)))
     assert list(store.newest()) == []
-    assert [path.name for path in store._folder.iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in (tmp_path / "datasets").iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("n", [1, 2, 1000])
@@ -224,13 +224,13 @@ def test_files_of_killed_writers_are_removed(store: DatasetStore, tmp_path: Path
         file.publish(folder / "other")
     assert {path.name for path in folder.iterdir()} == before | {"other"}
     np.testing.assert_array_equal(store.values(dataset.id), X)
-    assert DatasetStore(tmp_path / "none").remove_abandoned() == 0
+    assert DatasetStore.within(tmp_path / "none").remove_abandoned() == 0
 
 
 def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> None:
     """An upload publishes nothing during a deletion of the same data set, which would remove a part of it."""
     with ThreadPoolExecutor() as pool:
-        with store._exclusive():
+        with store._items.exclusive(""):
             upload = pool.submit(store.add, table(X))
             with pytest.raises(TimeoutError):
                 upload.result(0.3)

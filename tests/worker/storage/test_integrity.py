@@ -64,31 +64,32 @@ def outcome(store: DatasetStore, dataset: Dataset) -> object:
 def test_a_flipped_bit_is_never_served(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """For any bit of any file, a read returns the stored content or a problem."""
     folder = tmp_path_factory.mktemp("bits") / "datasets"
-    dataset, _ = DatasetStore(folder).add(TABLE)
-    good = read(DatasetStore(folder), dataset)
+    dataset, _ = DatasetStore.within(folder).add(TABLE)
+    good = read(DatasetStore.within(folder), dataset)
     path = folder / (dataset.id + data.draw(st.sampled_from(FILES)))
     flip(path, data.draw(st.integers(0, 8 * path.stat().st_size - 1)))
-    assert outcome(DatasetStore(folder), dataset) in (good, "dataset-damaged")  # a bit of header padding has no effect
+    store = DatasetStore.within(folder)
+    assert outcome(store, dataset) in (good, "dataset-damaged")  # a bit of header padding has no effect
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_no_bit_of_a_header_changes_the_content(folder: Path, file: str) -> None:
     """Every header bit is tested, including the byte order of text, which the digest does not cover."""
-    dataset, _ = DatasetStore(folder).add(TABLE)
-    good = read(DatasetStore(folder), dataset)
+    dataset, _ = DatasetStore.within(folder).add(TABLE)
+    good = read(DatasetStore.within(folder), dataset)
     for bit in range(8 * HEADER_BYTES):
         flip(folder / (dataset.id + file), bit)
-        assert outcome(DatasetStore(folder), dataset) in (good, "dataset-damaged"), bit
+        assert outcome(DatasetStore.within(folder), dataset) in (good, "dataset-damaged"), bit
         flip(folder / (dataset.id + file), bit)
-    assert read(DatasetStore(folder), dataset) == good
+    assert read(DatasetStore.within(folder), dataset) == good
 
 
 def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
     """Every reading process and a scrub report it; the record is still listed."""
-    dataset, _ = DatasetStore(folder).add(TABLE)
+    dataset, _ = DatasetStore.within(folder).add(TABLE)
     path = folder / f"{dataset.id}.npy"
     flip(path, 8 * path.stat().st_size - 1)
-    store = DatasetStore(folder)
+    store = DatasetStore.within(folder)
     for reader in (store, store.of("default", 0)):
         with pytest.raises(ProblemError, match="differ from the upload"):
             reader.values(dataset.id)
@@ -98,7 +99,7 @@ def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
 
 def test_a_record_of_other_data_is_noticed(folder: Path) -> None:
     """Shape, dtype, names and owner belong to the content."""
-    store = DatasetStore(folder).of("alice", 0)
+    store = DatasetStore.within(folder).of("alice", 0)
     dataset, _ = store.add(Table(values=X, source={"kind": "test"}, names=["x", "y", "z"]))
     record = folder / f"{dataset.id}.json"
     good = record.read_text()
@@ -106,13 +107,13 @@ def test_a_record_of_other_data_is_noticed(folder: Path) -> None:
         assert old in good
         record.write_text(good.replace(old, new))
         with pytest.raises(ProblemError, match="differ from"):
-            DatasetStore(folder).values(dataset.id)
+            DatasetStore.within(folder).values(dataset.id)
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
 def test_an_upload_repairs_a_damaged_data_set(folder: Path, damage: str) -> None:
     """Id and name stay, so that posteriors of the data set stay valid."""
-    store = DatasetStore(folder)
+    store = DatasetStore.within(folder)
     dataset, _ = store.add(TABLE)
     named = store.rename(dataset.id, {"name": "sheet", "tags": ["a"]})
     path = folder / f"{dataset.id}.npy"
@@ -123,14 +124,14 @@ def test_an_upload_repairs_a_damaged_data_set(folder: Path, damage: str) -> None
     }
     do[damage]()
     with pytest.raises(ProblemError):
-        DatasetStore(folder).values(dataset.id)
+        DatasetStore.within(folder).values(dataset.id)
     assert store.add(TABLE) == (named, False)
-    np.testing.assert_array_equal(DatasetStore(folder).values(dataset.id), X)
+    np.testing.assert_array_equal(DatasetStore.within(folder).values(dataset.id), X)
 
 
 def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unchanged file is hashed again after an hour, a changed one at once."""
-    store = DatasetStore(folder)
+    store = DatasetStore.within(folder)
     dataset, _ = store.add(TABLE)
     store.values(dataset.id)
     hashed: list[str] = []
@@ -157,7 +158,7 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_data_set_deleted_meanwhile_is_not_found(folder: Path) -> None:
     """A concurrent deletion is not reported as damage."""
-    store = DatasetStore(folder)
+    store = DatasetStore.within(folder)
     dataset, _ = store.add(TABLE)
     (folder / f"{dataset.id}.npy").unlink()
     with pytest.raises(ProblemError) as caught:

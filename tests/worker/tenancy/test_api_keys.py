@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def store(tmp_path: Path) -> KeyStore:
     """Return a store without keys."""
-    return KeyStore(tmp_path / "data")
+    return KeyStore.under(tmp_path / "data")
 
 
 def refusal_code(store: KeyStore, token: str) -> str:
@@ -139,7 +139,7 @@ def test_an_expired_key_is_refused_with_its_date(store: KeyStore) -> None:
 
 def test_another_process_sees_a_change_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is read again after one second, or at once for an unknown key."""
-    writer, reader = KeyStore(tmp_path), KeyStore(tmp_path)
+    writer, reader = KeyStore.under(tmp_path), KeyStore.under(tmp_path)
     now = 100.0
     monkeypatch.setattr("worker.tenancy.api_keys.time", SimpleNamespace(monotonic=lambda: now))
     key, token = writer.create("alice", ("read",), "", None)
@@ -157,8 +157,8 @@ def test_another_process_sees_a_change_within_a_second(tmp_path: Path, monkeypat
 def test_concurrent_changes_are_all_stored(tmp_path: Path) -> None:
     """Sixteen keys created at the same time are all valid."""
     with ThreadPoolExecutor(8) as pool:
-        tokens = list(pool.map(lambda n: KeyStore(tmp_path).create(f"t{n}", ("read",), "", None)[1], range(16)))
-    store = KeyStore(tmp_path)
+        tokens = list(pool.map(lambda n: KeyStore.under(tmp_path).create(f"t{n}", ("read",), "", None)[1], range(16)))
+    store = KeyStore.under(tmp_path)
     assert {store.verify(token).tenant for token in tokens} == {f"t{n}" for n in range(16)}
 
 
@@ -166,7 +166,7 @@ def test_concurrent_changes_are_all_stored(tmp_path: Path) -> None:
 def test_an_unreadable_key_file_authenticates_no_request(tmp_path: Path, content: str) -> None:
     """It is a failure with a remedy, not the absence of keys."""
     (tmp_path / "keys.json").write_text(content)
-    store = KeyStore(tmp_path)
+    store = KeyStore.under(tmp_path)
     for look in (store.has_key_file, store.all, lambda: store.verify("glle_a_b")):
         with pytest.raises(ProblemError) as caught:
             look()
@@ -177,6 +177,6 @@ def test_a_folder_that_cannot_be_written_is_a_clear_failure(tmp_path: Path) -> N
     """The remedy names the folder."""
     (tmp_path / "data").write_text("a file")
     with pytest.raises(ProblemError) as caught:
-        KeyStore(tmp_path / "data").create("alice", ("read",), "", None)
+        KeyStore.under(tmp_path / "data").create("alice", ("read",), "", None)
     assert caught.value.problem.code == "keys-unwritable"
     assert "GLLE_DATA_DIR" in caught.value.problem.remedy

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -101,7 +100,7 @@ class _Dump:
                 if record is None or not self._scope.has(record.tenant):
                     continue
                 for suffix, file in files.items():
-                    self._archive.add(f"datasets/{id_}{suffix}", file, os.fstat(file.fileno()).st_size)
+                    self._archive.add(f"datasets/{id_}{suffix}", file, _size(file))
             self._datasets.add(id_)
         self._counts["data sets"] = len(self._datasets)
         self._subjects |= self._datasets
@@ -114,7 +113,7 @@ class _Dump:
                 continue
             with imports.opened(id_) as file:
                 if file is not None:
-                    self._archive.add(f"posteriors/{id_}.npz", file, os.fstat(file.fileno()).st_size)
+                    self._archive.add(f"posteriors/{id_}.npz", file, _size(file))
                     self._imports.add(id_)
 
     def _write_posteriors(self, write: Write) -> None:
@@ -181,6 +180,13 @@ class _Dump:
         if key.startswith(f"{DRAW}:"):
             return self._stores.draws.get(*parse_draw_key(key))
         return self._stores.cache.get(versioned(key))
+
+
+def _size(file: IO[bytes]) -> int:
+    """Return the bytes of a file, positioned at its start then."""
+    nbytes = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    return nbytes
 
 
 def _npy(array: Array) -> io.BytesIO:

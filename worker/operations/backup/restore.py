@@ -164,10 +164,10 @@ class _Restoration:
         if existing is not None and (not record.is_imported or imports.is_intact(record.id)):
             return self._restore_names(existing, record, self._stores.posteriors.rename)
         if not self._is_dry_run:
-            with imports.exclusive() if record.is_imported else contextlib.nullcontext():
+            with imports.exclusive(record.id) if record.is_imported else contextlib.nullcontext():
                 if record.is_imported:
                     with self._archive.open(f"posteriors/{record.id}.npz") as file:
-                        imports.put(record.id, file)
+                        imports.put(record.id, record.tenant, file)
                 self._stores.posteriors.record(record)
         return "restored"
 

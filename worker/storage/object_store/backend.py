@@ -78,7 +78,7 @@ class Bucket:
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
         """Write a new object; raises ``store-unavailable``, ``storage-full``."""
         if self.is_local:
-            self._request("write", lambda: self._write_file(self._file(path), parts))
+            self._request("write", lambda: self._write_file(self._file(path), parts), size)
         elif size <= PIECE:
             data = b"".join(parts)
             self._request("write", lambda: self._call("pipe_file", path, data))
@@ -125,12 +125,21 @@ class Bucket:
             with contextlib.suppress(OSError):  # the folder has other files
                 self._file(path).parent.rmdir()
 
-    def paths(self) -> list[str]:
-        """Return the paths of all objects."""
+    def pieces(self, path: str, size: int) -> Iterator[bytes]:
+        """Yield the bytes of an object of `size` bytes, fewer if it is missing or shorter."""
+        for start in range(0, size, PIECE):
+            piece = self.read(path, start, min(start + PIECE, size))
+            if not piece:
+                return
+            yield piece
+
+    def paths(self, folder: str = "") -> list[str]:
+        """Return the paths of all objects, or of those below a folder."""
 
         def listed() -> list[str]:
             system, root = self._connect()
-            return [str(path).removeprefix(root).lstrip("/") for path in system.find(root)]
+            below = f"{root}/{folder}" if folder else root
+            return [str(path).removeprefix(root).lstrip("/") for path in system.find(below)]
 
         return self._request("list", listed) or []
 
@@ -173,8 +182,8 @@ class Bucket:
                 file.discard()
             raise
 
-    def _request(self, name: str, call: Callable[[], Any]) -> Any:
-        """Return the result of a call, None for a missing object."""
+    def _request(self, name: str, call: Callable[[], Any], size: int = 0) -> Any:
+        """Return the result of a call of `size` bytes, None for a missing object to read, delete or list."""
         if time.monotonic() < self._rests_until:
             raise _unavailable("it failed a moment ago")
         done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
@@ -187,10 +196,10 @@ class Bucket:
 
         threading.Thread(target=work, name="bucket", daemon=True).start()  # a hanging daemon does not block the exit
         try:
-            result, error = done.get(timeout=self._seconds)
+            result, error = done.get(timeout=self._seconds * max(1.0, size / PIECE))
         except queue.Empty:
             raise self._failed(name, TimeoutError()) from None
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError) and name != "write":
             self._count(name, "missing")
             return None
         if error is not None:

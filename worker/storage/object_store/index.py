@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS = "glle:stored"
 _SUMS = "glle:stored:sums"
-_CONDEMNED = "glle:stored:condemned"
+CONDEMNED = "glle:stored:condemned"
 
 _BATCH = 500  # entries of one script, because a script blocks the server
 
@@ -192,11 +192,11 @@ class ObjectIndex:
 
     def condemned(self) -> list[str]:
         """Return the paths of condemned objects."""
-        return sorted(text(raw) for raw in self._client.smembers(_CONDEMNED))
+        return sorted(text(raw) for raw in self._client.smembers(CONDEMNED))
 
     def removed(self, path: str) -> None:
         """Remove the path of a deleted object from the condemned ones."""
-        self._client.srem(_CONDEMNED, path)
+        self._client.srem(CONDEMNED, path)
 
     def overdue(self) -> int:
         """Return the number of subjects with an expired object."""
@@ -206,7 +206,7 @@ class ObjectIndex:
         """Return the number of objects, their bytes, and the number of condemned objects."""
         with self._client.pipeline(transaction=False) as pipeline:
             pipeline.hmget(_SUMS, "objects", "bytes")
-            pipeline.scard(_CONDEMNED)
+            pipeline.scard(CONDEMNED)
             (objects, nbytes), condemned = pipeline.execute()
         return int(objects or 0), int(nbytes or 0), int(condemned)
 
@@ -216,4 +216,4 @@ def _hash(subject: str) -> str:
 
 
 def _keys(subject: str) -> list[str]:
-    return [_hash(subject), _SUBJECTS, _SUMS, _CONDEMNED]
+    return [_hash(subject), _SUBJECTS, _SUMS, CONDEMNED]

@@ -10,31 +10,20 @@ import json
 import os
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from worker.base.files import size
 from worker.records.dataset import EXTRAS
 from worker.records.ids import index_member
 from worker.records.tenants import DEFAULT
+from worker.storage.items.base import RECORD, CatalogEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECORD = ".json"
 SUFFIXES = (RECORD, ".npy", *(f".{name}.npy" for name in EXTRAS))
 # A folder's mtime has the resolution of its file system: a change so soon after a look may not change the mtime.
 SETTLED_NS = 2 * 10**9
-
-
-@dataclass(frozen=True, order=True)
-class CatalogEntry:
-    """Immutable facts on a data set: `member` sorts by creation; `nbytes` is the size of its files when first seen."""
-
-    member: str
-    id: str
-    tenant: str
-    nbytes: int
 
 
 class DatasetCatalog:

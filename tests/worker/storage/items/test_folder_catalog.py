@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from worker.storage import dataset_catalog
-from worker.storage.dataset_catalog import CatalogEntry, DatasetCatalog
 from worker.storage.datasets import DatasetStore, Table
+from worker.storage.items import folder_catalog
+from worker.storage.items.folder_catalog import DatasetCatalog
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from worker.storage.items.base import CatalogEntry
 
 
 def add(store: DatasetStore, number: int) -> str:
@@ -43,7 +45,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_record_is_read_once(tmp_path: Path, reads: list[str]) -> None:
     """Changes of another process are noticed, and a cataloged record is not read again."""
-    store, other = DatasetStore(tmp_path), DatasetStore(tmp_path)
+    store, other = DatasetStore.within(tmp_path), DatasetStore.within(tmp_path)
     assert store.usage() == (0, 0)
     ids = [add(other, number) for number in range(3)]
     assert store.usage() == (3, size_of(tmp_path))
@@ -69,12 +71,12 @@ def test_a_folder_is_scanned_only_after_a_change(tmp_path: Path, monkeypatch: py
         look(self)
 
     monkeypatch.setattr(DatasetCatalog, "_look", record_look)
-    store = DatasetStore(tmp_path)
+    store = DatasetStore.within(tmp_path)
     add(store, 0)
     for _ in range(3):
         store.usage()
     assert len(looks) == 3
-    long_ago = tmp_path.stat().st_mtime_ns - 2 * dataset_catalog.SETTLED_NS
+    long_ago = tmp_path.stat().st_mtime_ns - 2 * folder_catalog.SETTLED_NS
     os.utime(tmp_path, ns=(long_ago, long_ago))
     for _ in range(3):
         store.usage()

@@ -1,0 +1,104 @@
+"""Local copies of stored files, bounded in bytes: a file may be removed at any time, and is read again."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from worker.base.files import PREFIX, remove_abandoned, restrict_folder, temporary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from worker.base.files import Temporary
+
+RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
+
+
+class LocalCopies:
+    """Folder of copies, named by the SHA-256 of their content.
+
+    Any number of processes of a machine may share it. A removed copy stays readable where it is open.
+
+    Parameters
+    ----------
+    folder
+        Created by the first copy.
+    most_bytes
+        Bytes of all copies, the least recently used are removed. Copies in use, and the last one, may exceed it.
+
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+
+    def temporary(self) -> AbstractContextManager[Temporary]:
+        """Return a new file beside the copies."""
+        restrict_folder(self._folder)
+        return temporary(self._folder)
+
+    def get(self, name: str, sha256: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
+        """Return the path of a copy; a missing one is read.
+
+        Raises
+        ------
+        OSError
+            With EIO: the bytes that were read do not have this digest.
+
+        """
+        path = self._folder / name
+        try:
+            status = path.stat()
+            if status.st_size == size:
+                os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # the last use, on any file system
+                return path
+        except FileNotFoundError:  # or removed in between
+            pass
+        hasher = hashlib.sha256()
+        with self.temporary() as file:
+            self._make_room(size)
+            for piece in read():
+                hasher.update(piece)
+                file.write(piece)
+            if hasher.hexdigest() != sha256:
+                raise OSError(errno.EIO, "The stored file is missing or damaged")
+            file.publish(path)
+        return path
+
+    def adopt(self, file: Temporary, name: str, size: int) -> None:
+        """Make a new file the copy of what was stored."""
+        self._make_room(size)
+        file.publish(self._folder / name)
+
+    def discard(self, name: str) -> None:
+        """Remove a copy, if it exists."""
+        (self._folder / name).unlink(missing_ok=True)
+
+    def remove_abandoned(self) -> int:
+        """Remove the temporary files of killed writers; return their number."""
+        return remove_abandoned(self._folder) if self._folder.is_dir() else 0
+
+    def _make_room(self, size: int) -> None:
+        """Remove copies until one of `size` bytes fits, except those in use."""
+        copies: list[tuple[int, int, str]] = []
+        with os.scandir(self._folder) as files:
+            for file in files:
+                if not file.name.startswith(PREFIX):
+                    try:
+                        status = file.stat()
+                    except FileNotFoundError:  # another process removed it
+                        continue
+                    copies.append((status.st_atime_ns, status.st_size, file.path))
+        excess = sum(nbytes for _, nbytes, _ in copies) + size - self._most_bytes
+        recent = time.time_ns() - int(RECENT_SECONDS * 1e9)
+        for used, nbytes, path in sorted(copies):
+            if excess <= 0 or used > recent:
+                return
+            (self._folder / path).unlink(missing_ok=True)
+            excess -= nbytes
