@@ -93,7 +93,7 @@ def counted(up: Up, idle: Commands, times: int, do: Callable[[], object]) -> Cos
 
 
 def test_an_idle_service_sends_few_commands(limited: Up, idle: Commands) -> None:
-    """No process polls: executors wait for work two seconds at a time. Heartbeats may fall in a window, but not in all."""
+    """No process polls: executors wait two seconds at a time. Heartbeats may fall in a window, but not in all."""
     windows = [idle]
     while (found := min(sum(commands.sent.values()) / commands.seconds for commands in windows)) > IDLE:
         assert len(windows) < ATTEMPTS, f"{found:.1f} commands a second: {windows[-1].sent}"
