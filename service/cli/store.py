@@ -86,9 +86,8 @@ def _migrate(options: argparse.Namespace, settings: Settings) -> int:
         result = migrate(stores, objects, options.folder)
     for id_ in result.damaged:
         _print(f"{id_} is damaged and was not copied: upload or import the same data again, or restore a backup.")
-    _print(
-        f"{result.copied:,} copied and read back, {result.present:,} were in the store; {result.keys:,} keys copied."
-    )
+    _print(f"{result.copied:,} copied and read back, {result.present:,} were in the store.")
+    _print(f"{result.keys:,} keys copied.")
     return int(bool(result.damaged))
 
 

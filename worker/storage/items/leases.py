@@ -1,4 +1,4 @@
-"""Leases: locks in the queue's Redis that end by themselves, so that a killed holder blocks no other for long.
+"""Leases: locks in the queue's Redis that end by themselves, so that a killed holder does not block others.
 
 A holder may be suspended beyond the end of its lease, and never notices. So each change of the index names the leases
 of its thread, and Redis refuses it unless all of them are still held (`Leases.fences`). A refused change loses

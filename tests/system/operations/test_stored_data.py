@@ -1,0 +1,192 @@
+"""Two APIs and two workers with separate data folders and one object store: uploads, keys, faults and a backup."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.conftest import until
+from tests.system.conftest import ROOT, children, ended
+from worker.execution import process_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from worker.base.settings import Settings
+    from worker.stores import Stores
+
+NPY = {"accept": "application/x-npy"}
+ROWS = np.random.default_rng(0).normal(size=(1500, 4))
+START_SECONDS = 180.0
+
+
+class Deployment:
+    """Machines of one deployment: processes with separate data folders, which share two servers and a store."""
+
+    def __init__(self, folder: Path, settings: Settings, stack: ExitStack) -> None:
+        self.folder = folder
+        self._stack = stack
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("GLLE_")},
+            "PYTHONPATH": str(ROOT),
+            "GLLE_REDIS_URL": settings.redis_url,
+            "GLLE_CACHE_URL": settings.cache_url,
+            "GLLE_CACHE_BYTES": str(settings.cache_bytes),
+            "GLLE_STORE_URL": f"file://{folder}/objects",
+            "GLLE_DATA_IN": "store",
+            "GLLE_AUTH": "required",
+            "GLLE_HEARTBEAT": "1",
+            "GLLE_API_PROCESSES": "1",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def environment(self, machine: str) -> dict[str, str]:
+        """Return the environment of a machine."""
+        return {**self._environment, "GLLE_DATA_DIR": str(self.folder / machine)}
+
+    def copies(self, machine: str) -> Path:
+        """Return the folder of a machine's local copies."""
+        return self.folder / machine / "copies"
+
+    def start(self, machine: str, *command: str) -> tuple[subprocess.Popen[str], Path]:
+        """Start a process on a machine; return it and its log."""
+        log = self.folder / f"{machine}.log"
+        process = self._stack.enter_context(self._running(log, machine, command))
+        return process, log
+
+    @contextmanager
+    def _running(self, log: Path, machine: str, command: tuple[str, ...]) -> Iterator[subprocess.Popen[str]]:
+        with (
+            log.open("w") as output,
+            subprocess.Popen(
+                [sys.executable, "-m", "service.cli", *command],
+                env=self.environment(machine),
+                stdout=output,
+                stderr=output,
+                text=True,
+                preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the child ends with a killed test run
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                kill(process.pid)
+
+    def run(self, machine: str, *command: str) -> str:
+        """Run a command on a machine; return its output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "service.cli", *command],
+            env=self.environment(machine),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def api(self, machine: str, key: str) -> httpx.Client:
+        """Start an API on a machine; return a client with a key."""
+        process, log = self.start(machine, "serve", "--port", "0")
+        until(lambda: "glle API at" in log.read_text() or process.poll() is not None, START_SECONDS)
+        match = re.search(r"glle API at (http://\S+)", log.read_text())
+        assert match, log.read_text()
+        headers = {"Authorization": f"Bearer {key}"}
+        return self._stack.enter_context(httpx.Client(base_url=match[1], headers=headers, timeout=120))
+
+
+def kill(pid: int) -> None:
+    """Kill a process and its descendants."""
+    pids = [pid]
+    for parent in pids:
+        pids += children(parent)
+    for each in pids:
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def read(client: httpx.Client, path: str) -> Any:
+    """Return an array of a 200 response."""
+    answer = client.get(path, headers=NPY)
+    assert answer.status_code == 200, answer.text
+    return np.load(io.BytesIO(answer.content))
+
+
+def succeeded(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Post a job, and return its record after its success."""
+    answer = client.post(path, json=body)
+    assert answer.status_code in {200, 202}, answer.text
+    record = ended(client, answer.json()["id"])
+    assert record["status"] == "succeeded", record
+    return record
+
+
+def stored(deployment: Deployment, kind: str) -> list[Path]:
+    """Return the objects of a kind of items."""
+    return [path for path in (deployment.folder / "objects" / "items" / kind).rglob("*") if path.is_file()]
+
+
+@pytest.mark.timeout(600)
+def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) -> None:
+    """Upload, fit, draws and deletion work over all machines, through a killed worker, lost copies and a restore."""
+    buffer = io.BytesIO()
+    np.save(buffer, ROWS)
+    with ExitStack() as stack:
+        deployment = Deployment(tmp_path, stores.settings, stack)
+        key = deployment.run("one", "keys", "create", "--tenant", "alice", "--scope", "write").strip()
+        one, two = deployment.api("one", key), deployment.api("two", key)
+        workers = {name: deployment.start(name, "worker", "--name", name)[0] for name in ("three", "four")}
+        until(lambda: one.get("/readyz").json().get("workers") == 2, START_SECONDS)
+        headers = {"Content-Type": "application/x-npy"}
+        uploaded = one.post("/v1/datasets", content=buffer.getvalue(), headers=headers)
+        assert uploaded.status_code == 201, uploaded.text
+        data = f"/v1/datasets/{(id_ := uploaded.json()['id'])}"
+        assert two.post("/v1/datasets", content=buffer.getvalue(), headers=headers).status_code == 200
+        np.testing.assert_array_equal(read(two, f"{data}/data"), ROWS)
+        assert [found["id"] for found in two.get("/v1/datasets").json()["items"]] == [id_]
+        assert two.get("/v1/usage").json()["datasets"] == 1
+
+        fit = succeeded(two, "/v1/posteriors", {"dataset": id_, "n_neighbors": 8})
+        posterior = f"/v1/posteriors/{fit['posterior']}"
+        job = one.post(f"{posterior}/draws", json={"count": 400}).json()["id"]
+        until(lambda: one.get(f"/v1/jobs/{job}").json()["progress"]["done"] > 0)
+        kill(workers.pop("three").pid)
+        assert ended(two, job)["status"] == "succeeded"
+        draw = read(two, f"{posterior}/draws/7")
+        np.testing.assert_array_equal(read(one, f"{posterior}/draws/7"), draw)
+
+        for machine in ("one", "two", "four"):
+            shutil.rmtree(deployment.copies(machine), ignore_errors=True)
+        np.testing.assert_array_equal(read(two, f"{data}/data"), ROWS)
+        succeeded(one, "/v1/posteriors", {"dataset": id_, "n_neighbors": 9})
+        assert {path.suffix for path in deployment.copies("four").iterdir()} == {".npy"}
+
+        backup = tmp_path / "backup.tar"
+        deployment.run("five", "backup", "--keys", str(backup))
+        assert one.delete(f"{data}?force=true").status_code in {200, 204}
+        assert two.get(data).status_code == 404
+        assert stored(deployment, "datasets") == []
+        deployment.run("five", "restore", "--keys", str(backup))
+        np.testing.assert_array_equal(read(two, f"{data}/data"), ROWS)
+        np.testing.assert_array_equal(read(one, f"{posterior}/draws/7"), draw)
+        assert "0 damaged" in deployment.run("five", "scrub")
+
+        key_id = key.split("_")[1]
+        deployment.run("five", "keys", "revoke", key_id)
+        until(lambda: one.get(data).status_code == two.get(data).status_code == 401)
+        assert not [path for path in tmp_path.rglob("ds_*") if tmp_path / "objects" not in path.parents]
+        assert not list(tmp_path.glob("*/keys.json"))
