@@ -20,7 +20,7 @@ from qa.faults.redis.nodes import free_port
 from tests.conftest import until
 from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
-from worker.base.settings import table
+from worker.base.settings import Settings, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,31 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     for document in documents:
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
     (settings,) = [one["data"] for one in documents if one["kind"] == "ConfigMap"]
-    assert settings == {**named("ConfigMap", "glle-settings")["data"], "GLLE_STORE_URL": settings["GLLE_STORE_URL"]}
+    assert named("ConfigMap", "glle-settings")["data"].items() <= settings.items()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
+    """With its component no pod needs a volume that several machines mount; each has a writable folder for copies."""
+    shutil.copytree(FOLDER, tmp_path / "own")
+    (tmp_path / "own" / "kustomization.yaml").write_text("resources: [base]\ncomponents: [components/object-store]\n")
+    built = subprocess.run(["kubectl", "kustomize", tmp_path / "own"], check=True, capture_output=True, text=True)  # noqa: S607 # the path depends on the machine
+    assert "ReadWriteMany" not in built.stdout
+    documents = list(yaml.safe_load_all(built.stdout))
+    assert "PersistentVolumeClaim" not in {one["kind"] for one in documents}
+    for document in documents:
+        assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
+    (settings,) = [Settings.from_env(one["data"]) for one in documents if one["kind"] == "ConfigMap"]
+    assert (settings.data_in, bool(settings.store_url)) == ("store", True)
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"
+    }
+    for name in ("api", "worker"):
+        (volume,) = [one for one in pods[name]["volumes"] if one["name"] == "data"]
+        assert volume.keys() == {"name", "emptyDir"}
+        assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) * 2**30 > settings.copies_bytes
+        (mount,) = [one for one in pods[name]["containers"][0]["volumeMounts"] if one["name"] == "data"]
+        assert not mount.get("readOnly")
 
 
 # Cloud: class of the queue's volume, of the ingress, scheme of the store, annotation of the service account.
