@@ -6,6 +6,8 @@ import ipaddress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+import redis
+
 from service.middleware.proxies import Proxies, proxy_trace
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import Settings, SettingsError
@@ -71,10 +73,10 @@ class AccessPolicy:
         return not self.is_open and not self._store.all()
 
     def is_authenticated(self, scope: Scope) -> bool:
-        """Return whether a request to an open path would pass on a guarded path."""
+        """Return whether a request to an open path would pass on a guarded path; False if the keys cannot be read."""
         try:
             self.authenticate(scope)
-        except ProblemError:
+        except (ProblemError, redis.RedisError):
             return False
         return True
 

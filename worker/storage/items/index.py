@@ -137,7 +137,7 @@ class ItemIndex:
     kind
         Name in the keys.
     leases
-        Those which a change of this thread needs.
+        Those which a change of this request needs.
 
     """
 

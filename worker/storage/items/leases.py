@@ -1,7 +1,7 @@
 """Leases: locks in the queue's Redis that end by themselves, so that a killed holder does not block others.
 
 A holder may be suspended beyond the end of its lease, and never notices. So each change of the index names the leases
-of its thread, and Redis refuses it unless all of them are still held (`Leases.fences`). A refused change loses
+of its request, and Redis refuses it unless all of them are still held (`Leases.fences`). A refused change loses
 nothing: the request is repeated.
 """
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import threading
 import time
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import redis
 
 from worker.base.problems import refuse
 from worker.connections.event_loop import pause
+from worker.records.ids import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from worker.base.problems import ProblemError
 
@@ -34,6 +35,8 @@ _RELEASE = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """
+
+_HELD: ContextVar[Mapping[str, str]] = ContextVar("leases", default={})  # noqa: B039 # never changed in place
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +54,11 @@ class Leases:
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._release = client.register_script(_RELEASE)
-        self._local = threading.local()
 
     @property
-    def fences(self) -> dict[str, str]:
-        """Keys and tokens of the leases that this thread holds, as it believes."""
-        held: dict[str, str] = self._local.__dict__.setdefault("held", {})
-        return held
+    def fences(self) -> Mapping[str, str]:
+        """Keys and tokens of the leases that this request, or task, holds as far as it knows."""
+        return _HELD.get()
 
     @contextlib.contextmanager
     def hold(self, name: str) -> Iterator[None]:
@@ -71,21 +72,29 @@ class Leases:
         """
         key, token = f"glle:lease:{name}", secrets.token_hex(8)
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._client.set(key, token, nx=True, ex=LEASE_SECONDS):
+        while not self._take(key, token):
             if time.monotonic() > deadline:
                 raise lost()
             pause(POLL_SECONDS)
-        self.fences[key] = token
+        former = _HELD.set({**_HELD.get(), key: token})
         try:
             yield
         except BaseException:
             self._end(key, token)
             raise
+        finally:
+            _HELD.reset(former)
         if not self._end(key, token):
             raise lost()
 
+    def _take(self, key: str, token: str) -> bool:
+        """Take a free lease; after a repeated command it may be taken already."""
+        if self._client.set(key, token, nx=True, ex=LEASE_SECONDS):
+            return True
+        holder = self._client.get(key)
+        return holder is not None and text(holder) == token
+
     def _end(self, key: str, token: str) -> bool:
-        del self.fences[key]
         try:
             return bool(self._release(keys=[key], args=[token]))
         except redis.RedisError as error:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from worker.base.files import PREFIX, remove_abandoned, restrict_folder, temporary
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from worker.base.files import Temporary
 
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
+_REMEDY = "Lower GLLE_COPIES_BYTES, or enlarge the disk of GLLE_DATA_DIR on this machine."
 
 
 class LocalCopies:
@@ -50,6 +52,8 @@ class LocalCopies:
         ------
         OSError
             With EIO: the bytes that were read do not have this digest.
+        ProblemError
+            ``storage-full``.
 
         """
         path = self._folder / name
@@ -60,6 +64,15 @@ class LocalCopies:
                 return path
         except FileNotFoundError:  # or removed in between
             pass
+        try:
+            self._read(path, sha256, size, read)
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
+            raise refuse("storage-full", 507, "There is no space left for a copy of a data set.", _REMEDY) from error
+        return path
+
+    def _read(self, path: Path, sha256: str, size: int, read: Callable[[], Iterable[bytes]]) -> None:
         hasher = hashlib.sha256()
         with self.temporary() as file:
             self._make_room(size)
@@ -69,7 +82,6 @@ class LocalCopies:
             if hasher.hexdigest() != sha256:
                 raise OSError(errno.EIO, "The stored file is missing or damaged")
             file.publish(path)
-        return path
 
     def adopt(self, file: Temporary, name: str, size: int) -> None:
         """Make a new file the copy of what was stored."""

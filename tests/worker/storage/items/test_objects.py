@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import redis
 
+from worker.base.files import Temporary
 from worker.base.problems import ProblemError
 from worker.base.settings import SettingsError
 from worker.operations.store_sweep import sweep
@@ -218,6 +220,25 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
     assert names < {path.name for path in copies(small)}
 
 
+def test_a_full_disk_of_a_machine_is_a_problem_with_a_remedy(
+    one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reads get 507 and leave no file, and succeed once there is space."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    dataset, _ = one.datasets.add(table())
+    with monkeypatch.context() as patch:
+        patch.setattr(Temporary, "publish", full)
+        with pytest.raises(ProblemError) as caught:
+            two.datasets.values(dataset.id)
+    assert (caught.value.problem.code, caught.value.problem.status) == ("storage-full", 507)
+    assert "GLLE_COPIES_BYTES" in caught.value.problem.remedy
+    assert list(Path(two.settings.data_dir, COPIES).iterdir()) == []
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
+
+
 def test_a_long_record_is_not_in_the_index(one: Stores, two: Stores) -> None:
     """Names of many features do not fill the queue's memory; the manifest has them."""
     names = [f"feature number {number}" for number in range(1000)]
@@ -239,10 +260,13 @@ def test_a_change_without_its_lease_is_refused_and_loses_nothing(
     commit = ObjectItems.commit
 
     def late(self: ObjectItems, item: Any) -> None:
-        for key in one.client.scan_iter(match="glle:lease:*"):
-            one.client.delete(key)
-        with two.datasets._items.exclusive(item.id):  # another holder
+        key = f"glle:lease:datasets:{item.id}"
+        assert one.client.exists(key)
+        one.client.set(key, "of another holder")
+        try:
             commit(self, item)
+        finally:
+            one.client.delete(key)
 
     before = paths(one)
     monkeypatch.setattr(ObjectItems, "commit", late)
