@@ -60,9 +60,10 @@ class BaseEmbedding(Result):
         Returns
         -------
         Result
-            `figures`, such as `pairs_kept`, `cluster_stability` and `separated`; `notes`; and a row for each point of
-            `movement`, which is no interval, its parts `sampling_movement` and `seed_movement`, `neighbor_stability`,
-            `radius`, `margin`, `consensus`, `covariance`, `baseline` and `classes`.
+            `reliability` (`level` and `reason`), to be read before ranks; `figures`, such as `pairs_kept`,
+            `cluster_stability` and `separated`; `notes`; and a row for each point of `movement`, which is no interval,
+            its parts `sampling_movement` and `seed_movement`, `neighbor_stability`, `radius`, `margin`, `consensus`,
+            `covariance`, `baseline` and `classes`.
 
         """
         body = {"labels": (yield from column_id(self._session, labels)), **options}

@@ -346,6 +346,16 @@ class SpreadArraysOut(BaseModel):
     classes: VectorOut = Field(description="(n,), the class of each point, from 0 on.")
 
 
+class MovementReliabilityOut(BaseModel):
+    """Whether points can be ranked by their movement."""
+
+    level: Literal["high", "moderate", "low"] = Field(description="The statement in one word.")
+    reason: str = Field(description="The statement in one or two sentences.")
+    reliability: float = Field(description="Of the movement over its half-samples, by random halves of them.")
+    ceiling: float = Field(description="Root of the reliability.")
+    reproducibility: float = Field(description="Of the movement over 20 half-samples.")
+
+
 class SpreadOut(BaseModel):
     """Movement of an embedding over refits of its method."""
 
@@ -357,6 +367,9 @@ class SpreadOut(BaseModel):
     labels: str | None = Field(description="Data set with the classes; null for clusters of the embedding.")
     n_neighbors: int = Field(description="Neighbors that may be kept.")
     figures: SpreadFiguresOut
+    reliability: MovementReliabilityOut | None = _optional(
+        "Read it before ranks; a result of an earlier version lacks it."
+    )
     notes: list[NoteOut] = Field(description="Doubts about the movement, with the remedy.")
     arrays: SpreadArraysOut
 

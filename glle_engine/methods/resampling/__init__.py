@@ -1,9 +1,11 @@
 """Movement of an embedding when its method is refitted to half-samples of the data.
 
-May import the other modules of `glle_engine.methods` but its registry. Read `samples.py` first, then `movement.py`.
+May import the other modules of `glle_engine.methods` but its registry. Read `samples.py` first, then `movement.py`;
+`reliability.py` says how far to rely on it.
 """
 
 from glle_engine.methods.resampling.movement import LEAST, MOST_CLASSES, Movement, movement
+from glle_engine.methods.resampling.reliability import MovementReliability
 from glle_engine.methods.resampling.samples import (
     HALF_SAMPLES,
     REFITS,
@@ -21,6 +23,7 @@ __all__ = [
     "MOST_CLASSES",
     "REFITS",
     "Movement",
+    "MovementReliability",
     "Resamples",
     "cost",
     "half_samples",

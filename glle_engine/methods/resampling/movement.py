@@ -30,6 +30,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import finite_matrix
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import procrustes_rotation
+from glle_engine.methods.resampling.reliability import MovementReliability, reliability
 from glle_engine.methods.resampling.samples import located
 from glle_engine.posterior.spread.calibration import rank_correlation
 from glle_engine.posterior.summary import aligned_to_consensus, moments
@@ -86,6 +87,8 @@ class Movement:
         median over the root mean square radius of the embedding), seed_share (of the variance), pairs_kept (mean
         neighbor_stability), pairs_by_chance, cluster_stability, classes ("labels" or "clusters"), n_classes, separated
         (share of points with radius < margin, or None), baseline_correlation (Spearman's, with movement).
+    reliability : MovementReliability
+        Whether points can be ranked by their movement; read it before ranks and regions.
     notes : tuple of Note
 
     """
@@ -101,13 +104,15 @@ class Movement:
     baseline: NDArray[np.float64]
     classes: NDArray[np.int64]
     figures: dict[str, Any]
+    reliability: MovementReliability
     notes: tuple[Note, ...] = ()
 
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """Return figures and notes as a JSON-able dictionary."""
-        return {"figures": dict(self.figures), "notes": [asdict(note) for note in self.notes]}
+        """Return figures, reliability and notes as a JSON-able dictionary."""
+        notes = [asdict(note) for note in self.notes]
+        return {"figures": dict(self.figures), "reliability": self.reliability.to_dict(), "notes": notes}
 
 
 def movement(
@@ -176,6 +181,7 @@ def movement(
     kept, indices = _stability(aligned, whole, starts, classes, k, on_progress)
     baseline = _baseline(X, spec)
     path = np.sqrt(total)
+    seed_share = float(min(by_seed.sum() / total.sum(), 1.0)) if total.sum() > 0 else 0.0
     figures = {
         "half_samples": len(aligned),
         "refits": again,
@@ -183,7 +189,7 @@ def movement(
         "n_neighbors": k,
         "median_movement": float(size * np.median(path)),
         "relative_movement": float(np.median(path)),
-        "seed_share": float(min(by_seed.sum() / total.sum(), 1.0)) if total.sum() > 0 else 0.0,
+        "seed_share": seed_share,
         "pairs_kept": float(kept.mean()),
         "pairs_by_chance": k / (n - 1),
         "cluster_stability": float(indices.mean()),
@@ -204,6 +210,7 @@ def movement(
         baseline=baseline,
         classes=classes,
         figures=figures,
+        reliability=reliability(aligned, seed_share),
         notes=tuple(_notes(method, figures, problems)),
     )
 

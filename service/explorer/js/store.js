@@ -34,6 +34,7 @@ export const state = {
   reliability: null, // of the spread of a posterior: {id, level, reason}
   scales: null,
   single: null, // an embedding by a method without draws
+  movement: null, // of `single` over half-samples: {level, reason, figures, notes, arrays, p}
   compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
   comparisonJob: null,

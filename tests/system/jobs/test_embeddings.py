@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,6 +129,7 @@ def test_client_and_command_refit_an_embedding(up: Up, tmp_path: Path, capsys: p
     printed = capsys.readouterr().out
     assert "of the neighbor pairs stay neighbors" in printed
     assert "no interval" in printed
+    assert re.search("How far to rely on it: (high|moderate|low)[.] ", printed)
     lines = out.read_text(encoding="utf-8").splitlines()
     assert len(lines) == N + 1
     assert {"movement", "radius", "classes", "y1", "covariance12"} <= set(lines[0].split(","))

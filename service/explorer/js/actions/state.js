@@ -13,6 +13,7 @@ const NO_RESULTS = {
   reliability: null,
   scales: null,
   single: null,
+  movement: null,
   frame: 0,
   playing: false,
   hover: -1,

@@ -4,10 +4,12 @@ import { classes, CLASSES, gradient, PLAIN, STEPS } from './palettes.js';
 import { theme } from './theme.js';
 
 /** Members of the state that decide the colors. */
-export const LOOK = ['color', 'columns', 'metadata', 'summary', 'theme'];
+export const LOOK = ['color', 'columns', 'metadata', 'summary', 'movement', 'theme'];
+
+const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a movement
 
 /** Available choices of the color, with their labels. */
-export function choices({ dataset, columns, metadata, summary }) {
+export function choices({ dataset, columns, metadata, summary, movement }) {
   const found = [];
   if (columns?.labels) found.push(['labels', 'Labels']);
   if (columns?.color) found.push(['color', 'Colour column']);
@@ -18,6 +20,10 @@ export function choices({ dataset, columns, metadata, summary }) {
   if (summary) {
     found.push(['spread', 'Spread: how far it moves'], ['stability', 'Stability: how many neighbours stay']);
     found.push(['local_trust', 'Faithfulness to the data']);
+  }
+  if (movement) {
+    found.push(['movement', 'Movement on half of the data'], ['neighbor_stability', 'Neighbours kept on half of the data']);
+    found.push(['baseline', 'Baseline: distance to its 10 nearest points']);
   }
   if (columns?.values) {
     for (let j = 0; j < Math.min(dataset.d, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
@@ -47,7 +53,7 @@ export function lookOf(state, n) {
     const numbers = numeric(values);
     return numbers ? byValue(numbers, name, title, gradient('value', theme())) : byClass(values, title, name);
   }
-  const kind = ['spread', 'stability', 'local_trust'].includes(name) ? 'spread' : 'value';
+  const kind = ['spread', 'stability', 'local_trust', ...MOVED].includes(name) ? 'spread' : 'value';
   return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
 }
 
@@ -59,13 +65,13 @@ function numeric(values) {
 
 /** The numbers of a choice. */
 function valuesOf(state, name, n) {
-  const { columns, dataset, summary } = state;
+  const { columns, dataset, summary, movement } = state;
   const [kind, place] = name.split(':');
   if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
   if (kind === 'color') return columns.color;
   if (kind === 'coordinate') return strided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
   if (kind === 'column') return strided(columns.values, Number(place), dataset.d, n);
-  return summary[name];
+  return MOVED.includes(name) ? movement.arrays[name] : summary[name];
 }
 
 const strided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);

@@ -9,18 +9,20 @@ import { choices, LOOK, resolved } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
+import { Movement } from './movement.js';
 import { Notes } from './notes.js';
 import { Spectrum } from './spectrum.js';
 
 const NEIGHBORS = 12;
 const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses'], ['density', 'Density']];
+const SHAPES_OF_MOVEMENT = SHAPES.slice(0, 3);
 
 /** The panel. */
 export function Inspector() {
   const { reference, single, comparison } = useStore('reference', 'single', 'comparison');
   if (!reference && !single && !comparison) return null;
   return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
-    <${Appearance} /><${Point} /><${Spectrum} />${single && html`<${Scores} />`}<${Notes} />
+    <${Appearance} /><${Point} /><${Spectrum} />${single && html`<${Movement} /><${Scores} />`}<${Notes} />
   </aside>`;
 }
 
@@ -36,9 +38,10 @@ function Scores() {
 /** Colour, shape of the spread, trails, axes. */
 function Appearance() {
   const state = useStore(
-    'shape', 'trails', 'dataset', 'axes', 'turn', 'draws', 'selection', 'posterior', 'reliability', 'view', ...LOOK,
+    'shape', 'trails', 'dataset', 'axes', 'turn', 'draws', 'selection', 'posterior', 'single', 'reliability', 'view', ...LOOK,
   );
-  const { shape, trails, reliability, draws, axes, selection } = state;
+  const { shape, trails, draws, axes, selection, single, movement } = state;
+  const reliability = single ? movement : state.reliability;
   const p = dimension();
   const count = selection?.list.length ?? points();
   const pick = (color) => {
@@ -58,18 +61,20 @@ function Appearance() {
         if (file) addColumns(file);
       }} /><span>+ Columns from a file</span></label>
     ${state.view !== 'draws' && html`<${Legend} />`}
-    ${state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
+    ${(single ? movement : state.posterior) && html`<div class="field wide"><span class="label" id="spread-label">${single ? 'Movement' : 'Spread'} as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
-        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
+        ${(single ? SHAPES_OF_MOVEMENT : SHAPES).map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
           aria-pressed=${shape === name} onClick=${() => {
             set({ shape: name });
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
     ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">Regions of this picture are rough: see above it.</p>`}
-    ${shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
-    ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
-    ${shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
+    ${single && movement && ['halo', 'ellipse'].includes(shape) && html`<p class="help" data-testid="movement-help">Around the average place of a point over
+      half-samples, ${shape === 'halo' ? 'as wide as it moves' : 'a standard deviation wide in each direction'}. No interval: no share of new samples is promised inside.</p>`}
+    ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
+    ${!single && shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
+    ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
     ${['halo', 'ellipse'].includes(shape) && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
     ${state.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
       onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
@@ -90,8 +95,8 @@ function Appearance() {
 
 /** The point under the pointer, or the only selected one, or the number of selected points. */
 function Point() {
-  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'neighbors', 'dataset');
-  const { hover, selection, columns, summary, dataset } = state;
+  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'movement', 'neighbors', 'dataset');
+  const { hover, selection, columns, summary, movement, dataset } = state;
   const [missed, setMissed] = useState('');
   const rowField = useRef(null);
   const textField = useRef(null);
@@ -127,6 +132,8 @@ function Point() {
       ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
+      ${movement && html`<dt>Movement</dt><dd data-testid="point-movement">${number(movement.arrays.movement[row])} <span class="quiet">${rank(movement.arrays.movement, row)}</span></dd>
+        <dt>Baseline</dt><dd>${number(movement.arrays.baseline[row])} <span class="quiet">${rank(movement.arrays.baseline, row)}</span></dd>`}
       ${state.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
       ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}

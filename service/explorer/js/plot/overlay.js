@@ -5,7 +5,7 @@ import { neighborsOf } from '../actions/selection.js';
 import { fitted } from '../lib/paint.js';
 import { state } from '../store.js';
 import { densitiesOf } from './density.js';
-import { contourOf, momentsOf } from './spread.js';
+import { contourOf, momentsOf, movedMomentsOf } from './spread.js';
 
 export const MOST_SHAPES = 100; // more would cover each other
 export const MOST_TRAILS = 150;
@@ -39,8 +39,8 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  const hasRegions = hasSpread && state.reliability; // whose reliability the headline says
-  if (hasRegions && state.shape === 'density') drawDensities(context, view);
+  const hasRegions = state.single ? state.movement : hasSpread && state.reliability; // whose reliability the headline says
+  if (hasSpread && hasRegions && state.shape === 'density') drawDensities(context, view);
   if (hasRegions && ['halo', 'ellipse'].includes(state.shape)) drawShapes(context, view);
   if (hasSpread && state.trails) drawTrails(context, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
@@ -50,9 +50,11 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   if (state.turn) drawAxes(context, width, height, view);
 }
 
-/** The ellipse of a row's spread on the screen, which shares the frame of the draws; traced as the current path. */
+/** The ellipse of a row's spread or movement on the screen, which shares the frame of the picture; traced as the current path. */
 function traceContour(context, row, { screen, box, directions }) {
-  const { x, y, long, short, angle } = contourOf(momentsOf(row, state.draws, directions, box));
+  const { x, y, long, short, angle } = state.single
+    ? contourOf(movedMomentsOf(row, state.movement, directions, box), 1)
+    : contourOf(momentsOf(row, state.draws, directions, box));
   const unit = Math.abs(screen.sx);
   context.beginPath();
   context.ellipse(screen.x + screen.sx * x, screen.y + screen.sy * y, long * unit, short * unit, -angle, 0, TAU);
@@ -81,7 +83,7 @@ function drawContours(context, at, hover, view) {
   context.globalAlpha = 1;
 }
 
-/** A halo as wide as the spread, or the ellipse that holds half of the draws, around the average place. */
+/** A halo as wide as the spread or the movement, or an ellipse, around the average place. */
 function drawShapes(context, view) {
   const rows = shapedPoints(points(), state.selection, MOST_SHAPES);
   const isEllipse = state.shape === 'ellipse' && view.p > 1;
@@ -91,7 +93,9 @@ function drawShapes(context, view) {
     const color = view.look.palette[view.look.index[row]];
     if (isEllipse) traceContour(context, row, view);
     else {
-      const { x, y, a, c } = momentsOf(row, state.draws, view.directions, view.box);
+      const { x, y, a, c } = state.single
+        ? movedMomentsOf(row, state.movement, view.directions, view.box)
+        : momentsOf(row, state.draws, view.directions, view.box);
       context.beginPath();
       context.arc(view.screen.x + view.screen.sx * x, view.screen.y + view.screen.sy * y, Math.sqrt(a + c) * unit, 0, TAU);
     }

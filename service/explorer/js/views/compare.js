@@ -69,6 +69,7 @@ function open(row) {
   set({
     single: { title: titleOf(row), path: row.links.coordinates, data: place.data, p: place.p, result: row,
       body: { dataset: state.dataset.id, method: row.method, parameters: row.parameters } },
+    movement: null,
     view: 'draws',
     playing: false,
     axes: [0, 1],

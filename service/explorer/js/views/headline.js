@@ -1,6 +1,7 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
 import { assessNow } from '../actions/fit.js';
+import { measureMovement } from '../actions/movement.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { useStore } from '../store.js';
@@ -35,5 +36,19 @@ export function Headline() {
     ${summary && !single && html`<p class=${`sure ${reliability?.level ?? ''}`} data-testid="reliability">How sure is the spread?
       <strong> ${reliability ? SURE[reliability.level] : 'Being measured'}.</strong> ${reliability?.reason}
       ${reliability?.offered && html` <button class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`}
+    ${single && html`<${Moved} />`}
   </div>`;
+}
+
+/** How far to rely on the movement of an embedding, or the button that measures it. */
+function Moved() {
+  const { movement, work } = useStore('movement', 'work');
+  if (movement) {
+    return html`<p class=${`sure ${movement.level}`} data-testid="movement">Can its points be ranked by how far they move on half of the data?
+      <strong> ${SURE[movement.level]}.</strong> ${movement.reason}
+      ${movement.notes.some(({ code }) => code === 'movement-unreliable') && ' How far they move is doubtful for this method: a note has the reason.'}</p>`;
+  }
+  return html`<p class="sure" data-testid="movement">How far does it move on half of the data? <strong>Not measured.</strong> It takes some 40 refits of half
+    the data, which all workers share. <button type="button" class="link" data-testid="measure-movement" disabled=${Boolean(work)}
+      onClick=${measureMovement}>Measure it</button></p>`;
 }

@@ -161,7 +161,7 @@ function direct(host, overlay) {
     if (has('playing') && state.playing) play();
     if (has('selection')) plot.select(state.selection?.list ?? null);
     if (has('lassoing')) plot.lasso(state.lassoing);
-    if (has('hover', 'shape', 'trails', 'selection', 'summary', 'reliability')) soon();
+    if (has('hover', 'shape', 'trails', 'selection', 'summary', 'reliability', 'movement')) soon();
   });
   const stopTheme = onTheme(() => {
     plot?.colors(colors());

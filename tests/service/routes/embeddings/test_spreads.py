@@ -69,6 +69,9 @@ def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sh
     direct = resampling.movement(X, isomap, spec, isomap.embed(X, spec).Y, halves)
     assert body["figures"].pop("classes") == direct.figures["classes"]
     assert body["figures"] == pytest.approx({k: v for k, v in direct.figures.items() if k != "classes"}, rel=1e-6)
+    stated = body["reliability"]
+    assert (stated["level"], stated["reason"]) == (direct.reliability.level, direct.reliability.reason)
+    assert stated["ceiling"] == pytest.approx(direct.reliability.ceiling, rel=1e-6)
     assert [note["code"] for note in body["notes"]] == [note.code for note in direct.notes]
     assert body["notes"][0]["code"] == "movement-unreliable"
     arrays = npz(client.get(place, headers=NPZ))
