@@ -467,6 +467,31 @@ class MatrixOut(TypedDict):
     """
 
 
+class MovementReliabilityOut(TypedDict):
+    """Whether points can be ranked by their movement."""
+
+    level: Literal["high", "moderate", "low"]
+    """
+    The statement in one word.
+    """
+    reason: str
+    """
+    The statement in one or two sentences.
+    """
+    reliability: float
+    """
+    Of the movement over its half-samples, by random halves of them.
+    """
+    ceiling: float
+    """
+    Root of the reliability.
+    """
+    reproducibility: float
+    """
+    Of the movement over 20 half-samples.
+    """
+
+
 Tag: TypeAlias = str
 
 
@@ -2349,6 +2374,10 @@ class SpreadOut(TypedDict):
     Neighbors that may be kept.
     """
     figures: SpreadFiguresOut
+    reliability: NotRequired[MovementReliabilityOut]
+    """
+    Read it before ranks; a result of an earlier version lacks it.
+    """
     notes: list[NoteOut]
     """
     Doubts about the movement, with the remedy.

@@ -830,6 +830,20 @@ export type MethodsOptions = {
   makes?: "posterior" | "embedding" | null;
 };
 
+/** Whether points can be ranked by their movement. */
+export type MovementReliabilityOut = {
+  /** The statement in one word. */
+  level: "high" | "moderate" | "low";
+  /** The statement in one or two sentences. */
+  reason: string;
+  /** Of the movement over its half-samples, by random halves of them. */
+  reliability: number;
+  /** Root of the reliability. */
+  ceiling: number;
+  /** Of the movement over 20 half-samples. */
+  reproducibility: number;
+};
+
 /** JSON merge patch (RFC 7396): null removes a member, and absent members stay. */
 export type NamingIn = {
   /** At most 200 characters on one line. */
@@ -1325,6 +1339,8 @@ export type SpreadOut = {
   /** Neighbors that may be kept. */
   n_neighbors: number;
   figures: SpreadFiguresOut;
+  /** Read it before ranks; a result of an earlier version lacks it. */
+  reliability?: MovementReliabilityOut;
   /** Doubts about the movement, with the remedy. */
   notes: NoteOut[];
   arrays: SpreadArraysOut;
