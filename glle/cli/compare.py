@@ -128,8 +128,10 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
         ids = id_columns(ids_of(client, embedding.dataset, args.out))
         save_columns(args.out, {**ids, **point_columns(result)}, result.movement)
     found, stated = result.figures, result.metadata.get("reliability")
+    share = found.get("share") or 0.5
+    samples = "half-samples" if share == 0.5 else f"samples of {share:.0%} of the points"  # of a half
     lines = [
-        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['half_samples']} half-samples",
+        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['half_samples']} {samples}",
         *([f"How far to rely on it: {stated['level']}. {stated['reason']}"] if stated else []),
         f"{found['pairs_kept']:.0%} of the neighbor pairs stay neighbors ({found['pairs_by_chance']:.0%} by chance).",
         f"The median point moves by {found['relative_movement']:.2g} of the picture's radius; this is no interval.",

@@ -54,8 +54,8 @@ class BaseEmbedding(Result):
         timeout
             Seconds; None for no limit.
         options
-            `half_samples` (40), `refits` with other seeds (8), `seed` of the halves, and `n_neighbors` that may be
-            kept (10).
+            `half_samples` (40), `refits` with other seeds (8), `seed` of the halves, `share` of the points in each (0.5
+            or 0.632), and `n_neighbors` that may be kept (10).
 
         Returns
         -------

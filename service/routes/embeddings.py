@@ -345,7 +345,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     plan = Plan(embedder, embedder.spec.from_dict(recipe.parameters))
     dataset = require_dataset(stores, recipe.dataset)
     n, d, p = dataset.n, dataset.d, plan.spec.n_components
-    require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None)
+    require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None, share=body.share)
     if body.n_neighbors > n - 2:
         raise InvalidParameterError(
             f"n_neighbors={body.n_neighbors} is too many for {n:,} points.",
@@ -360,6 +360,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
         recipe=asdict(recipe),
         **counts,
         seed=body.seed,
+        share=body.share,
         labels=classes_for_spread(stores, dataset, body.labels),
         n_neighbors=body.n_neighbors,
         engine=recipe.engine,
@@ -367,13 +368,13 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
     def submit() -> Job:
         missing = spec.missing(stores.cache.contains)
-        seconds, most = spread_cost(plan, n, d, **missing).seconds, stores.settings.shard_seconds
+        seconds, most = spread_cost(plan, n, d, **missing, share=body.share).seconds, stores.settings.shard_seconds
         allowed = Allowance.of(stores.settings, command.deadline)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
             workers = 1
             if seconds > allowed.seconds:
                 workers = max(1, stores.queue.live_workers(queue_name(numbers_for(spec.engine))))
-            require_affordable_spread(plan, n, d, allowed, **missing, workers=workers)
+            require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
         sizes = [part.size for part in spec.parts()]
         parts = PartsSharding.of("refits", sizes, seconds / len(sizes), most)
         terms = Terms.within(command.deadline, "interactive" if seconds <= most else "batch")

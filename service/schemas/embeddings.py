@@ -128,6 +128,13 @@ class SpreadIn(CommandIn):
         description="Refits of all points with other seeds, of a method that has a seed.",
     )
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the choice of the halves.")
+    share: float = Field(
+        default=0.5,
+        ge=0.5,
+        le=0.632,
+        description="Share of the points in each sample: 0.5, or 0.632 where half of the points are too few. The "
+        "movement is corrected for it.",
+    )
     labels: str | None = Field(
         default=None,
         description="Id of a data set with the class of each point: its labels, else its only column. By default the "

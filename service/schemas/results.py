@@ -311,6 +311,7 @@ class SpreadFiguresOut(BaseModel):
     """Figures of the movement of an embedding."""
 
     half_samples: int = Field(description="Half-samples that were embedded.")
+    share: float | None = _optional("Of the points in each sample; a result of an earlier version lacks it.")
     refits: int = Field(description="Refits with other seeds.")
     failed: int = Field(description="Half-samples that could not be embedded, and are left out.")
     n_neighbors: int = Field(description="Neighbors that may be kept.")

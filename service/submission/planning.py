@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method, resampling
-from glle_engine.methods.resampling import LEAST
+from glle_engine.methods.resampling import HALF, LEAST
 from service.schemas.resources import MAX_COUNTER
 from worker.analyses.spread import PART
 from worker.base.problems import ProblemError, refuse
@@ -134,9 +134,11 @@ class Plan:
         return least
 
 
-def spread_cost(plan: Plan, n: int, d: int, half_samples: int, refits: int, workers: int = 1) -> Cost:
+def spread_cost(
+    plan: Plan, n: int, d: int, half_samples: int, refits: int, workers: int = 1, share: float = HALF
+) -> Cost:
     """Return the expected cost of the refits of a spread, in seconds until the last of some workers ends."""
-    cost = resampling.cost(n, d, plan.method, plan.spec, half_samples, refits)
+    cost = resampling.cost(n, d, plan.method, plan.spec, half_samples, refits, share)
     seconds = cost.seconds
     if workers > 1 and (parts := math.ceil(half_samples / PART) + math.ceil(refits / PART)):
         alone = resampling.cost(n, d, plan.method, plan.spec, 0, 0).seconds
@@ -145,17 +147,25 @@ def spread_cost(plan: Plan, n: int, d: int, half_samples: int, refits: int, work
 
 
 def require_affordable_spread(
-    plan: Plan, n: int, d: int, allowed: Allowance, *, half_samples: int, refits: int, workers: int = 1
+    plan: Plan,
+    n: int,
+    d: int,
+    allowed: Allowance,
+    *,
+    half_samples: int,
+    refits: int,
+    workers: int = 1,
+    share: float = HALF,
 ) -> None:
     """Raise ``too-long`` or ``too-much-memory`` if a spread exceeds the limits; the remedy has a number within.
 
     `half_samples` and `refits` are the missing ones, which `workers` make.
     """
-    cost = spread_cost(plan, n, d, half_samples, refits, workers)
+    cost = spread_cost(plan, n, d, half_samples, refits, workers, share)
     if allowed.covers(cost):
         return
     most = half_samples
-    while most >= LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0, workers)):
+    while most >= LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0, workers, share)):
         most = most * 3 // 4
     remedies = (
         [f"make {most} more half-samples first, with refits=0: a later request makes the rest"]
@@ -172,11 +182,12 @@ def require_affordable_spread(
         excess = f"some {cost.bytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
     again = f" and {refits} seeds" if plan.method.random and refits else ""
     by = f" with {workers} workers" if workers > 1 else ""
+    samples = "halves" if share == HALF else "samples"
     remedy = "; or ".join(remedies)
     raise refuse(
         code,
         422,
-        f"Refitting {plan.method.title} to {half_samples} more halves of {n:,} points{again}{by} takes {excess}.",
+        f"Refitting {plan.method.title} to {half_samples} more {samples} of {n:,} points{again}{by} takes {excess}.",
         remedy[0].upper() + remedy[1:] + ".",
         most_half_samples=most if most >= LEAST else None,
         workers=workers,

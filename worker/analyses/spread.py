@@ -40,6 +40,7 @@ class Refits:
 
     recipe: Recipe
     seed: int
+    share: float = 0.5  # of the points in a half-sample
 
     def parts(self, kind: Kind, count: int) -> list[tuple[range, str]]:
         """Return the numbers and the cache key of each part of `count` refits."""
@@ -83,14 +84,21 @@ class Refits:
             made = resampling.refits(values, embedder, spec, indices, labels=labels, on_progress=on_progress)
         else:
             made = resampling.half_samples(
-                values, embedder, spec, indices, seed=self.seed, labels=labels, on_progress=on_progress
+                values,
+                embedder,
+                spec,
+                indices,
+                seed=self.seed,
+                labels=labels,
+                share=self.share,
+                on_progress=on_progress,
             )
         finite = np.isfinite(made.places).all(axis=(1, 2))
         return Entry({"embedding": recipe.id, "problems": list(made.problems)}, {"places": made.places[finite]})
 
     def _key(self, kind: Kind, indices: range) -> str:
-        seed = self.seed if kind == "half-samples" else None
-        return f"{spread_prefix(self.recipe)}{kind}:{digest([seed, indices.start, indices.stop])}"
+        of = [None] if kind == "refits" else [self.seed] if self.share == 0.5 else [self.seed, self.share]
+        return f"{spread_prefix(self.recipe)}{kind}:{digest([*of, indices.start, indices.stop])}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +116,17 @@ class SpreadSpec(AnalysisSpec):
     seed: int = 0  # of the half-samples
     labels: str | None = None  # the data set of the classes; None for the clusters of the embedding
     n_neighbors: int = 10  # that may be kept
+    share: float = 0.5  # of the points in a half-sample
 
     @property
     def total(self) -> int:
         """The number of half-samples; that of the refits depends on the method."""
         return self.half_samples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parameters, without a `share` of half, which older requests lack."""
+        values = super().to_dict()
+        return values if self.share != 0.5 else {name: value for name, value in values.items() if name != "share"}
 
     def cache_key(self, subject: str) -> str:  # noqa: ARG002 # that of the recipe
         """Return the cache key of the result, which is removed with the embedding."""
@@ -120,12 +134,15 @@ class SpreadSpec(AnalysisSpec):
 
     def parts(self) -> list[Part]:
         """Return the parts of its refits."""
-        refits = Refits(Recipe(**self.recipe), self.seed)
+        refits = self._all()
         return [
             Part(len(indices), partial(_make_part, refits=refits, kind=kind, indices=indices, key=key))
             for _, kind, count in self._counts()
             for indices, key in refits.parts(kind, count)
         ]
+
+    def _all(self) -> Refits:
+        return Refits(Recipe(**self.recipe), self.seed, self.share)
 
     def _counts(self) -> list[tuple[str, Kind, int]]:
         """Return name, kind and number of the refits; a method without a seed has no refits of the whole data."""
@@ -133,8 +150,7 @@ class SpreadSpec(AnalysisSpec):
 
     def missing(self, contains: Callable[[list[str]], list[bool]]) -> dict[str, int]:
         """Return the numbers of `half_samples` and of `refits` that are not cached; `contains` looks up keys."""
-        refits = Refits(Recipe(**self.recipe), self.seed)
-        found = {}
+        refits, found = self._all(), {}
         for name, kind, count in self._counts():
             listed = refits.parts(kind, count)
             cached = contains([key for _, key in listed]) if listed else []
@@ -147,7 +163,8 @@ class SpreadSpec(AnalysisSpec):
         arrays = {name: getattr(found, name) for name in POINT_ARRAYS}
         if found.figures["separated"] is None:  # one class
             del arrays["margin"]
-        request = {name: value for name, value in self.to_dict().items() if name not in {"half_samples", "refits"}}
+        counted = {"half_samples", "refits", "share"}  # among the figures
+        request = {name: value for name, value in self.to_dict().items() if name not in counted}
         recipe = request.pop("recipe")
         return Entry({**request, "method": recipe["method"], **found.to_dict()}, arrays)
 
@@ -158,7 +175,7 @@ class SpreadSpec(AnalysisSpec):
         recipe = Recipe(**self.recipe)
         embedder = method(recipe.method)
         reference = np.asarray(recipe.load_or_compute(context, on_progress).arrays["embedding"])
-        parts = Refits(recipe, self.seed)
+        parts = self._all()
         halves, problems = parts.load_or_compute(context, "half-samples", self.half_samples, on_progress)
         again = self.refits if embedder.random else 0
         others = parts.load_or_compute(context, "refits", again, on_progress)[0] if again else None
@@ -172,6 +189,7 @@ class SpreadSpec(AnalysisSpec):
             problems=problems,
             labels=None if self.labels is None else classes_of(context, self.labels),
             n_neighbors=self.n_neighbors,
+            share=self.share,
             on_progress=on_progress,
         )
 

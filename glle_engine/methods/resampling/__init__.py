@@ -7,8 +7,10 @@ May import the other modules of `glle_engine.methods` but its registry. Read `sa
 from glle_engine.methods.resampling.movement import LEAST, MOST_CLASSES, Movement, movement
 from glle_engine.methods.resampling.reliability import MovementReliability
 from glle_engine.methods.resampling.samples import (
+    HALF,
     HALF_SAMPLES,
     REFITS,
+    SHARES,
     Resamples,
     cost,
     half_samples,
@@ -18,10 +20,12 @@ from glle_engine.methods.resampling.samples import (
 )
 
 __all__ = [
+    "HALF",
     "HALF_SAMPLES",
     "LEAST",
     "MOST_CLASSES",
     "REFITS",
+    "SHARES",
     "Movement",
     "MovementReliability",
     "Resamples",

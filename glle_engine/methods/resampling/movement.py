@@ -6,7 +6,8 @@ the trace of a point's covariance over half-samples. It answers "how far does th
 kind", and ranks points. It is no interval: the coverage of regions by it is not calibrated, and a bias that all
 half-samples share does not show.
 
-With seeds, the variance over half-samples contains that of the seeds, which refits of the whole data measure apart:
+Samples of .632 of the points show less variance than new data; the part by sampling is multiplied by 1.72. With seeds,
+the variance over half-samples contains that of the seeds, which refits of the whole data measure apart:
 
 .. math:: \operatorname{tr} C_i = s_i^2 + t_i^2
 
@@ -31,7 +32,7 @@ from glle_engine.base.validation import finite_matrix
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import procrustes_rotation
 from glle_engine.methods.resampling.reliability import MovementReliability, reliability
-from glle_engine.methods.resampling.samples import located
+from glle_engine.methods.resampling.samples import HALF, located, require_share
 from glle_engine.posterior.spread.calibration import rank_correlation
 from glle_engine.posterior.summary import aligned_to_consensus, moments
 
@@ -83,10 +84,11 @@ class Movement:
     classes : (n,) int64
         Of `margin` and of `cluster_stability`: the labels, or else the clusters of the embedding.
     figures : dict
-        JSON-able: half_samples and refits (those that succeeded), failed, median_movement and relative_movement (the
-        median over the root mean square radius of the embedding), seed_share (of the variance), pairs_kept (mean
-        neighbor_stability), pairs_by_chance, cluster_stability, classes ("labels" or "clusters"), n_classes, separated
-        (share of points with radius < margin, or None), baseline_correlation (Spearman's, with movement).
+        JSON-able: half_samples and refits (those that succeeded), share (of the points in each sample), failed,
+        median_movement and relative_movement (the median over the root mean square radius of the embedding), seed_share
+        (of the variance), pairs_kept (mean neighbor_stability), pairs_by_chance, cluster_stability, classes ("labels"
+        or "clusters"), n_classes, separated (share of points with radius < margin, or None), baseline_correlation
+        (Spearman's, with movement).
     reliability : MovementReliability
         Whether points can be ranked by their movement; read it before ranks and regions.
     notes : tuple of Note
@@ -126,6 +128,7 @@ def movement(
     problems: Sequence[str] = (),
     labels: NDArray[np.int64] | None = None,
     n_neighbors: int = 10,
+    share: float = HALF,
     on_progress: OnProgress = silent,
 ) -> Movement:
     """Summarize the refits of a method.
@@ -147,6 +150,9 @@ def movement(
         The class of each point, at most 100 classes; default: clusters of the reference.
     n_neighbors : int
         Neighbors in the embedding that may be kept.
+    share : {0.5, 0.632}
+        Of the points in `samples`. The part of the variance by sampling is multiplied by share / (1 - share); shares of
+        kept neighbors are those over the samples.
     on_progress
         Called with (done, total, stage), for the stages "consensus" and "stability".
 
@@ -157,6 +163,7 @@ def movement(
 
     """
     n = len(reference)
+    require_share(share)
     k = check_integer("n_neighbors", n_neighbors, 1)
     if k > n - 2:
         raise InvalidParameterError(
@@ -175,15 +182,22 @@ def movement(
     consensus, covariance = moments(aligned)
     total = np.trace(covariance, axis1=1, axis2=2)
     by_seed, again = _of_seeds(others, whole, n)
+    times = np.ones(n)
+    if share != HALF:  # the seeds of two samples differ, so that their part has no factor
+        of_seeds = np.minimum(by_seed, total)
+        corrected = share / (1 - share) * (total - of_seeds) + of_seeds
+        times = np.divide(corrected, total, out=times, where=total > 0)
+        total, covariance = corrected, times[:, None, None] * covariance
     starts = _lloyd(whole, _centroids(whole, classes))
     margin = _margin(consensus, classes)
-    radius = np.median(np.sqrt(((aligned - consensus) ** 2).sum(axis=2)), axis=0)
+    radius = np.sqrt(times) * np.median(np.sqrt(((aligned - consensus) ** 2).sum(axis=2)), axis=0)
     kept, indices = _stability(aligned, whole, starts, classes, k, on_progress)
     baseline = _baseline(X, spec)
     path = np.sqrt(total)
     seed_share = float(min(by_seed.sum() / total.sum(), 1.0)) if total.sum() > 0 else 0.0
     figures = {
         "half_samples": len(aligned),
+        "share": share,
         "refits": again,
         "failed": failed,
         "n_neighbors": k,

@@ -8,7 +8,9 @@ PCA 1.6 to 2.8 times.
 
 Two halves of one sample share half of it, and an estimate from n / 2 points has twice the variance of one from n. The
 variance over half-samples therefore estimates that over new samples of n points without a factor (the delete-half
-jackknife), as far as the embedding is a smooth function of the sample.
+jackknife), as far as the embedding is a smooth function of the sample. Samples of a share phi of the points need the
+factor phi / (1 - phi), 1.72 for .632 (`glle_engine.posterior.spread.resampling`). They keep neighborhoods and graphs
+closer to those of the data, where half of the points are too few.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from glle_engine.methods.parameters import MethodSpec
 
 HALF_SAMPLES = 40
+HALF, LARGER = 0.5, 0.632
+SHARES = (HALF, LARGER)  # of the points in a sample
 REFITS = 8  # of the whole data with other seeds
 LEAST_POINTS = 20
 LINEAR = ("pca", "ppca", "mds", "factor-analysis", "npe")
@@ -73,26 +77,41 @@ class Resamples:
     __repr__ = brief
 
 
-def shrunk(spec: MethodSpec) -> dict[str, Any]:
-    r"""Return the changed parameters for half of the points.
+def sample_size(n: int, share: float) -> int:
+    """Return the number of points in a sample, rounded down for halves."""
+    return n // 2 if share == HALF else round(share * n)
 
-    Perplexity and numbers of neighbors and of landmarks are divided by :math:`\sqrt 2`, rounded up. It is the geometric
-    mean of two rules: divided by 2, a neighborhood reaches as far as in the data, but the graph of a sheet with k = 10
-    tears; unchanged, it reaches to the next turn of the sheet. None falls below 5, or below its value if that is less.
+
+def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
+    r"""Return the changed parameters for a share of the points.
+
+    Perplexity and numbers of neighbors and of landmarks are divided by :math:`\sqrt 2` for half of the points, and by
+    :math:`\sqrt{1 / \varphi}` for a share phi, rounded up. For half it is the geometric mean of two rules: divided by
+    2, a neighborhood reaches as far as in the data, but the graph of a sheet with k = 10 tears; unchanged, it reaches
+    to the next turn of the sheet. None falls below 5, or below its value if that is less.
     """
     changes = {}
     for name in COUNTS:
         value = getattr(spec, name, None)
         if isinstance(value, (int, float)) and value > 0:
-            less = value * math.sqrt(0.5)
+            less = value * math.sqrt(share)
             changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _LEAST_COUNT))
     return changes
 
 
-def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False) -> None:
-    """Raise the `GlleError` of a method that cannot be refitted to half of n points, from the sizes alone."""
+def require_share(share: float) -> None:
+    """Raise `InvalidParameterError` for a share other than .5 and .632."""
+    if share not in SHARES:
+        raise InvalidParameterError(f"share={share} is not a share of samples.", remedy="Use share=0.5 or share=0.632.")
+
+
+def require_resamplable(
+    n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False, share: float = HALF
+) -> None:
+    """Raise the `GlleError` of a method that cannot be refitted to a share of n points, from the sizes alone."""
+    require_share(share)
     method.require_possible(n, d, spec, labels=labels)
-    half = n // 2
+    half = sample_size(n, share)
     features = half if _is_precomputed(spec) else d
     if n < LEAST_POINTS:
         raise InvalidParameterError(
@@ -101,7 +120,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
             details={"n_points": n, "least": LEAST_POINTS},
         )
     refusal: GlleError | None = None
-    for changes in _attempts(spec):
+    for changes in _attempts(spec, share):
         try:
             method.require_possible(half, features, replace(spec, **changes, **_of_half(spec, half)), labels=labels)
         except GlleError as error:
@@ -109,18 +128,27 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
         else:
             return
     assert refusal is not None
+    part = "half" if share == HALF else f"{share:.0%}"
     raise InvalidParameterError(
-        f"{method.title} cannot be refitted to half of the {n} points. {refusal.message}",
+        f"{method.title} cannot be refitted to {part} of the {n} points. {refusal.message}",
         remedy=refusal.remedy,
         details=refusal.details,
     ) from refusal
 
 
-def cost(n: int, d: int, method: Method[Any], spec: MethodSpec, count: int = HALF_SAMPLES, again: int = REFITS) -> Cost:
-    """Return the expected cost of `count` half-samples, of `again` refits with other seeds, and of their summary."""
-    half = n // 2
+def cost(
+    n: int,
+    d: int,
+    method: Method[Any],
+    spec: MethodSpec,
+    count: int = HALF_SAMPLES,
+    again: int = REFITS,
+    share: float = HALF,
+) -> Cost:
+    """Return the expected cost of `count` samples, of `again` refits with other seeds, and of their summary."""
+    half = sample_size(n, share)
     features = half if _is_precomputed(spec) else d
-    one = method.cost(half, features, replace(spec, **shrunk(spec), **_of_half(spec, half)))
+    one = method.cost(half, features, replace(spec, **shrunk(spec, share), **_of_half(spec, half)))
     placing = estimate("lle", half, features, k=_PLACING, p=spec.n_components)
     whole = method.cost(n, d, spec)
     again = again if method.random else 0
@@ -137,9 +165,10 @@ def half_samples(
     *,
     seed: int = 0,
     labels: NDArray[np.int64] | None = None,
+    share: float = HALF,
     on_progress: OnProgress = silent,
 ) -> Resamples:
-    """Refit a method to half-samples of the data, and place the held-out points.
+    """Refit a method to half-samples, or samples of another share, of the data, and place the held-out points.
 
     Parameters
     ----------
@@ -147,12 +176,14 @@ def half_samples(
         Or distances (n, n), of a specification that says so.
     method, spec
     indices
-        The numbers of the half-samples. Half-sample j is a pure function of (X, method, spec, seed, j), so that
+        The numbers of the half-samples. Half-sample j is a pure function of (X, method, spec, seed, share, j), so that
         ranges can be computed apart. A method with a seed has another for each: that of `spec` plus 1 + j.
     seed : int
         Of the choice of points.
     labels : (n,) int64, optional
         Of a supervised method.
+    share : {0.5, 0.632}
+        Of the points in a sample; give it to `movement`, too.
     on_progress
         Called with (half-samples done, all, "half-samples"), also within a refit; its exceptions end the computation.
 
@@ -164,16 +195,16 @@ def half_samples(
     """
     data = finite_matrix(X)
     n, d = data.shape
-    require_resamplable(n, d, method, spec, labels=labels is not None)
+    require_resamplable(n, d, method, spec, labels=labels is not None, share=share)
     points, _ = located(data, spec)
     places = np.full((len(indices), n, spec.n_components), np.nan)
     problems = []
     for done, j in enumerate(indices):
         alive = _steady(on_progress, done, len(indices), "half-samples")
         alive(0, 1, "")
-        half, others = halves(n, seed, j)
+        half, others = halves(n, seed, j, share)
         try:
-            embedding = _refit(data, half, method, _seeded(method, spec, j), labels, alive)
+            embedding = _refit(data, half, method, _seeded(method, spec, j), labels, share, alive)
         except GlleError as error:
             problems.append(str(error))
             continue
@@ -215,11 +246,12 @@ def _steady(on_progress: OnProgress, done: int, total: int, stage: str) -> OnPro
     return report
 
 
-def halves(n: int, seed: int, j: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the points of half-sample j, n / 2 of them, and the others; both ascending."""
+def halves(n: int, seed: int, j: int, share: float = HALF) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the points of sample j, n / 2 of them by default, and the others; both ascending."""
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, j], np.uint64)))
     order = rng.permutation(n)
-    return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
+    size = sample_size(n, share)
+    return np.sort(order[:size]), np.sort(order[size:])
 
 
 def _seeded(method: Method[Any], spec: MethodSpec, j: int) -> MethodSpec:
@@ -233,9 +265,9 @@ def _is_precomputed(spec: MethodSpec) -> bool:
     return spec.space[1] == "precomputed" or getattr(spec, "dissimilarity", "") == "precomputed"
 
 
-def _attempts(spec: MethodSpec) -> tuple[dict[str, Any], ...]:
+def _attempts(spec: MethodSpec, share: float) -> tuple[dict[str, Any], ...]:
     """Return the changed counts in the order in which they are tried: shrunk, then unchanged."""
-    return shrunk(spec), {}
+    return shrunk(spec, share), {}
 
 
 def _of_half(spec: MethodSpec, half: int) -> dict[str, Any]:
@@ -250,9 +282,10 @@ def _refit(
     method: Method[Any],
     spec: MethodSpec,
     labels: NDArray[np.int64] | None,
+    share: float,
     on_progress: OnProgress,
 ) -> Embedding:
-    """Embed half of the points; counts that are refused, or leave the graph in parts, stay as they are."""
+    """Embed a sample of the points; counts that are refused, or leave the graph in parts, stay as they are."""
     sample = data[np.ix_(half, half)] if _is_precomputed(spec) else data[half]
     order = getattr(spec, "ordering", "")
     listed: dict[str, Any] = {}
@@ -260,7 +293,7 @@ def _refit(
         rank = np.argsort(order)
         listed = {"ordering": tuple(np.argsort(rank[half]).tolist())}
     failure: GlleError | None = None
-    for changes in _attempts(spec):
+    for changes in _attempts(spec, share):
         try:
             changed = replace(spec, **changes, **listed)
             return method.embed(sample, changed, on_progress, labels=None if labels is None else labels[half])

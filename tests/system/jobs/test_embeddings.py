@@ -130,6 +130,8 @@ def test_client_and_command_refit_an_embedding(up: Up, tmp_path: Path, capsys: p
     assert "of the neighbor pairs stay neighbors" in printed
     assert "no interval" in printed
     assert re.search("How far to rely on it: (high|moderate|low)[.] ", printed)
+    assert main.main(["spread", embedding.id, "--half-samples", "4", "--share", "0.632", "--url", up.url]) == 0
+    assert "4 samples of 63% of the points" in capsys.readouterr().out
     lines = out.read_text(encoding="utf-8").splitlines()
     assert len(lines) == N + 1
     assert {"movement", "radius", "classes", "y1", "covariance12"} <= set(lines[0].split(","))

@@ -46,7 +46,7 @@ function Moved() {
   if (movement) {
     return html`<p class=${`sure ${movement.level}`} data-testid="movement">Can its points be ranked by how far they move on half of the data?
       <strong> ${SURE[movement.level]}.</strong> ${movement.reason}
-      ${movement.notes.some(({ code }) => code === 'movement-unreliable') && ' How far they move is doubtful for this method: a note has the reason.'}</p>`;
+      ${movement.notes.some(({ code }) => code === 'movement-unreliable') && ' Its size is doubtful for this method: see the note.'}</p>`;
   }
   return html`<p class="sure" data-testid="movement">How far does it move on half of the data? <strong>Not measured.</strong> It takes some 40 refits of half
     the data, which all workers share. <button type="button" class="link" data-testid="measure-movement" disabled=${Boolean(work)}

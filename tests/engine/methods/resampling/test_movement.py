@@ -16,7 +16,14 @@ from glle_engine.methods.resampling.movement import adjusted_rand
 from glle_engine.posterior.spread.calibration import rank_correlation
 
 
-def moved(X: np.ndarray, name: str, count: int = 12, labels: np.ndarray | None = None, **options: object) -> Movement:
+def moved(
+    X: np.ndarray,
+    name: str,
+    count: int = 12,
+    labels: np.ndarray | None = None,
+    share: float = 0.5,
+    **options: object,
+) -> Movement:
     """Return the movement of a method."""
     embedder = method(name)
     spec = embedder.spec.from_dict(options)
@@ -25,13 +32,15 @@ def moved(X: np.ndarray, name: str, count: int = 12, labels: np.ndarray | None =
         embedder,
         spec,
         embedder.embed(X, spec).Y,
-        half_samples(X, embedder, spec, range(count)).places,
+        half_samples(X, embedder, spec, range(count), share=share).places,
         refits(X, embedder, spec, range(4)).places,
         labels=labels,
+        share=share,
     )
 
 
-def test_principal_components_move_as_their_axis_turns() -> None:
+@pytest.mark.parametrize("share", [0.5, 0.632])
+def test_principal_components_move_as_their_axis_turns(share: float) -> None:
     r"""The first axis of a Gaussian turns by an angle of variance E[a^2 b^2] / (n (l1 - l2)^2) (Anderson 1963).
 
     a and b are the two components of a point; for a Gaussian E[a^2 b^2] = l1 l2. To first order the coordinate of a
@@ -39,13 +48,34 @@ def test_principal_components_move_as_their_axis_turns() -> None:
     """
     n, l1, l2 = 400, 4.0, 1.0
     X = np.random.default_rng(1).standard_normal((n, 2)) * np.sqrt([l1, l2])
-    found = moved(X, "pca", 200, n_components=1).movement
+    found = moved(X, "pca", 200, n_components=1, share=share).movement
     centered = X - X.mean(axis=0)
     values, axes = np.linalg.eigh(centered.T @ centered / n)
     b, a = (centered @ axes).T
     angle = np.sqrt((a**2 * b**2).mean() / n) / (values[1] - values[0])
     assert rank_correlation(found, np.abs(b)) > 0.95
     assert np.median(found / (np.abs(b) * angle)) == pytest.approx(1, abs=0.2)
+
+
+def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) -> None:
+    """The variance by sampling has the factor share / (1 - share), that by seeds has none; regions follow."""
+    factor = 0.632 / 0.368
+    lle = method("lle")
+    spec = lle.spec()
+    places = half_samples(sheet, lle, spec, range(8), share=0.632).places
+    reference = lle.embed(sheet, spec).Y
+    plain, corrected = (movement(sheet, lle, spec, reference, places, share=share) for share in (0.5, 0.632))
+    np.testing.assert_allclose(corrected.movement, np.sqrt(factor) * plain.movement)
+    np.testing.assert_allclose(corrected.covariance, factor * plain.covariance)
+    np.testing.assert_allclose(corrected.radius, np.sqrt(factor) * plain.radius)
+    np.testing.assert_array_equal(corrected.consensus, plain.consensus)
+    assert (plain.figures["share"], corrected.figures["share"]) == (0.5, 0.632)
+    seeds = reference + np.random.default_rng(0).normal(scale=1e-3, size=(6, *reference.shape))
+    plain, corrected = (movement(sheet, lle, spec, reference, places, seeds, share=share) for share in (0.5, 0.632))
+    np.testing.assert_allclose(corrected.seed_movement, plain.seed_movement)
+    np.testing.assert_allclose(corrected.sampling_movement, np.sqrt(factor) * plain.sampling_movement)
+    trace = np.trace(corrected.covariance, axis1=1, axis2=2)
+    np.testing.assert_allclose(trace, corrected.movement**2)
 
 
 def test_a_method_without_a_seed_has_no_variation_by_seeds(sheet: np.ndarray) -> None:

@@ -27,6 +27,8 @@ def test_halves_are_functions_of_seed_and_number() -> None:
     assert len(half) == 5
     assert np.array_equal(np.sort(np.concatenate([half, others])), np.arange(11))
     assert np.array_equal(half, halves(11, 5, 3)[0])
+    larger, rest = halves(11, 5, 3, 0.632)
+    assert (len(larger), sorted([*larger, *rest])) == (7, list(range(11)))
     assert len({tuple(halves(200, seed, j)[0]) for seed in range(3) for j in range(10)}) == 30
 
 
@@ -142,6 +144,7 @@ def test_counts_shrink() -> None:
     assert shrunk(method("t-sne").spec(perplexity=30))["perplexity"] == pytest.approx(30 / np.sqrt(2))
     assert "n_neighbors" not in shrunk(method("diffusion-maps").spec(n_neighbors="all"))
     assert shrunk(method("pca").spec()) == {}
+    assert shrunk(method("t-sne").spec(perplexity=30), 0.632)["perplexity"] == pytest.approx(30 * np.sqrt(0.632))
 
 
 def test_refusals(sheet: np.ndarray) -> None:
@@ -152,6 +155,10 @@ def test_refusals(sheet: np.ndarray) -> None:
     with pytest.raises(GlleError, match="half of the 60 points"):
         require_resamplable(60, 3, lle, lle.spec(n_neighbors=50))
     require_resamplable(60, 3, lle, lle.spec(n_neighbors=30))
+    with pytest.raises(InvalidParameterError, match="63% of the 59 points"):
+        require_resamplable(59, 3, lle, lle.spec(n_neighbors=54), share=0.632)
+    with pytest.raises(InvalidParameterError, match=r"share=0[.]6 is not"):
+        require_resamplable(60, 3, lle, lle.spec(n_neighbors=30), share=0.6)
     with pytest.raises(InvalidParameterError, match="class of each point"):
         half_samples(sheet, method("supervised-lle"), method("supervised-lle").spec(), [0])
 

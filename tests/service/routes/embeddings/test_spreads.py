@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,6 +109,25 @@ def test_refits_are_cached_in_parts(
     assert longer["figures"]["refits"] == 0
 
 
+def test_larger_samples_are_refits_of_their_share(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Samples of .632 of the points have other parts, and the engine's corrected movement."""
+    link = embedded(client, stores, sheet, "pca")
+    recipe = stores.embeddings.fetch(link.rpartition("/")[2]).recipe
+    body = spread(client, stores, link, half_samples=PART, share=0.632)
+    assert body["figures"]["share"] == 0.632
+    pca = method_of("pca")
+    places = resampling.half_samples(SHEET.X, pca, pca.spec(), range(PART), share=0.632).places
+    reference = pca.embed(SHEET.X, pca.spec()).Y
+    direct = resampling.movement(SHEET.X, pca, pca.spec(), reference, places, share=0.632)
+    assert body["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
+    halves = spread_of(recipe, half_samples=PART)
+    assert halves.missing(stores.cache.contains)["half_samples"] == PART
+    larger = replace(halves, share=0.632)
+    assert larger.missing(stores.cache.contains)["half_samples"] == 0
+    assert "share" not in halves.to_dict()
+    assert larger.from_dict(larger.to_dict()) == larger
+
+
 def test_seeds_and_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A method with a seed is refitted with others; labels are the classes, one class has no margin."""
     link = embedded(client, stores, sheet, "alle", ordering="random")
@@ -153,7 +173,9 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     link = embedded(client, stores, sheet, "lle", n_neighbors=N // 2)
     problem = check_problem(client.post(f"{link}/spread", json={"n_neighbors": N}), 422, "invalid-parameter")
     assert str(N - 2) in problem["remedy"]
-    for body in ({"half_samples": 3}, {"half_samples": 4.5}, {"refits": -1}, {"halves": 4}):
+    problem = check_problem(client.post(f"{link}/spread", json={"share": 0.6}), 422, "invalid-parameter")
+    assert problem["remedy"] == "Use share=0.5 or share=0.632."
+    for body in ({"half_samples": 3}, {"half_samples": 4.5}, {"refits": -1}, {"halves": 4}, {"share": 0.9}):
         assert client.post(f"{link}/spread", json=body).status_code == 422
     check_problem(client.post(f"{link}/spread", json={"labels": "ds_0"}), 404, "dataset-not-found")
     large = embedded(client, stores, sheet, "lle", n_neighbors=N - 5)
