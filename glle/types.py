@@ -1003,6 +1003,10 @@ class SpreadFiguresOut(TypedDict):
     """
     Half-samples that were embedded.
     """
+    share: NotRequired[float]
+    """
+    Of the points in each sample; a result of an earlier version lacks it.
+    """
     refits: int
     """
     Refits with other seeds.
@@ -1068,6 +1072,10 @@ class SpreadIn(TypedDict):
     seed: NotRequired[int]
     """
     Of the choice of the halves.
+    """
+    share: NotRequired[float]
+    """
+    Share of the points in each sample: 0.5, or 0.632 where half of the points are too few. The movement is corrected for it.
     """
     labels: NotRequired[str | None]
     """
@@ -1436,6 +1444,10 @@ class SpreadOptions(TypedDict):
     seed: NotRequired[int]
     """
     Of the choice of the halves.
+    """
+    share: NotRequired[float]
+    """
+    Share of the points in each sample: 0.5, or 0.632 where half of the points are too few. The movement is corrected for it.
     """
     n_neighbors: NotRequired[int]
     """

@@ -1264,6 +1264,8 @@ export type SpreadArraysOut = {
 export type SpreadFiguresOut = {
   /** Half-samples that were embedded. */
   half_samples: number;
+  /** Of the points in each sample; a result of an earlier version lacks it. */
+  share?: number;
   /** Refits with other seeds. */
   refits: number;
   /** Half-samples that could not be embedded, and are left out. */
@@ -1303,6 +1305,11 @@ export type SpreadIn = {
   /** Of the choice of the halves. */
   seed?: number;
   /**
+   * Share of the points in each sample: 0.5, or 0.632 where half of the points are too few. The movement is corrected
+   * for it.
+   */
+  share?: number;
+  /**
    * Id of a data set with the class of each point: its labels, else its only column. By default the labels of the
    * embedding's data set, or clusters of the embedding if there are none.
    */
@@ -1319,6 +1326,11 @@ export type SpreadOptions = {
   refits?: number;
   /** Of the choice of the halves. */
   seed?: number;
+  /**
+   * Share of the points in each sample: 0.5, or 0.632 where half of the points are too few. The movement is corrected
+   * for it.
+   */
+  share?: number;
   /** Neighbors in the embedding that may stay neighbors. */
   n_neighbors?: number;
 };
