@@ -29,6 +29,7 @@ SHARING = {
         (
             "tests/docs/test_examples.py",
             "tests/docs/test_operations.py",
+            "tests/docs/test_shell_blocks.py",
             "tests/docs/test_tutorials.py",
             "tests/system/clients/test_client.py",
             "tests/system/clients/test_commands.py",

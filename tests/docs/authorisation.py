@@ -25,6 +25,7 @@ Outcome = Literal["open", "401", "403", "404", "yes"]
 _HEAD = """# Authorisation
 
 Look up which scope a route needs. A key has one tenant and one scope ([create one](../how-to/keys.md)).
+<!-- not run: it needs a key; a test of each route uses several -->
 
 ```sh
 curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8000/v1/datasets

@@ -60,7 +60,7 @@ def test_each_part_has_at_most_twelve_pages_in_the_navigation(part: str) -> None
 
 
 def test_readme_stays_short() -> None:
-    """At most 150 lines of at most 160 characters."""
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    """At most 150 lines of at most 160 characters, without the comments on shell blocks."""
+    lines = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line[:4] != "<!--"]
     assert len(lines) <= 150
     assert max(map(len, lines)) <= 160
