@@ -141,7 +141,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `method`: "em", the posterior given the data, or "direct", given the embedding as well
             - `variant`: "constrained" for weights that sum to one, or "published"
             - `reg`: ratio of noise to prior variance, the ridge of LLE
-            - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic" or "tangent"
+            - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic", "tangent", or
+              "auto" for that whose draws keep neighbors better
             - `disconnected`: "refuse" a graph of several components, or "bridge" it
             - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
             - `standardize`: "zscore" or "robust" for features in different units

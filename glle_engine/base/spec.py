@@ -14,7 +14,7 @@ Variance = Literal["auto", "dirichlet", "ml"]
 Mean = Literal["lle", "derived"]
 Covariance = Literal["spherical", "full", "full-corrected"]
 Disconnected = Literal["refuse", "bridge"]
-Noise = Literal["isotropic", "tangent"]
+Noise = Literal["isotropic", "tangent", "auto"]
 Adaptation = Literal["fixed", "adaptive"]
 Search = Literal["exact", "approximate"]
 Standardize = Literal["none", "zscore", "robust"]
@@ -120,7 +120,8 @@ class FitSpec(SpaceSpec):
     noise: Noise = choice(
         "isotropic",
         "Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), "
-        "for noisy data, few neighbors and many features.",
+        "for noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors "
+        "better (the figure noise).",
         *get_args(Noise),
     )
     neighborhoods: Adaptation = choice(
@@ -157,7 +158,7 @@ class FitSpec(SpaceSpec):
                 f"covariance={self.covariance!r}",
                 "method='em' and variant='published'",
             ),
-            (self.noise == "tangent", is_constrained, "noise='tangent'", "variant='constrained'"),
+            (self.noise != "isotropic", is_constrained, f"noise={self.noise!r}", "variant='constrained'"),
             (is_adaptive, is_constrained, "neighborhoods='adaptive'", "variant='constrained'"),
             (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", "noise='isotropic'"),
             (self.variance != "auto", is_constrained, f"variance={self.variance!r}", "variant='constrained'"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _MOST = 2**64 - 1
+_CHOICE = 2  # times the seconds of both laws: the draws by which noise="auto" chooses, and their trust
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +74,10 @@ def cost(n: int, d: int, spec: GlleSpec) -> Cost:
     fit = spec.fit_spec()
     route = "published" if fit.variant == "published" else "tangent" if fit.noise == "tangent" else ""
     by_tree = True if fit.search == "approximate" else None
-    row = f"glle, {route}" if route else "glle"
-    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components, by_tree=by_tree)
+    rows = ["glle", "glle, tangent"] if fit.noise == "auto" else [f"glle, {route}" if route else "glle"]
+    costs = [estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components, by_tree=by_tree) for row in rows]
+    times = _CHOICE if fit.noise == "auto" else 1
+    return Cost(times * sum(cost.seconds for cost in costs), sum(cost.bytes for cost in costs))
 
 
 METHOD = Method(

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import blocks
-from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors, kneighbors_of
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import Products, distances, unit_of
 from glle_engine.linalg.procrustes import disparity
@@ -118,7 +118,9 @@ def continuity(
 
 
 def _neighbors_of(Y: Data, k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
-    return kneighbors(Y if isinstance(Y, Distances) else np.ascontiguousarray(Y, np.float64), k)[0][rows]
+    if isinstance(Y, Distances):
+        return kneighbors(Y, k)[0][rows]
+    return kneighbors_of(np.ascontiguousarray(Y, np.float64), rows, k)[0]
 
 
 def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -37,10 +38,12 @@ from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.graph.sparse import SparsePoints, require_possible
-from glle_engine.posterior.findings import diagnose, given_figures, landmark_note
+from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
+from glle_engine.posterior.findings.trust import CANDIDATES, MOST_TIMES, examined, is_examinable, of_chosen_noise
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.law import Points, of_all_points
 from glle_engine.posterior.posterior import Posterior
+from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.weights.constrained import constrained_law
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.published import published_law
@@ -72,7 +75,8 @@ def fit(
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
     (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
     for some points that cover the data, and the others are placed by weights on these
-    (`glle_engine.posterior.placement`).
+    (`glle_engine.posterior.placement`). With ``noise="auto"`` both laws of the noise are fitted, and the specification
+    of the result names the better one (`glle_engine.posterior.findings.trust`).
 
     Parameters
     ----------
@@ -169,6 +173,7 @@ def _fitted_on_landmarks(
             remedy=f"{error.remedy} More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
+    spec = replace(spec, noise=fitted.spec.noise)  # of "auto"
     known = Points(fitted.neighbors, fitted.embedding, fitted.law, fitted.flatness)
     directions = fitted.diagnostics.figures["residual_dimension"]
     points, figures = of_all_points(known, placed, landmarks, spec, directions, on_progress)
@@ -191,7 +196,11 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     for is_wrong, option, needed in (
         (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
         (merged.landmarks is not None, f"landmarks={merged.landmarks}", "landmarks=None"),
-        (merged.noise == "tangent", "noise='tangent', which searches 3 k neighbors,", "noise='isotropic'"),
+        (
+            merged.noise != "isotropic",
+            f"noise={merged.noise!r}, which searches 3 k neighbors,",
+            "noise='isotropic'",
+        ),
         (merged.search == "approximate", "search='approximate'", "search='exact'"),
     ):
         if is_wrong:
@@ -225,6 +234,47 @@ def _fitted(
         data.require_resolved(nearest, distances, RESOLVED)
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
+    described = {**search_figures(spec.search, data, distances, on_progress), **described}
+
+    def on_graph(option: FitSpec) -> Posterior:
+        return _on_graph(data, nearest, distances, option, on_progress, described)
+
+    if spec.noise == "auto":
+        posterior, trust = of_chosen_noise(data, spec, on_graph)
+    else:
+        posterior, trust = on_graph(spec), None
+    if not is_examinable(data, spec, given_neighbors=indices is not None):
+        return posterior
+    wider: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
+
+    def of_neighbors(k: int) -> Posterior:
+        """Return the posterior of a larger n_neighbors; all of them share one search."""
+        if not wider:
+            most = max(candidate for candidate in CANDIDATES if candidate <= MOST_TIMES * spec.n_neighbors)
+            wider.append(neighbors_by(spec.search, data, min(most, len(data) - 1), repeated))
+        found, apart = np.ascontiguousarray(wider[0][0][:, :k]), np.ascontiguousarray(wider[0][1][:, :k])
+        return _on_graph(data, found, apart, replace(posterior.spec, n_neighbors=k), repeated, described)
+
+    repeated = partial(_repeated, on_progress)
+    posterior = examined(data, posterior, trust, intrinsic_dimension(distances), of_neighbors)
+    on_progress(1, 1, "diagnostics")
+    return posterior
+
+
+def _repeated(on_progress: OnProgress, _done: int, _total: int, _stage: str) -> None:
+    """Report the stage "diagnostics" whatever the work, so that a caller can cancel it."""
+    on_progress(0, 1, "diagnostics")
+
+
+def _on_graph(
+    data: Data,
+    nearest: NDArray[np.int32],
+    distances: NDArray[np.float64],
+    spec: FitSpec,
+    on_progress: OnProgress,
+    described: dict[str, Any],
+) -> Posterior:
+    """Fit a posterior on a graph (n, k), nearest first; `described` are the figures of data and search."""
     mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS)
     if spec.variant == "constrained":
         law, facts = constrained_law(
@@ -240,7 +290,6 @@ def _fitted(
     else:
         assert not isinstance(data, Distances | SparsePoints)
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
-    facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
     facts = {**facts, **described}
     diagnostics = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
@@ -343,8 +392,14 @@ def reference_embedding(
     Raises
     ------
     DisconnectedGraphError, ConvergenceError
+    InvalidParameterError
+        For ``noise="auto"``, which only a fit resolves.
 
     """
+    if spec.noise == "auto":
+        raise InvalidParameterError(
+            "noise='auto' is the choice of a fit, and names no law.", remedy="Give the specification of the posterior."
+        )
     kept: NDArray[np.bool_] | None = None
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":

@@ -47,6 +47,7 @@ class Posterior:
     Attributes
     ----------
     spec : FitSpec
+        With the law that was chosen, for ``noise="auto"``.
     neighbors : (n, k) int32
         The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `law.kept`).
     law : WeightLaw
@@ -405,6 +406,8 @@ def _require_arrays(posterior: Posterior) -> None:
     sigmas = is_published and spec.method == "em" and spec.covariance == "spherical"
     priors = not (is_published and spec.method == "direct")
     is_vector = law.prior_factor is not None and law.prior_factor.ndim == 1
+    if spec.noise == "auto":
+        raise npz.inconsistent("its noise is 'auto', which names no law")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
     for name, array, is_needed, kind, shape, below in (
         ("landmarks", posterior.landmarks, spec.landmarks is not None, np.int32, (spec.landmarks or 0,), n),

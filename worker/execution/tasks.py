@@ -42,7 +42,7 @@ from worker.execution.telemetry import TaskTelemetry, observe_task, record_stage
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
-from worker.records.fits import neighbors_of, recorded
+from worker.records.fits import neighbors_of, recorded, spec_of
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, process_stores
@@ -203,7 +203,7 @@ def _fit(stores: Stores, job: Job) -> bool:
         dataset=dataset,
         n=posterior.n_points,
         d=values.shape[1],
-        spec=recorded(posterior.spec, neighbors),
+        spec=recorded(spec_of(parameters), neighbors),  # as requested: noise='auto' is resolved in the posterior
         diagnostics=posterior.diagnostics.to_dict(),
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),

@@ -79,11 +79,14 @@ class Estimate:
                 "landmarks": rates.landmarks_seconds(self.n, n, self.d),
                 "placing": (self.n - n) * self.search.at(n) / n + rates.weights_seconds(self.n - n, self.d, spec),
             }
+        embedding = ordered + rates.mean_seconds(n, work, spec, compiled=self.compiled)
+        drawn = rates.draw_seconds(n, work, spec, compiled=self.compiled) + rates.trust_seconds(n, self.d)
         return {
             **placed,
             "neighbors": self.search.at(n),
             "weights": rates.weights_seconds(n, self.d, spec),
-            "embedding": ordered + rates.mean_seconds(n, work, spec, compiled=self.compiled),
+            "embedding": 2 * embedding if spec.noise == "auto" else embedding,
+            "diagnostics": rates.checks(spec) * drawn,
         }
 
     @property

@@ -11,7 +11,10 @@ from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.linalg import LANES
+from glle_engine.posterior.findings.trust import DRAWS as CHECKED_DRAWS
+from glle_engine.posterior.findings.trust import FEW_NEIGHBORS, LAWS
 from glle_engine.posterior.fit import DRAWS
 
 if TYPE_CHECKING:
@@ -46,14 +49,30 @@ def search_bytes(n: int, d: int, spec: FitSpec) -> float:
 
 
 def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
-    """Return the seconds of weights, posterior and diagnostics."""
+    """Return the seconds of weights, posterior and diagnostics, of both laws of the noise if one is to be chosen."""
     k = spec.n_neighbors
     each = 2.2e-6 + 1e-9 * k * k * (d + k)
-    if spec.noise == "tangent" or spec.neighborhoods == "adaptive":
+    if spec.noise == "auto":
+        each *= 2
+    if spec.noise != "isotropic" or spec.neighborhoods == "adaptive":
         each += 9e-6
     if spec.variant == "published" and spec.covariance != "spherical":
         each += spec.max_iter * (1.2e-8 if spec.covariance == "full" else 6e-8) * k**3
     return n * each
+
+
+def trust_seconds(n: int, d: int) -> float:
+    """Return the seconds of the trust in one embedding (`glle_engine.posterior.findings.trust`)."""
+    return 5e-3 + 1.4e-6 * n + (1e-7 * n * d if d > KD_TREE_MAX_FEATURES else 0.0)
+
+
+def checks(spec: FitSpec) -> float:
+    """Return the number of embeddings whose trust is measured; a search of n_neighbors is not expected."""
+    if spec.variant != "constrained":
+        return 0
+    if spec.noise == "auto":
+        return len(LAWS) * CHECKED_DRAWS + 1
+    return CHECKED_DRAWS + 1 if spec.n_neighbors < FEW_NEIGHBORS else 1
 
 
 def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec, *, compiled: bool) -> float:
@@ -134,7 +153,8 @@ def fit_bytes(n: int, d: int, work: Work, spec: FitSpec) -> float:
     """Return the peak memory of a fit: that of its search, or of the factors and the posterior."""
     factors = 8 * (work.entries + work.scratch)
     held = n * 12.0 * spec.n_neighbors + 8.0 * n * d
-    later = posterior_bytes(n, spec) + structure_bytes(n, work, spec) + factors
+    posteriors = 2 if spec.noise == "auto" else 1
+    later = posteriors * posterior_bytes(n, spec) + structure_bytes(n, work, spec) + factors
     return BASE_BYTES + held + max(search_bytes(n, d, spec), later)
 
 

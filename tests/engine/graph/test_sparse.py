@@ -62,7 +62,7 @@ def test_the_posterior_is_that_of_dense_data(
     np.testing.assert_allclose(placed.distances, expected.distances, atol=1e-9)
     np.testing.assert_array_equal(sparse.transform(csr_array(weighted), weighted), sparse.embedding)
     for name, figure in dense.diagnostics.figures.items():
-        if isinstance(figure, (int, float)):
+        if isinstance(figure, (int, float)) and not name.startswith("trustworthiness"):  # of dense data alone
             assert sparse.diagnostics.figures[name] == pytest.approx(figure, rel=1e-7), name
     assert sparse.diagnostics.figures["stored_entries"] == np.count_nonzero(weighted)
 

@@ -1,0 +1,37 @@
+"""The program behind the tables of both laws of the noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from docs.figures import noise
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_the_chosen_law_is_one_of_both() -> None:
+    """Its trust is that of the law in the same row; samples of other seeds differ."""
+    setting = noise.Setting("s_curve", 300, 0.03)
+    rows, laws = noise.choice(setting, range(2))
+    assert [row["auto"] for row in rows] == [row[law] for row, law in zip(rows, laws, strict=True)]
+    assert all(0.5 < value <= 1 for row in rows for value in row.values())
+    assert not np.array_equal(setting.sample(0), setting.sample(1))
+    np.testing.assert_array_equal(noise.Setting("digits", 50).sample(1), noise.Setting("digits", 50).sample(1))
+
+
+def test_cells_have_means_and_the_lowest_sample() -> None:
+    """Isotropic, tangent, chosen; then the count of tangent choices."""
+    rows = [{"isotropic": 0.99, "tangent": 0.95, "auto": 0.99}, {"isotropic": 0.97, "tangent": 0.99, "auto": 0.99}]
+    assert noise.by_law(rows, ["isotropic", "tangent"]) == (".9800 [.970] | .9700 [.950] | .9900 [.990] | 1 of 2")
+
+
+def test_few_neighbors_swap_modes_and_the_cure_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six neighbors of a roll: below the goal, noted, and the named n_neighbors has the trust beside it."""
+    monkeypatch.setattr(noise, "FEW", 6)
+    trust, below, noted, cures = noise.swaps(noise.Setting("swiss_roll", 1000), range(1)).split(" | ")
+    assert float(trust) < 0.99
+    assert (below, noted) == ("1 of 1", "1")
+    assert float(cures.split(": ")[1]) > 0.985

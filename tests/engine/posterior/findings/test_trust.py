@@ -1,0 +1,209 @@
+"""Trust in fits: the choice of the noise, and mode swaps with their cures."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+
+from glle_engine import FitSpec, fit, load, manifolds
+from glle_engine.base import errors, npz
+from glle_engine.estimator import GLLE
+from glle_engine.metrics.ranks import trustworthiness
+from glle_engine.posterior.findings import trust
+from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.posterior.spread.resampling import resamples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+    from glle_engine.base.spec import Noise
+
+NOISY = manifolds.make("s_curve", 700, noise=0.03, seed=0).X
+SWAPPED = manifolds.make("swiss_roll", 1000, seed=0).X  # with six neighbors
+
+
+def messages(posterior: Posterior, code: str) -> list[str]:
+    """Return the messages of the notes with a code."""
+    return [note.message for note in posterior.diagnostics.notes if note.code == code]
+
+
+def draws_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
+    """Return the mean trust of draws that the fit has not seen, over all points."""
+    return float(np.mean([trustworthiness(X, draw.embedding) for draw in posterior.draws(8, seed=5)]))
+
+
+def test_the_law_with_the_better_draws_is_chosen() -> None:
+    """With noise the tangent law, whose other draws are better, too; the posterior is that of the law, bit for bit."""
+    chosen = fit(NOISY, noise="auto")
+    laws: tuple[Noise, ...] = ("isotropic", "tangent")
+    alone = {law: fit(NOISY, noise=law) for law in laws}
+    figures = chosen.diagnostics.figures["noise"]
+    assert figures == {"law": "tangent"} | {law: trust.trust_of_draws(NOISY, alone[law]) for law in laws}
+    assert chosen.spec == alone["tangent"].spec
+    assert {name: array.tobytes() for name, array in chosen.arrays().items()} == {
+        name: array.tobytes() for name, array in alone["tangent"].arrays().items()
+    }
+    assert draws_trust(NOISY, chosen) > draws_trust(NOISY, alone["isotropic"]) + 0.01
+    (message,) = messages(chosen, "noise-chosen")
+    assert f"{figures['isotropic']:.3f} isotropic, {figures['tangent']:.3f} tangent" in message
+    assert not messages(alone["tangent"], "noise-chosen")
+    assert fit(NOISY, noise="auto").head() == chosen.head()
+
+
+@pytest.mark.parametrize(
+    ("kept", "law"), [((0.9, 0.8), "isotropic"), ((0.8, 0.9), "tangent"), ((0.9, 0.9), "isotropic")]
+)
+def test_either_law_can_be_chosen(monkeypatch: pytest.MonkeyPatch, kept: tuple[float, float], law: str) -> None:
+    """The higher trust decides, and equal trust for the default."""
+    X = NOISY[:200]
+    known = dict(zip(("isotropic", "tangent"), kept, strict=True))
+    monkeypatch.setattr(trust, "trust_of_draws", lambda _, posterior: known[posterior.spec.noise])
+    posterior = fit(X, noise="auto", disconnected="bridge")
+    assert posterior.spec.noise == law
+    assert posterior.diagnostics.figures["trustworthiness_of_draws"] == max(kept)
+
+
+def test_a_chosen_posterior_does_all_that_others_do(tmp_path: Path) -> None:
+    """Files, new points, calibration, landmarks and the estimator have the law that was chosen."""
+    X = NOISY[:300]
+    posterior = fit(X, noise="auto")
+    posterior.save(tmp_path / "kept.npz")
+    assert load(tmp_path / "kept.npz").head() == posterior.head()
+    np.testing.assert_array_equal(posterior.transform(X, X[:5]), posterior.embedding[:5])
+    assert calibrate(posterior, X, n_half_samples=4, n_draws=4).scale > 0
+    some = fit(X, noise="auto", landmarks=150)
+    assert some.spec.noise == some.diagnostics.figures["noise"]["law"]
+    assert some.draw(0).embedding.shape == (300, 2)
+    model = GLLE(noise="auto").fit(X)
+    assert model.get_params()["noise"] == "auto"
+    assert model.posterior_.spec.noise == model.posterior_.diagnostics.figures["noise"]["law"]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"variant": "published"}, "variant='constrained'"),
+        ({"neighborhoods": "adaptive"}, "noise='isotropic'"),
+        ({"metric": "precomputed"}, "noise='isotropic'"),
+    ],
+)
+def test_the_choice_needs_what_the_tangent_law_needs(options: dict[str, Any], word: str) -> None:
+    """Options without tangent noise are refused with the remedy."""
+    with pytest.raises(errors.InvalidParameterError) as caught:
+        FitSpec(noise="auto", **options)
+    assert word in str(caught.value)
+
+
+def test_data_without_frames_are_refused() -> None:
+    """Given neighbors and sparse data have no tangent frames."""
+    X = NOISY[:100]
+    nearest = np.argsort(cdist(X, X), axis=1)[:, 1:9]
+    with pytest.raises(errors.InvalidParameterError, match="noise='auto', which searches 3 k neighbors"):
+        fit(X, neighbors=nearest, noise="auto")
+    with pytest.raises(errors.InvalidParameterError, match="noise='auto' takes no sparse data"):
+        fit(csr_array(X), noise="auto")
+
+
+def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
+    """Resamples of an unresolved specification are refused, as is a file with one."""
+    X = NOISY[:100]
+    posterior = fit(X, disconnected="bridge")
+    with pytest.raises(errors.InvalidParameterError, match="specification of the posterior"):
+        resamples(X, FitSpec(noise="auto"), posterior.embedding, 1)
+    head = posterior.head()
+    npz.save(tmp_path / "unresolved.npz", {**head, "spec": {**head["spec"], "noise": "auto"}}, posterior.arrays())
+    with pytest.raises(errors.StorageError, match="names no law"):
+        load(tmp_path / "unresolved.npz")
+
+
+def test_trust_is_that_of_the_metric() -> None:
+    """For few points all of them count."""
+    X = NOISY[:250]
+    Y = fit(X).embedding
+    assert trust.trust_of(X, Y) == pytest.approx(trustworthiness(X, Y), rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "n"), [("swiss_roll", 1000), ("severed_bowl", 1000)])
+def test_a_mode_swap_is_noted_with_the_k_that_cures_it(name: str, n: int) -> None:
+    """Six neighbors are too few; at the k of the note embedding and draws are trusted, and nothing is noted."""
+    X = manifolds.make(name, n, seed=0).X
+    posterior = fit(X, n_neighbors=6)
+    figures = posterior.diagnostics.figures
+    assert min(figures["trustworthiness"], figures["trustworthiness_of_draws"]) < trust.TRUSTED
+    (message,) = messages(posterior, "mode-swap")
+    k = figures["curing_k"]
+    assert f"n_neighbors={k} cures it" in message
+    cured = fit(X, n_neighbors=k)
+    assert not messages(cured, "mode-swap")
+    assert trustworthiness(X, cured.embedding) >= trust.TRUSTED - 0.002  # of all points
+    assert draws_trust(X, cured) > draws_trust(X, posterior) + 0.01
+    assert fit(X, n_neighbors=6).head() == posterior.head()
+
+
+def test_a_swapped_embedding_is_noted_for_any_number_of_neighbors() -> None:
+    """The draws of ten and more neighbors are not looked at, but the embedding is."""
+    X = manifolds.make("swiss_roll", 400, seed=3).X
+    posterior = fit(X)
+    assert "trustworthiness_of_draws" not in posterior.diagnostics.figures
+    assert posterior.diagnostics.figures["trustworthiness"] < 0.9
+    (message,) = messages(posterior, "mode-swap")
+    assert message.startswith("The embedding is a mode swap")
+    assert posterior.diagnostics.figures["curing_k"] is None
+    assert "cures it" not in message
+
+
+@pytest.mark.parametrize("features", [4, 12])
+def test_data_of_more_dimensions_are_no_mode_swap(features: int) -> None:
+    """Two coordinates of a cloud lose neighbors, and no n_neighbors helps: none is searched."""
+    X = np.random.default_rng(0).standard_normal((300, features))
+    posterior = fit(X)
+    assert posterior.diagnostics.figures["trustworthiness"] < trust.TRUSTED
+    assert "curing_k" not in posterior.diagnostics.figures
+    assert not messages(posterior, "mode-swap")
+
+
+def test_many_points_are_referred_to_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit no n_neighbors is searched."""
+    monkeypatch.setattr(trust, "MOST_POINTS", 999)
+    posterior = fit(SWAPPED, n_neighbors=6)
+    assert "advice shows the trustworthiness" in messages(posterior, "mode-swap")[0]
+    assert posterior.diagnostics.figures["curing_k"] is None
+
+
+def test_a_draw_without_solution_keeps_no_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lowers the trust, and does not end the fit."""
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise errors.ConvergenceError("No solver found the embedding.", remedy="Raise reg.")
+
+    posterior = fit(NOISY[:200], disconnected="bridge")
+    monkeypatch.setattr(type(posterior), "draws", failing)
+    assert trust.trust_of_draws(NOISY[:200], posterior) == 0.0
+
+
+def test_a_search_of_neighbors_can_be_cancelled() -> None:
+    """Progress is reported in each of its fits, by the stage "diagnostics"."""
+    reports: list[tuple[int, int, str]] = []
+
+    def report(*progress: int | str, most: int | None = None) -> None:
+        reports.append(progress)  # type: ignore[arg-type] # (done, total, stage)
+        if most is not None and len(reports) > most:
+            raise KeyboardInterrupt
+
+    fit(SWAPPED, n_neighbors=6, on_progress=report)
+    end = (1, 1, "diagnostics")
+    first = reports.index(end)  # of the posterior, before the search
+    assert reports[-1] == end
+    assert len(reports) > first + 5
+    assert {stage for _, _, stage in reports[first:]} == {"diagnostics"}
+    reports.clear()
+    with pytest.raises(KeyboardInterrupt):
+        fit(SWAPPED, n_neighbors=6, on_progress=partial(report, most=first + 2))
