@@ -626,9 +626,9 @@ class PosteriorIn(TypedDict):
     """
     Refuse a graph of several components, or bridge components and closed classes by their shortest edges.
     """
-    noise: NotRequired[Literal["isotropic", "tangent"]]
+    noise: NotRequired[Literal["isotropic", "tangent", "auto"]]
     """
-    Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for noisy data, few neighbors and many features.
+    Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors better (the figure noise).
     """
     neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
     """
@@ -1279,9 +1279,9 @@ class FitOptions(TypedDict):
     """
     Refuse a graph of several components, or bridge components and closed classes by their shortest edges.
     """
-    noise: NotRequired[Literal["isotropic", "tangent"]]
+    noise: NotRequired[Literal["isotropic", "tangent", "auto"]]
     """
-    Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for noisy data, few neighbors and many features.
+    Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors better (the figure noise).
     """
     neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
     """

@@ -669,9 +669,10 @@ export type FitOptions = {
   disconnected?: "refuse" | "bridge";
   /**
    * Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for
-   * noisy data, few neighbors and many features.
+   * noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors better (the
+   * figure noise).
    */
-  noise?: "isotropic" | "tangent";
+  noise?: "isotropic" | "tangent" | "auto";
   /**
    * All k candidates of a point, or those near its tangent plane (adaptive; constrained, isotropic), for sheets whose
    * turns come close to each other.
@@ -977,9 +978,10 @@ export type PosteriorIn = {
   disconnected?: "refuse" | "bridge";
   /**
    * Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for
-   * noisy data, few neighbors and many features.
+   * noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors better (the
+   * figure noise).
    */
-  noise?: "isotropic" | "tangent";
+  noise?: "isotropic" | "tangent" | "auto";
   /**
    * All k candidates of a point, or those near its tangent plane (adaptive; constrained, isotropic), for sheets whose
    * turns come close to each other.
