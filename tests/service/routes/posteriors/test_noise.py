@@ -6,11 +6,10 @@ import io
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 import glle_engine
 from tests.conftest import evict
-from tests.service.routes.posteriors.test_analyses import NPY, SHEET, check_problem, drawn, fitted
+from tests.service.routes.posteriors.conftest import NPY, SHEET, check_problem, drawn, fitted
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.stores import Stores
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 def test_the_answer_names_the_chosen_law(client: httpx.Client, stores: Stores) -> None:
