@@ -44,21 +44,24 @@ class Migration:
             self.damaged.append(id_)
 
 
-def migrate(stores: Stores, objects: ObjectStore, folder: str) -> Migration:
+def migrate(stores: Stores, objects: ObjectStore, folder: str, *, keys: bool = False) -> Migration:
     """Copy data sets, imported posteriors and keys of a data folder into the store; change nothing in the folder.
 
     Each is compared with its digest before it is copied, and read back from the store afterwards. What the store has
     undamaged is not copied again, so that a repetition goes on where an earlier one ended.
+
+    Keys are copied into a store without keys. With `keys`, missing ones are added later, too: also those which were
+    revoked in the store.
     """
-    datasets, imports, keys = stored_user_data(stores.settings, stores.client, objects)
+    datasets, imports, stored_keys = stored_user_data(stores.settings, stores.client, objects)
     result = Migration()
     source, posteriors = DatasetStore.under(folder), ImportedPosteriors.under(folder)
     for id_ in source.ids():
         result.count(id_, _copy_dataset(source, datasets, id_))
     for id_ in posteriors.ids():
         result.count(id_, _copy_import(posteriors, imports, id_))
-    if found := KeyStore.under(folder).all():
-        result.keys = keys.put(found)
+    if (keys or not stored_keys.has_key_file()) and (found := KeyStore.under(folder).all()):
+        result.keys = stored_keys.put(found)
     return result
 
 

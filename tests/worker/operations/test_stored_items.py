@@ -83,8 +83,12 @@ def test_a_folder_is_copied_and_stays(source: Stores, target: Stores) -> None:
     np.testing.assert_array_equal(target.imports.load(record).draw(3).embedding, draw)
     assert target.keys.verify(token) == key
     assert target.of("alice").datasets.stored_bytes() > alice.get(named.id).nbytes + target.imports.nbytes("alice") > 0  # type: ignore[union-attr] # it exists
+    target.keys.revoke(key.id)
     result = migrate(target, objects_of(target), str(folder))
     assert (result.copied, result.present, result.keys, result.damaged) == (0, 3, 0, [])
+    assert target.keys.all() == []
+    assert migrate(target, objects_of(target), str(folder), keys=True).keys == 1
+    assert target.keys.verify(token) == key
 
 
 def test_an_interrupted_copy_goes_on(source: Stores, target: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
 _REMEDY = "Lower GLLE_COPIES_BYTES, or enlarge the disk of GLLE_DATA_DIR on this machine."
+_WRITABLE = "With GLLE_DATA_IN=store workers need a GLLE_DATA_DIR that their user can write, too."
 
 
 class LocalCopies:
@@ -53,7 +54,7 @@ class LocalCopies:
         OSError
             With EIO: the bytes that were read do not have this digest.
         ProblemError
-            ``storage-full``.
+            ``storage-full``, ``data-folder-read-only``.
 
         """
         path = self._folder / name
@@ -67,9 +68,13 @@ class LocalCopies:
         try:
             self._read(path, sha256, size, read)
         except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-                raise
-            raise refuse("storage-full", 507, "There is no space left for a copy of a data set.", _REMEDY) from error
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                detail = "There is no space left for a copy of a data set."
+                raise refuse("storage-full", 507, detail, _REMEDY) from error
+            if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
+                detail = f"{self._folder} cannot be written: {error.strerror}."
+                raise refuse("data-folder-read-only", 503, detail, _WRITABLE) from error
+            raise
         return path
 
     def _read(self, path: Path, sha256: str, size: int, read: Callable[[], Iterable[bytes]]) -> None:

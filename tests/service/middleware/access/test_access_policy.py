@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
 from service.cli import main
 from service.middleware.access_policy import METRICS, OPEN_PATHS, AccessPolicy, is_loopback
 from service.schemas.problems import MEDIA_TYPE
 from tests.service.tenants import bearer, served
 from worker.base.settings import Settings, SettingsError
+from worker.storage.items.index import ItemIndex
+from worker.stores import Stores
 from worker.tenancy import api_keys
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import httpx
 
-    from worker.stores import Stores
     from worker.tenancy.api_keys import Scope
 
 CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
@@ -153,6 +156,36 @@ def test_unreadable_keys_refuse_every_request(stores: Stores, tmp_path: Path) ->
         answer = client.get("/v1/info")
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:keys-unreadable")
         assert client.get("/livez").status_code == 200
+
+
+def test_keys_of_the_object_store_admit_requests(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no file; while they cannot be read, guarded paths are 503 and open ones answer."""
+    settings: dict[str, Any] = {"data_in": "store", "store_url": f"file://{tmp_path}/objects", "auth": "required"}
+    connected = Stores.connect(replace(stores.settings, data_dir=str(tmp_path / "another"), **settings))
+    headers = bearer(connected, "alice")
+    connected.close()
+    with served(stores, **settings) as client:
+        assert client.get("/v1/usage", headers=headers).json()["tenant"] == "alice"
+        assert client.get("/v1/usage").status_code == 401
+        created = client.post("/v1/datasets", json={"data": [[1, 2], [3, 4]]}, headers=headers)
+        assert created.status_code == 201
+        assert not (Path(stores.settings.data_dir) / "datasets").exists()
+
+        def fail(*_: object) -> None:
+            raise redis.ConnectionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ItemIndex, "get", fail)
+            patch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+            time.sleep(1.1)  # the last look is old
+            answer = client.get("/v1/usage", headers=headers)
+            assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
+            assert client.get("/livez").status_code == 200
+            answer = client.get("/readyz", headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:not-ready")
+        assert client.get("/v1/usage", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -220,21 +220,28 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
     assert names < {path.name for path in copies(small)}
 
 
-def test_a_full_disk_of_a_machine_is_a_problem_with_a_remedy(
-    one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "expected", "remedy"),
+    [
+        (errno.ENOSPC, ("storage-full", 507), "GLLE_COPIES_BYTES"),
+        (errno.EROFS, ("data-folder-read-only", 503), "GLLE_DATA_DIR"),
+    ],
+)
+def test_a_folder_without_room_for_copies_is_a_problem_with_a_remedy(
+    one: Stores, two: Stores, number: int, expected: object, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its reads get 507 and leave no file, and succeed once there is space."""
+    """Reads of that machine are refused and leave no file, and succeed once the folder can be written."""
 
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def fail(*_: object) -> None:
+        raise OSError(number, "A test")
 
     dataset, _ = one.datasets.add(table())
     with monkeypatch.context() as patch:
-        patch.setattr(Temporary, "publish", full)
+        patch.setattr(Temporary, "publish", fail)
         with pytest.raises(ProblemError) as caught:
             two.datasets.values(dataset.id)
-    assert (caught.value.problem.code, caught.value.problem.status) == ("storage-full", 507)
-    assert "GLLE_COPIES_BYTES" in caught.value.problem.remedy
+    assert (caught.value.problem.code, caught.value.problem.status) == expected
+    assert remedy in caught.value.problem.remedy
     assert list(Path(two.settings.data_dir, COPIES).iterdir()) == []
     np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
 
