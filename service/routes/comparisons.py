@@ -24,6 +24,7 @@ from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
 from worker.records.priority import Terms
+from worker.records.sharding import PartsSharding
 from worker.storage.datasets import Dataset
 from worker.stores import Stores
 
@@ -66,7 +67,9 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
             require_affordable_together(costs, allowed, body.spread)
-        job = analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline))
+        sizes, seconds = [part.size for part in spec.parts()], sum(cost.seconds for cost in costs)
+        parts = PartsSharding.of("refits", sizes, seconds / max(1, len(sizes)), stores.settings.shard_seconds)
+        job = analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
         for row in spec.methods:
             if row["problem"] is None:
                 stores.embeddings.note(spec.embedding(row).recipe, job.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from rq.timeouts import JobTimeoutException
 
 from glle_engine import GlleError
 from glle_engine.linalg.procrustes import procrustes_rotation
-from worker.analyses.base import AnalysisSpec
+from worker.analyses.base import AnalysisSpec, Part
 from worker.analyses.embedding import EmbeddingSpec, truth_of
 from worker.analyses.spread import spread_of
 from worker.base.problems import problem_of
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
 
 Target = Literal["first", "truth"]
+
+_FATAL = (Cancelled, JobTimeoutException, redis.RedisError)  # they end the whole job
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +77,15 @@ class ComparisonSpec(AnalysisSpec):
             engine=self.engine,
         )
 
+    def parts(self) -> list[Part]:
+        """Return the embeddings and the refits of a comparison with a spread; a failure is left to its row."""
+        if self.spread is None:
+            return []
+        recipes = [self.embedding(method).recipe for method in self.methods if method["problem"] is None]
+        embeddings = [Part(1, partial(_make_embedding, recipe=recipe)) for recipe in recipes]
+        refits = [part for recipe in recipes for part in spread_of(recipe, half_samples=self.spread).parts()]
+        return [Part(part.size, partial(_attempt, part=part)) for part in (*embeddings, *refits)]
+
     def run(self, context: AnalysisContext) -> Entry:
         """Return one row per method, in their order; with `align` also the embeddings by label, (n, p) each.
 
@@ -121,7 +133,7 @@ class ComparisonSpec(AnalysisSpec):
             if self.spread is not None:
                 row["spread"], notes = self._spread(context, spec.recipe, on_progress)
                 row["notes"] = [*row["notes"], *notes]
-        except (Cancelled, JobTimeoutException, redis.RedisError):  # these end the whole job
+        except _FATAL:
             raise
         except Exception as error:
             if (problem := problem_of(error)).is_internal:
@@ -140,6 +152,20 @@ class ComparisonSpec(AnalysisSpec):
         except GlleError as error:
             return None, [{"code": "no-spread", "message": f"spread: {error}"}]
         return found["figures"], found["notes"]
+
+
+def _make_embedding(context: AnalysisContext, *, recipe: Recipe) -> None:
+    recipe.load_or_compute(context, context.on_progress)
+
+
+def _attempt(context: AnalysisContext, *, part: Part) -> None:
+    """Make a part; if it fails, its row tries again, and has the problem or the note."""
+    try:
+        part.make(context)
+    except _FATAL:
+        raise
+    except Exception as error:  # noqa: BLE001 # the row reports it
+        log.info("A part of a comparison failed: %s", error)
 
 
 def _align(Y: Array, target: Array) -> Array:

@@ -20,6 +20,7 @@ from tests.service.conftest import register_worker
 from tests.worker.analyses import test_ensembles
 from tests.worker.execution.test_tasks import SHEET, fit_job
 from tests.worker.execution.workers import children, horses, is_running, worker
+from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
@@ -419,3 +420,28 @@ def test_another_worker_makes_the_block_of_a_killed_one(stores: Stores, settings
     assert len(blocks.pop(str(killed))) == 1
     assert hanging in flat(blocks)
     check_bits(result(stores, job), ensemble(glle_engine.fit(X), X, n_draws=8, n_resamples=12))
+
+
+def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores) -> None:
+    """Embeddings and refits of all rows are parts; a row that fails has its problem, and the others continue."""
+    dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
+    rows = [
+        {"label": label, "method": name, "parameters": method(name).spec(**given).to_dict(), "problem": None}
+        for label, name, given in [("a", "pca", {}), ("b", "lle", {"n_neighbors": len(SHEET.X) + 1}), ("c", "mds", {})]
+    ]
+    spec = ComparisonSpec(dataset=dataset, methods=tuple(rows), spread=PART, engine=numbers_of(""))
+    assert [part.size for part in spec.parts()] == [1, 1, 1, PART, PART, PART]
+    assert not replace(spec, spread=None).parts()
+    job = shared_job(stores, spec, None, "refits")
+    names = run_all(stores, job)
+    assert (names[0], names[-1], len(names)) == ("-r0-s0", "-r0", 7)
+    shared = result(stores, job)
+    problems = [row["problem"] and row["problem"]["detail"] for row in shared.meta["rows"]]
+    assert problems[0] is problems[2] is None
+    assert "n_neighbors" in problems[1]
+    stores.cache.client.flushall()
+    assert stores.jobs.reopen(stores.jobs.fetch(job.id))
+    tasks.analyse(job.id, 1)
+    alone = result(stores, job)
+    for one, other in zip(shared.meta["rows"], alone.meta["rows"], strict=True):
+        assert {**one, "seconds": None} == {**other, "seconds": None}

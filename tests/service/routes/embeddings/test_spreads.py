@@ -203,6 +203,14 @@ def test_long_refits_are_parts_of_all_workers(
     assert job.parts is not None
     assert (job.parts.stage, job.parts.total, set(job.parts.sizes)) == ("refits", 400, {PART})
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    row = {"method": "symmetric-sne", "parameters": {"perplexity": 10, "max_iter": 20}}
+    compared = {"dataset": sheet, "methods": [row, {"method": "pca"}], "spread": 400}
+    answer = client.post("/v1/comparisons?wait=0", json=compared)
+    job = stores.jobs.fetch(answer.json()["id"])
+    assert job.parts is not None
+    assert job.parts.total == 2 * (1 + 400)
+    answer = client.post("/v1/comparisons?wait=0", json={**compared, "spread": None})
+    assert stores.jobs.fetch(answer.json()["id"]).parts is None
     quick = client.post(f"{link}/spread?wait=0", json={"half_samples": 4, "refits": 0, "seed": 1})
     assert stores.jobs.fetch(quick.json()["id"]).parts is None
 
