@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,15 +16,15 @@ from worker.base.versions import short_queue
 from worker.jobs.rq_types import NAME, open_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tests.system.conftest import Guarded, Up
     from worker.stores import Stores
 
-# The files whose tests use one running service run one after the other in one process, because each start takes ten
-# seconds. The service ends after the last of them, because an idle one takes a tenth of a core.
+# The files whose tests use one running service run one after the other in one process, because each start takes
+# seconds. The service ends after the last of them. umap-learn compiles itself in each process, for 15 seconds.
 SHARING = {
     "up": frozenset(
         (
@@ -56,6 +57,14 @@ SHARING = {
         (
             "tests/system/operations/test_keys.py",
             "tests/system/operations/test_traces.py",
+        )
+    ),
+    "umap-learn": frozenset(
+        (
+            "tests/engine/methods/neighbor_embedding/test_starts.py",
+            "tests/engine/methods/neighbor_embedding/test_umap_pacmap.py",
+            "tests/engine/methods/resampling/test_samples.py",
+            "tests/engine/methods/test_every_method.py",
         )
     ),
 }
@@ -102,6 +111,16 @@ def in_turn(stores: Stores) -> list[str]:
         assert value is not None
         client.restore(key, 0, value)
     return order
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the modules and the tests out of garbage collections, which would take a twentieth of the time."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -30,7 +30,7 @@ def test_draws_are_true_and_diverse(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("n", "noise"),
-    [(2000, 0.0), (2000, 0.01), (5000, 0.01), (5000, 0.03)],
+    [(2000, 0.0), (2000, 0.01), (5000, 0.03)],
 )
 def test_tangent_noise_draws_are_true_under_noise(n: int, noise: float) -> None:
     """Mean trust over the four sheets at least .99 at scale 1, mean disparity at least .05, k = 10.

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import until
 from tests.worker.execution.test_tasks import draws_job, fit_job
+from tests.worker.execution.workers import worker
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.execution import tasks
 from worker.execution.telemetry import count_draws, observe_task, stage
@@ -114,17 +112,9 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
     jobs = [fit_job(stores, n_neighbors=k) for k in (8, 9, 10)]
     for job in jobs:
         stores.queue.enqueue(job)
-    environment = {**os.environ, **settings.to_env(), "GLLE_HEARTBEAT": "1"}
-    command = [sys.executable, "-m", "service.cli", "worker"]
-    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
-        try:
-            until(lambda: not any(stores.jobs.fetch(job.id).is_open for job in jobs))
-            until(
-                lambda: sum(stores.counts.read()[1].get(("job_seconds", "fit", "succeeded"), Histogram()).counts) == 3
-            )
-        finally:
-            process.terminate()
-            process.wait(20)
+    with worker(settings, "counting"):
+        until(lambda: not any(stores.jobs.fetch(job.id).is_open for job in jobs))
+        until(lambda: sum(stores.counts.read()[1].get(("job_seconds", "fit", "succeeded"), Histogram()).counts) == 3)
     spreads = stores.counts.read()[1]
     assert sum(spreads["task_seconds", "fit", "queued"].counts) == 3
     assert spreads["task_seconds", "fit", "queued"].seconds > 0
