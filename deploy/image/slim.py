@@ -1,25 +1,47 @@
 """Remove the files that the service never reads from an environment: `python slim.py FOLDER`.
 
-Nothing that is loaded changes: the removed parts are tests, sources and headers for compilers, libraries of Arrow that
-the service does not import, and the symbol tables of shared objects.
+The removed parts are tests, sources and headers for compilers, optional libraries and data that the service does not
+import, and the symbol tables of shared objects.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import struct
 import sys
 from pathlib import Path
 
-FOLDERS = ("tests", "pyarrow/include", "matplotlib/mpl-data/sample_data", "numpy/_core/include")
+FOLDERS = (
+    *("tests", "joblib/test", "pyarrow/include", "numpy/_core/include"),
+    # Data of examples, fonts of PDF and PostScript files, and most of the library that embeds fonts in them.
+    *("matplotlib/mpl-data/sample_data", "sklearn/datasets/data", "sklearn/datasets/images"),
+    *("matplotlib/mpl-data/fonts/afm", "matplotlib/mpl-data/fonts/pdfcorefonts"),
+    *(
+        "fontTools/ttLib",
+        "fontTools/varLib",
+        "fontTools/feaLib",
+        "fontTools/otlLib",
+        "fontTools/pens",
+        "fontTools/subset",
+    ),
+    *("fontTools/qu2cu", "fontTools/cu2qu", "fontTools/ufoLib"),
+)
 FILES = (
     # Sources, headers, stubs and static libraries, for compilers and type checkers.
-    *("*.pyx", "*.pxd", "*.pxi", "*.pyi", "*.h", "*.hpp", "*.c", "*.cpp", "*.a"),
-    # Arrow's network protocol, and its S3 client: an object store uses fsspec (docs/how-to/storage.md).
+    *("*.pyx", "*.pxd", "*.pxi", "*.pyi", "*.h", "*.hpp", "*.c", "*.cc", "*.cpp", "*.tp", "*.a"),
+    # Arrow's network protocol, its S3 client (an object store uses fsspec), and scipy's reader of Matrix Market files.
     *("pyarrow/libarrow_flight.so*", "pyarrow/libarrow_python_flight.so*", "pyarrow/_flight.*"),
-    *("pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*"),
+    *("pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*", "scipy/io/_fast_matrix_market/_fmm_core.*"),
     # Copies of pyarrow/libarrow_python.so.NUMBER under the names that a linker uses.
     *("pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*"),
+    # Pillow without AVIF, WebP, color management and text: matplotlib needs PNG, and draws text itself.
+    *("PIL/_avif.*", "PIL/_webp.*", "PIL/_imagingcms.*", "PIL/_imagingft.*"),
+    *("pillow.libs/libavif*", "pillow.libs/libwebp*", "pillow.libs/libsharpyuv*", "pillow.libs/liblcms2*"),
+    *("pillow.libs/libharfbuzz*", "pillow.libs/libfreetype*", "pillow.libs/libbrotli*", "pillow.libs/libpng*"),
+    # The pictures have one font; consoles show no source code.
+    *("matplotlib/mpl-data/fonts/ttf/DejaVuSerif*", "pygments/lexers/[!_]*.py"),
 )
 
 
@@ -56,9 +78,14 @@ def slim(folder: Path) -> None:
     for pattern in FILES:
         for path in folder.rglob(pattern):
             path.unlink()
-    for path in folder.rglob("*.so*"):
-        if path.is_file() and not path.is_symlink():
-            drop_symbols(path)
+    first: dict[bytes, Path] = {}
+    for path in sorted(path for path in folder.rglob("*.so*") if path.is_file() and not path.is_symlink()):
+        drop_symbols(path)
+        # numpy and scipy have the same run-time libraries of Fortran.
+        same = first.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)
+        if same is not path and path.parent.suffix == ".libs":
+            path.unlink()
+            path.symlink_to(os.path.relpath(same, path.parent))
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def test_api_and_workers_share_one_build() -> None:
     own = [name for name, service in SERVICES.items() if service["image"] == "glle"]
     assert own == ["api", "worker"]
     assert [name for name in own if "build" in SERVICES[name]] == own[-1:]
+    assert {SERVICES[name]["pull_policy"] for name in own} == {"never"}, "no registry serves this name"
 
 
 def test_build_context_is_minimal() -> None:

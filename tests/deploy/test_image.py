@@ -58,6 +58,18 @@ def test_other_files_are_not_cut(tmp_path: Path) -> None:
     assert file.read_text() == "no library"
 
 
+def test_equal_libraries_of_wheels_become_links(tmp_path: Path) -> None:
+    """Of equal files in folders of shared libraries one remains; other equal files stay as they are."""
+    for name in ("a.libs/lib.so.1", "b.libs/lib.so.1", "c/lib.so.1"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"one library")
+    (tmp_path / "b.libs/other.so.1").write_bytes(b"another library")
+    subprocess.run([sys.executable, str(SLIM), str(tmp_path)], check=True)
+    assert [path.name for path in tmp_path.rglob("*.so*") if path.is_symlink()] == ["lib.so.1"]
+    assert (tmp_path / "b.libs/lib.so.1").readlink() == Path("../a.libs/lib.so.1")
+    assert (tmp_path / "b.libs/lib.so.1").read_bytes() == b"one library"
+
+
 def test_every_pattern_finds_files() -> None:
     """A pattern that finds nothing in the installed packages is out of date, and its files are in the image again."""
     spec = importlib.util.spec_from_loader("slim", importlib.machinery.SourceFileLoader("slim", str(SLIM)))
@@ -65,7 +77,19 @@ def test_every_pattern_finds_files() -> None:
     slim = importlib.util.module_from_spec(spec)
     assert spec.loader is not None
     spec.loader.exec_module(slim)
-    names = ("pyarrow", "matplotlib", "numpy", "scipy", "sklearn", "openTSNE")
+    names = (
+        "pyarrow",
+        "matplotlib",
+        "numpy",
+        "scipy",
+        "sklearn",
+        "openTSNE",
+        "PIL",
+        "pillow.libs",
+        "fontTools",
+        "pygments",
+        "joblib",
+    )
     files = [
         PurePath(folder, name) for package in names for folder, _, found in os.walk(SITE / package) for name in found
     ]

@@ -29,8 +29,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def stack(engine: Engine) -> Iterator[Engine]:
-    """Yield the engine with the built image and two workers; remove everything at the end."""
-    engine.compose("build")
+    """Yield the engine with two workers, whose image `up` builds first; remove everything at the end."""
     try:
         up(engine)
         yield engine

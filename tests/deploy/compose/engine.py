@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -13,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[3]
 STANDIN = Path(__file__).parent / "standin"
 PROJECT = "glle"
+FILES = f"{ROOT / 'docker-compose.yml'}:{STANDIN / 'compose.yml'}"
 
 
 def program(name: str) -> str:
@@ -74,9 +72,8 @@ class Engine:
         done = subprocess.run(
             [program(command[0]), *command[1:]],
             cwd=ROOT,
-            # The classic builder: it needs no plug-in.
-            env={**os.environ, "DOCKER_HOST": f"unix://{self.socket}", "DOCKER_BUILDKIT": "0"}
-            | {"COMPOSE_DOCKER_CLI_BUILD": "0", "COMPOSE_PROJECT_NAME": PROJECT},
+            env={**os.environ, "DOCKER_HOST": f"unix://{self.socket}", "DOCKER_BUILDKIT": "1"}
+            | {"COMPOSE_FILE": FILES, "COMPOSE_PROJECT_NAME": PROJECT},
             input=stdin,
             capture_output=True,
             text=True,
@@ -91,8 +88,8 @@ class Engine:
         return self.run("docker", *arguments, check=check)
 
     def compose(self, *arguments: str, check: bool = True) -> str:
-        """Run `docker-compose` with `arguments` on the project's file."""
-        return self.run("docker-compose", *arguments, check=check)
+        """Run Compose with `arguments` on the project's file, in the version that the run selected."""
+        return self.run(*os.environ["COMPOSE_COMMAND"].split(), *arguments, check=check)
 
     def containers(self, service: str) -> list[str]:
         """Return the ids of the running containers of `service`."""
@@ -135,13 +132,8 @@ def started(folder: Path, cgroup: str) -> Iterator[Engine]:
 
 
 def import_standins(engine: Engine, base: Path, wheels: Path) -> None:
-    """Import stand-ins under the image names in Dockerfile and docker-compose.yml."""
-    found = re.search(r"^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert found is not None, "the Dockerfile needs ARG PYTHON_IMAGE"
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    """Import the stand-ins of the images in Dockerfile and docker-compose.yml."""
     engine.docker("import", str(base), "standin")
-    for image, file, context in (
-        (found[1], "python.Dockerfile", wheels),
-        (services["queue"]["image"], "redis.Dockerfile", STANDIN),
-    ):
-        engine.docker("build", "--quiet", "--tag", image, "--file", str(STANDIN / file), str(context))
+    for name, context in (("python", wheels), ("redis", STANDIN)):
+        file = str(STANDIN / f"{name}.Dockerfile")
+        engine.docker("build", "--quiet", "--tag", f"standin-{name}", "--file", file, str(context))
