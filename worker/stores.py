@@ -79,7 +79,7 @@ class Stores:
         counts = Counters(client)
         objects = ObjectStore.of(settings, client, counts)
         cache = TieredCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
-        datasets, imports, keys = _user_data(settings, client, objects)
+        datasets, imports, keys = _user_data(settings, client, objects, patient=patient)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
@@ -129,7 +129,7 @@ class Stores:
 
 
 def _user_data(
-    settings: Settings, client: redis.Redis, objects: ObjectStore | None
+    settings: Settings, client: redis.Redis, objects: ObjectStore | None, *, patient: bool
 ) -> tuple[DatasetStore, ImportedPosteriors, KeyStore]:
     """Return data sets, imported posteriors and keys where `data_in` has them."""
     if settings.data_in == "folder":
@@ -137,14 +137,14 @@ def _user_data(
         return DatasetStore.under(folder), ImportedPosteriors.under(folder), KeyStore.under(folder)
     if objects is None:
         raise SettingsError("GLLE_DATA_IN=store needs GLLE_STORE_URL. Set it, or GLLE_DATA_IN=folder.")
-    return stored_user_data(settings, client, objects)
+    return stored_user_data(settings, client, objects, patient=patient)
 
 
 def stored_user_data(
-    settings: Settings, client: redis.Redis, objects: ObjectStore
+    settings: Settings, client: redis.Redis, objects: ObjectStore, *, patient: bool = False
 ) -> tuple[DatasetStore, ImportedPosteriors, KeyStore]:
     """Return data sets, imported posteriors and keys in the object store."""
-    stored = StoredItems.of(settings, client, objects.bucket)
+    stored = StoredItems.of(settings, client, objects.bucket, patient=patient)
     imports = ImportedPosteriors(stored.kind(POSTERIORS))
     return DatasetStore(stored.kind(DATASETS), imports), imports, KeyStore(StoredKeyFile(stored.kind(KEYS)))
 

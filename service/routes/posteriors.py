@@ -353,14 +353,15 @@ def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tu
         for name in ("n_neighbors", "n_components"):
             require_within(stores, name, record.spec[name])
         stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
-        with stores.imports.exclusive(id_):
+        nbytes = 0 if stores.posteriors.exists(id_) else checked.seek(0, 2)
+        stores.datasets.require_room(nbytes)
+        checked.seek(0)
+        with stores.imports.sealed(id_, tenant, checked) as publish, stores.imports.exclusive(id_):
             existing = stores.posteriors.get(id_)
             if existing is None:
                 stores.posteriors.require_room()
-            nbytes = checked.seek(0, 2)
-            checked.seek(0)
             with stores.datasets.room_for(nbytes if existing is None else 0):
-                stores.imports.put(id_, tenant, checked)  # also for an existing one, whose file may be damaged
+                publish()  # also for an existing one, whose file may be damaged
             if existing is not None:
                 return existing, False
             stores.posteriors.record(record)

@@ -127,7 +127,7 @@ class DatasetStore:
             for name, extra in extras.items():
                 np.lib.format.write_array(draft.file(f".{name}.npy"), extra, allow_pickle=False)
             nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
-            self._require_room(nbytes if existing is None else 0)
+            self.require_room(nbytes if existing is None else 0)
             draft.seal(id_)
             # The lock excludes a concurrent deletion, which would remove some of the files.
             with self.room_for(nbytes if existing is None else 0), self._items.exclusive(id_):
@@ -261,10 +261,11 @@ class DatasetStore:
     def room_for(self, nbytes: int) -> Iterator[None]:
         """Hold the tenant's quota lock during an upload, so that two uploads cannot both use the same room."""
         with self._items.room(self._tenant) if self._most_bytes else contextlib.nullcontext():
-            self._require_room(nbytes)
+            self.require_room(nbytes)
             yield
 
-    def _require_room(self, nbytes: int) -> None:
+    def require_room(self, nbytes: int) -> None:
+        """Raise ``quota-exceeded`` unless the tenant may store so many more bytes now."""
         if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:
             raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
 

@@ -21,7 +21,7 @@ from worker.storage.items.base import CatalogEntry
 from worker.storage.items.folder import FolderItems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from worker.base.problems import ProblemError
@@ -84,12 +84,18 @@ class ImportedPosteriors:
 
     def put(self, id_: str, tenant: str, source: IO[bytes]) -> None:
         """Store a file, in place of an existing one."""
+        with self.sealed(id_, tenant, source) as publish:
+            publish()
+
+    @contextlib.contextmanager
+    def sealed(self, id_: str, tenant: str, source: IO[bytes]) -> Iterator[Callable[[], None]]:
+        """Write a file, and yield the quick function that makes it visible, in place of an existing one."""
         with self._items.draft() as draft:
             file = draft.file(SUFFIX)
             while piece := source.read(_PIECE):
                 file.write(piece)
             draft.seal(id_)
-            draft.publish(id_, tenant, now_iso())
+            yield lambda: draft.publish(id_, tenant, now_iso())
 
     def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
         """Return the posterior of a record, compared with its id and the digest of its arrays.

@@ -24,6 +24,7 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.storage.items.index import StoredFile
     from worker.storage.object_store.store import ObjectStore
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -198,6 +199,29 @@ def test_backups_of_folder_and_store_are_interchangeable(source: Stores, target:
     with target.imports.exclusive(record.id):
         target.imports.delete(record.id)
     assert [path for path in objects_of(target).bucket.paths() if "/keys/" not in path] == []
+
+
+def test_only_manifests_are_written_under_a_lease(
+    source: Stores, target: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long upload does not outlast its lease, because files are written before the lease is taken."""
+    imported(source, "alice")
+    source.of("alice").datasets.add(table(0))
+    file = io.BytesIO()
+    dump(source, Writer(file), BackupScope())
+    target.client.flushall()
+    upload, written = ObjectItems.upload, list[tuple[str, int]]()
+
+    def observed(self: ObjectItems, id_: str, suffix: str, *arguments: object) -> StoredFile:
+        written.append((suffix, len(target.client.keys("glle:lease:*"))))
+        return upload(self, id_, suffix, *arguments)  # type: ignore[arg-type] # those of `upload`
+
+    monkeypatch.setattr(ObjectItems, "upload", observed)
+    file.seek(0)
+    restore(target, Archive(file), BackupScope())
+    target.of("alice").datasets.of("alice", 10**6).add(table(1))
+    assert [suffix for suffix, held in written if held] == [".item"] * 3
+    assert sorted(suffix for suffix, held in written if not held) == [".labels.npy"] * 2 + [".npy"] * 2 + [".npz"]
 
 
 @pytest.mark.parametrize("damage", ["copy", "object"])

@@ -355,3 +355,17 @@ def test_posteriors_are_stored_if_a_read_costs_less_than_a_fit(objects: ObjectSt
     for rule, expected in (("always", True), ("never", False)):
         objects._rule = rule  # type: ignore[assignment] # one of two literals
         assert objects.worth_keeping(0.0, 1) is expected
+
+
+def test_a_write_without_a_bucket_is_no_success(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing object to read is None; a missing place to write is a failure."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such bucket")
+
+    for name in ("_write_file", "_call"):
+        monkeypatch.setattr(objects.bucket, name, missing)
+    assert objects.bucket.read("a/b", 0, 1) is None
+    with pytest.raises(ProblemError) as caught:
+        objects.bucket.write("a/b", [b"x"], 1)
+    assert caught.value.problem.code == "store-unavailable"

@@ -164,10 +164,12 @@ class _Restoration:
         if existing is not None and (not record.is_imported or imports.is_intact(record.id)):
             return self._restore_names(existing, record, self._stores.posteriors.rename)
         if not self._is_dry_run:
-            with imports.exclusive(record.id) if record.is_imported else contextlib.nullcontext():
+            with contextlib.ExitStack() as stack:
                 if record.is_imported:
-                    with self._archive.open(f"posteriors/{record.id}.npz") as file:
-                        imports.put(record.id, record.tenant, file)
+                    file = stack.enter_context(self._archive.open(f"posteriors/{record.id}.npz"))
+                    publish = stack.enter_context(imports.sealed(record.id, record.tenant, file))
+                    stack.enter_context(imports.exclusive(record.id))
+                    publish()
                 self._stores.posteriors.record(record)
         return "restored"
 

@@ -27,7 +27,7 @@ class StoredKeyFile:
 
     """
 
-    name = "The keys in the object store"
+    name = "the object store"
     remedy = "Check the queue's Redis and the store behind GLLE_STORE_URL, or restore the keys from a backup."
 
     def __init__(self, items: ObjectItems) -> None:

@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from worker.base.problems import ProblemError
+from worker.base.versions import unreadable
+from worker.connections.event_loop import pause
 from worker.storage.items.base import RECORD
 from worker.storage.items.index import ItemIndex, StoredFile, StoredItem
 from worker.storage.items.leases import Leases
 from worker.storage.items.local_copies import LocalCopies
 from worker.storage.object_store.backend import PIECE
+from worker.storage.object_store.store import WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -53,12 +56,13 @@ class StoredItems:
     client: redis.Redis
     leases: Leases
     copies: LocalCopies
+    waits: tuple[float, ...] = ()  # pauses in seconds before a read is repeated
 
     @classmethod
-    def of(cls, settings: Settings, client: redis.Redis, bucket: Bucket) -> Self:
-        """Return those of the settings."""
+    def of(cls, settings: Settings, client: redis.Redis, bucket: Bucket, *, patient: bool = False) -> Self:
+        """Return those of the settings; with `patient`, as in a worker, reads wait for a store that fails."""
         copies = LocalCopies(Path(settings.data_dir) / COPIES, settings.copies_bytes)
-        return cls(bucket, client, Leases(client), copies)
+        return cls(bucket, client, Leases(client), copies, WAITS if patient else ())
 
     def kind(self, name: str) -> ObjectItems:
         """Return the items of one kind."""
@@ -108,8 +112,11 @@ class ObjectItems:
         if (item := self.index.get(id_)) is None:
             return None
         if item.record is None and item.manifest is not None:
-            manifest = StoredItem.load(id_, self._copy(item.manifest, MANIFEST).read_bytes())
-            return (manifest.record or "").encode()
+            try:
+                raw = self._copy(item.manifest, MANIFEST).read_bytes()
+            except OSError as error:
+                raise unreadable(f"The record of {id_}") from error
+            return (StoredItem.load(id_, raw).record or "").encode()
         return (item.record or "").encode()
 
     def set_record(self, id_: str, record: bytes) -> None:
@@ -202,6 +209,13 @@ class ObjectItems:
 
     def _copy(self, file: StoredFile, suffix: str) -> Path:
         read = partial(self._bucket.pieces, file.path, file.size)
+        for wait in self._shared.waits:
+            try:
+                return self._copies.get(file.sha256 + suffix, file.sha256, file.size, read)
+            except ProblemError as error:
+                if error.problem.code != "store-unavailable":
+                    raise
+                pause(wait)
         return self._copies.get(file.sha256 + suffix, file.sha256, file.size, read)
 
     def _remove(self, paths: Iterable[str], *, condemned: bool = True) -> None:

@@ -21,7 +21,7 @@ from worker.base.settings import SettingsError
 from worker.operations.store_sweep import sweep
 from worker.operations.stored_items import reindex
 from worker.storage.datasets import DatasetStore, Table
-from worker.storage.items import leases, local_copies
+from worker.storage.items import leases, local_copies, objects
 from worker.storage.items.index import INLINE
 from worker.storage.items.objects import COPIES, ObjectItems
 from worker.storage.object_store import backend
@@ -52,9 +52,9 @@ def connect(
     url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
     connected: list[Stores] = []
 
-    def machine(name: str, **more: Any) -> Stores:
-        folder = str(tmp_path / name)
-        connected.append(Stores.connect(replace(settings, data_dir=folder, data_in="store", store_url=url, **more)))
+    def machine(name: str, *, patient: bool = False, **more: Any) -> Stores:
+        changed = replace(settings, data_dir=str(tmp_path / name), data_in="store", store_url=url, **more)
+        connected.append(Stores.connect(changed, patient=patient))
         return connected[-1]
 
     yield machine
@@ -159,6 +159,16 @@ def test_data_sets_equal_those_of_a_folder(one: Stores, tmp_path: Path) -> None:
     assert one.datasets.id_of(table(labels=LABELS)) == there.id
 
 
+def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores) -> None:
+    """A file that exceeds one request is written and read in pieces, and compared as a whole."""
+    values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
+    dataset, _ = one.datasets.add(table(values))
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
+    assert list(two.datasets.damaged()) == []
+    rewrite(one, ".npy", lambda raw: raw[: -backend.PIECE])
+    assert list(two.datasets.damaged()) == [dataset.id]
+
+
 @pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
 def test_a_damaged_local_copy_is_read_again(one: Stores, two: Stores, damage: str) -> None:
     """Whatever happens to a copy, the bits are those of the upload."""
@@ -257,6 +267,10 @@ def test_a_long_record_is_not_in_the_index(one: Stores, two: Stores) -> None:
     renamed = two.datasets.rename(dataset.id, {"name": "wide", "tags": []})
     assert one.datasets.get(dataset.id) == renamed
     assert renamed.names == names
+    objects_of(one).bucket.remove(*[path for path in paths(one) if path.endswith(".item")])
+    for copy in copies(one):
+        copy.unlink()
+    assert code(lambda: one.datasets.get(dataset.id)) == "record-unreadable"
 
 
 def test_a_change_without_its_lease_is_refused_and_loses_nothing(
@@ -356,6 +370,28 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
     assert one.datasets.ids() == []
     assert one.datasets.add(table())[1]
     assert list(one.datasets.damaged()) == []
+
+
+def test_a_task_waits_for_a_store_that_fails_for_a_moment(
+    connect: Callable[..., Stores], one: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker reads again, so that no job fails; an API refuses at once."""
+    dataset, _ = one.datasets.add(table())
+    monkeypatch.setattr(objects, "WAITS", (0.01, 0.02))
+    worker = connect("worker", patient=True)
+    read, failures = backend.Bucket.read, [True, True, True]
+
+    def failing(self: backend.Bucket, *arguments: Any) -> Any:
+        if failures:
+            failures.pop()
+            raise backend._unavailable("a test")
+        return read(self, *arguments)
+
+    monkeypatch.setattr(backend.Bucket, "read", failing)
+    assert code(lambda: connect("api").datasets.values(dataset.id)) == "store-unavailable"
+    assert len(failures) == 2
+    np.testing.assert_array_equal(worker.datasets.values(dataset.id), X)
+    assert failures == []
 
 
 def test_an_upload_whose_answer_is_lost_may_be_repeated(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
