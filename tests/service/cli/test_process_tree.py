@@ -80,6 +80,21 @@ def test_only_a_child_that_ended_is_started_again() -> None:
     assert all(child.running and child.running.popen.returncode == -signal.SIGTERM for child in tree.children)
 
 
+def test_without_adoption_a_command_is_started_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process adopts orphans, such as on macOS, nothing is forked from a preloader."""
+    monkeypatch.setattr(process_guard, "adopt_orphans", lambda: False)
+    tree = ProcessTree(lambda _: None)
+    child = tree.add("one", lambda: tree.command(["settings", "--current"], os.environ))
+    child.start()
+    assert child.running is not None
+    popen = child.running.popen
+    assert isinstance(popen, subprocess.Popen)
+    until(lambda: popen.poll() is not None)
+    assert popen.returncode == 0
+    assert len(tree.reap()) == 1
+    tree.close()
+
+
 @contextmanager
 def served(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run `glle serve` with two API processes; yield the head and the URL."""
