@@ -13,6 +13,7 @@ they return it.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -285,6 +286,7 @@ def main(name: str | None = None) -> int:
         raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
     logs.configure(settings)
     load(settings)
+    gc.freeze()  # keep the pages shared with the children
     numbers = adopt(numerics_kind())
     if kind_of(numbers):
         log.warning("%s", _OTHER_KIND.format(numbers))
