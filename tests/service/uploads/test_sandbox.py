@@ -390,6 +390,15 @@ def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
     assert len(targets) == 5  # and nowhere to write, what the API logs to, and its list of events
 
 
+def test_readers_do_not_load_pandas(processes: ReaderProcesses) -> None:
+    """Pyarrow would import it, which takes half a second and 30 MB in each fork server."""
+    pytest.importorskip("pandas")
+    read(processes, *BODIES["parquet"])
+    loaded = Path(f"/proc/{pid(processes)}/maps").read_text()
+    assert "/pyarrow/" in loaded
+    assert "/pandas/" not in loaded
+
+
 def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     """After any end of the API the socket closes, which ends the fork server."""
     (tmp_path / "incoming").mkdir()
