@@ -31,6 +31,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import finite_matrix
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import procrustes_rotation
+from glle_engine.methods.resampling import short_circuits
 from glle_engine.methods.resampling.reliability import MovementReliability, reliability
 from glle_engine.methods.resampling.samples import HALF, located, require_share
 from glle_engine.posterior.spread.calibration import rank_correlation
@@ -52,8 +53,6 @@ ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as 
 _UNCERTAIN = {
     "ltsa": "The movement of LTSA over half-samples does not measure that over new data: on sheets it was .4 to "
     "11 times as large. Compare points with each other, not with those of other methods.",
-    "isomap": "If the graph has edges between turns of a sheet (short circuits), half-samples of Isomap move about 3 "
-    "times as far as embeddings of new data. Check the movement with a smaller n_neighbors.",
 }
 """Notes on the methods for which movement over half-samples is known to differ from that over new data, by name."""
 
@@ -225,7 +224,7 @@ def movement(
         classes=classes,
         figures=figures,
         reliability=reliability(aligned, seed_share),
-        notes=tuple(_notes(method, figures, problems)),
+        notes=tuple(_notes(method, figures, problems, _uncertainty(X, method, spec, reference, samples))),
     )
 
 
@@ -369,10 +368,25 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _notes(method: Method[Any], figures: dict[str, Any], problems: Sequence[str]) -> Iterator[Note]:
+def _uncertainty(
+    X: ArrayLike, method: Method[Any], spec: MethodSpec, reference: NDArray[np.float64], samples: NDArray[np.float64]
+) -> str | None:
+    """Return the warning on a method whose movement differs from that over new data, or None."""
+    if method.name != "isomap":
+        return _UNCERTAIN.get(method.name)
+    points, _ = located(finite_matrix(X), spec)
+    if not isinstance(points, np.ndarray):
+        return short_circuits.UNKNOWN
+    found = samples[np.isfinite(samples).all(axis=(1, 2))]
+    return short_circuits.warning(points, getattr(spec, "n_neighbors", 10), reference, found)
+
+
+def _notes(
+    method: Method[Any], figures: dict[str, Any], problems: Sequence[str], uncertainty: str | None
+) -> Iterator[Note]:
     """Yield the notes of a summary."""
-    if method.name in _UNCERTAIN:
-        yield Note("movement-unreliable", _UNCERTAIN[method.name])
+    if uncertainty is not None:
+        yield Note("movement-unreliable", uncertainty)
     if figures["failed"]:
         yield Note(
             "half-samples-failed",
