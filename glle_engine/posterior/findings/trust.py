@@ -178,7 +178,13 @@ class _Cure:
     @property
     def is_complete(self) -> bool:
         """Whether embedding and draws are trusted."""
-        return self.trust.least >= TRUSTED
+        return self.trust.draws is not None and self.trust.least >= TRUSTED
+
+    @property
+    def figures(self) -> str:
+        """The trust in words; that of draws only where the embedding is trusted."""
+        drawn = "" if self.trust.draws is None else f", draws {self.trust.draws:.3f}"
+        return f"{self.trust.embedding:.3f}{drawn}"
 
 
 def _cure(X: Data, k: int, fitted: Callable[[int], Posterior]) -> _Cure | None:
@@ -191,10 +197,12 @@ def _cure(X: Data, k: int, fitted: Callable[[int], Posterior]) -> _Cure | None:
             posterior = fitted(larger)
         except GlleError:
             continue
-        found.append(_Cure(larger, Trust(trust_of(X, posterior.embedding), trust_of_draws(X, posterior))))
-        if found[-1].trust.least >= SURE:
+        embedding = trust_of(X, posterior.embedding)
+        draws = trust_of_draws(X, posterior) if embedding >= TRUSTED else None
+        found.append(_Cure(larger, Trust(embedding, draws)))
+        if found[-1].is_complete and found[-1].trust.least >= SURE:
             return found[-1]
-    return max(found, key=lambda cure: cure.trust.least, default=None)
+    return max(found, key=lambda cure: (cure.trust.draws is not None, cure.trust.least), default=None)
 
 
 def _swap_note(n: int, p: int, trust: Trust, bottom: float, cure: _Cure | None) -> Note:
@@ -217,5 +225,5 @@ def _swap_note(n: int, p: int, trust: Trust, bottom: float, cure: _Cure | None) 
         )
     else:
         verb = "cures it" if cure.is_complete else "is better, but no cure"
-        remedy = f"n_neighbors={cure.k} {verb}: {cure.trust.embedding:.3f}, draws {cure.trust.draws:.3f}."
+        remedy = f"n_neighbors={cure.k} {verb}: {cure.figures}."
     return Note("mode-swap", f"{found} {remedy}")
