@@ -468,7 +468,7 @@ class MatrixOut(TypedDict):
 
 
 class MovementReliabilityOut(TypedDict):
-    """Whether points can be ranked by their movement."""
+    """Whether half-samples rank points alike by their movement."""
 
     level: Literal["high", "moderate", "low"]
     """

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 METHODS = ("pca", "isomap", "lle", "glle", "t-sne", "umap")
 N, NOISE = 400, 0.01  # of the sheets
 HEAD = (
-    "| data | method | rho | ratio | rho of the baseline | neighbors kept: halves, new | apart: halves, new |\n"
-    "|---|---|---|---|---|---|---|"
+    "| data | method | stated | rho | ratio | rho of baseline | neighbors kept: halves, new | apart: halves, new |\n"
+    "|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -131,6 +131,7 @@ def row(data: Data, name: str, halves: int, replicates: int) -> str:
         [
             f"| {data.name}",
             name,
+            f"{found.reliability.level} ({found.reliability.reproducibility:.2f})",
             f"{rank_correlation(found.movement, truth.movement):.2f}",
             f"{np.median(found.movement) / (data.factor * np.median(truth.movement)):.2f}",
             f"{rank_correlation(baseline, truth.movement):.2f}",

@@ -348,7 +348,7 @@ class SpreadArraysOut(BaseModel):
 
 
 class MovementReliabilityOut(BaseModel):
-    """Whether points can be ranked by their movement."""
+    """Whether half-samples rank points alike by their movement."""
 
     level: Literal["high", "moderate", "low"] = Field(description="The statement in one word.")
     reason: str = Field(description="The statement in one or two sentences.")

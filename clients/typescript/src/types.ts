@@ -831,7 +831,7 @@ export type MethodsOptions = {
   makes?: "posterior" | "embedding" | null;
 };
 
-/** Whether points can be ranked by their movement. */
+/** Whether half-samples rank points alike by their movement. */
 export type MovementReliabilityOut = {
   /** The statement in one word. */
   level: "high" | "moderate" | "low";

@@ -89,7 +89,7 @@ class Movement:
         or "clusters"), n_classes, separated (share of points with radius < margin, or None), baseline_correlation
         (Spearman's, with movement).
     reliability : MovementReliability
-        Whether points can be ranked by their movement; read it before ranks and regions.
+        Whether half-samples rank points alike by their movement; read it before ranks and regions.
     notes : tuple of Note
 
     """

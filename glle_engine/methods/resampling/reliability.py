@@ -5,7 +5,8 @@ gives the correlation of two sets of 20 half-samples, the *reproducibility*, and
 the *reliability*. No quantity is expected to correlate more with this movement than the root of its reliability.
 
 These figures see the noise of resampling alone. One sample does not show whether movement over half-samples ranks
-points as movement over new data does. Where the seed explains most of the variance, the word is at best "moderate".
+points as movement over new data does (docs/reference/methods.md has measurements). Where the seed explains most of the
+variance, the word is at best "moderate".
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _movement(part: NDArray[np.float64]) -> NDArray[np.float64]:
 def _sentences(level: Level, reliable: float, reproducible: float, seed_share: float) -> Iterator[str]:
     cause = f"the movements over different half-samples have the rank correlation {reproducible:.2f}"
     if level == "high":
-        yield f"Points can be ranked by their movement over half-samples: {cause}."
+        yield f"Half-samples rank points alike by their movement: {cause}. New data may rank them otherwise."
     elif level == "moderate":
         yield f"Compare groups of points by their movement, not single points: {cause}."
     else:

@@ -35,5 +35,6 @@ def test_a_row_has_the_columns_of_the_head() -> None:
     cells = [cell.strip() for cell in row(data, "pca", 20, 20).strip("|").split("|")]
     assert len(cells) == HEAD.splitlines()[0].count("|") - 1
     assert cells[:2] == ["cloud", "pca"]
-    assert float(cells[2]) > 0.5
-    assert 0.4 < float(cells[3]) < 2.5
+    assert cells[2].startswith(("high", "moderate"))
+    assert float(cells[3]) > 0.5
+    assert 0.4 < float(cells[4]) < 2.5
