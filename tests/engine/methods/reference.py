@@ -1,8 +1,10 @@
 """What the tests of the methods compare with, and how."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from glle_engine.methods import METHODS, Embedding
@@ -11,6 +13,11 @@ from glle_engine.methods import METHODS, Embedding
 def embed(name: str, X: NDArray[np.float64], **options: Any) -> Embedding:
     """Embed with some options."""
     return METHODS[name].embed(X, METHODS[name].spec(**options))
+
+
+def with_slow_ones(names: Iterable[str]) -> list[Any]:
+    """Return methods as parameters of a test, slow where the library compiles itself for seconds in each process."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (METHODS[name].first_seconds > 1)) for name in names]
 
 
 def same_columns(expected: NDArray[np.float64], found: NDArray[np.float64], tolerance: float) -> None:

@@ -21,6 +21,7 @@ from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
 from glle_engine.metrics.concentration import participation_ratio
 from glle_engine.metrics.ranks import continuity, trustworthiness
+from tests.engine.methods.reference import with_slow_ones
 
 N = 120
 PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
@@ -57,7 +58,7 @@ def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:
     return one.embed(X, one.spec(**{**OPTIONS.get(name, {}), **options}), labels=labels)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", with_slow_ones(METHODS))
 def test_embeds_a_sheet(name: str) -> None:
     """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
     sheet = manifolds.make("s_curve", N, seed=3)
@@ -82,7 +83,7 @@ def test_embeds_a_sheet(name: str) -> None:
     np.testing.assert_array_equal(found.Y, one.embed(sheet.X, spec, labels=labels).Y)
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"supervised-lle"}))
+@pytest.mark.parametrize("name", with_slow_ones(sorted(set(METHODS) - {"supervised-lle"})))
 def test_points_at_one_distance(name: str) -> None:
     """The corners of a simplex have highly multiple eigenvalues: any p of them are an answer, none is a crash."""
     options = {"perplexity": 10} if "perplexity" in METHODS[name].spec.parameters() else {}

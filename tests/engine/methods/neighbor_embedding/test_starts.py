@@ -15,6 +15,7 @@ from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding import common
 from glle_engine.methods.neighbor_embedding.starts import NOISE, noisy
 from tests.engine.methods.neighbor_embedding.test_umap_pacmap import LIBRARIES, imported
+from tests.engine.methods.reference import with_slow_ones
 
 NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]
 SHEET = manifolds.make("s_curve", 90, seed=3).X
@@ -61,7 +62,7 @@ def test_init_means_initialization(name: str) -> None:
         spec(init=np.zeros((3, 2)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", with_slow_ones(NAMES))
 def test_given_coordinates_replace_the_start(name: str) -> None:
     """Place and size of the start do not count, its arrangement does; equal starts give equal bits."""
     one = available(name)

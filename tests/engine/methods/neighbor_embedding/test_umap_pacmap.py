@@ -12,6 +12,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.methods import Embedding, method
 from glle_engine.metrics.ranks import trustworthiness
+from tests.engine.methods.reference import with_slow_ones
 
 N = 200
 SHEET = manifolds.make("s_curve", N, seed=5)
@@ -33,6 +34,7 @@ def imported(library: str) -> Any:
         return pytest.importorskip(library)
 
 
+@pytest.mark.slow
 def test_umap_is_umap_learns() -> None:
     """With the same neighbors and the same start the library gives the same coordinates."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
@@ -47,6 +49,7 @@ def test_umap_is_umap_learns() -> None:
     assert ours > 0.95
 
 
+@pytest.mark.slow
 def test_density_is_kept_by_densmap() -> None:
     """Of two clusters, one ten times as wide, densMAP keeps the wider one wider than UMAP does."""
     rng = np.random.default_rng(1)
@@ -68,7 +71,7 @@ def test_pacmap_is_pacmaps() -> None:
     assert found.figures == {"iterations": 450}
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
 def test_a_seed_is_reproducible(name: str) -> None:
     """Equal seeds give equal bits in any unit of a power of two, other seeds others; options reach the library."""
     short = {"n_iter": 20} if name == "pacmap" else {"n_epochs": 30}
@@ -79,11 +82,10 @@ def test_a_seed_is_reproducible(name: str) -> None:
     assert np.abs(embedded(name, seed=2**40, n_neighbors=5, **short).Y - first).max() > 0
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
-@pytest.mark.parametrize("initialization", ["pca", "random", "spectral"])
-@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
+@pytest.mark.parametrize(("initialization", "p"), [("pca", 1), ("random", 3), ("spectral", 1), ("spectral", 3)])
 def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
-    """Every start works in one and three dimensions."""
+    """Every start works, in one and in three dimensions."""
     if name == "pacmap" and initialization == "spectral":
         pytest.skip("PaCMAP has no spectral start")
     short = {"n_iter": 5} if name == "pacmap" else {"n_epochs": 10}
@@ -92,15 +94,15 @@ def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
     assert np.isfinite(found.Y).all()
 
 
-def test_a_graph_in_pieces_is_embedded() -> None:
+@pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
+def test_a_graph_in_pieces_is_embedded(name: str) -> None:
     """Two distant sheets are two groups; equal points are no obstacle."""
     X = np.concatenate([SHEET.X, SHEET.X + 100, SHEET.X[:20]])
-    for name in LIBRARIES:
-        Y = embedded(name, X).Y
-        assert np.isfinite(Y).all()
-        groups = [Y[:N], Y[N : 2 * N]]
-        apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
-        assert apart > max(group.std() for group in groups)
+    Y = embedded(name, X).Y
+    assert np.isfinite(Y).all()
+    groups = [Y[:N], Y[N : 2 * N]]
+    apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
+    assert apart > max(group.std() for group in groups)
 
 
 def test_impossible_parameters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

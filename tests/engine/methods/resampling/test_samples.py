@@ -12,6 +12,7 @@ from glle_engine.methods import METHODS, Method, method
 from glle_engine.methods.resampling import cost, half_samples, refits, require_resamplable, shrunk
 from glle_engine.methods.resampling.samples import halves
 from glle_engine.posterior.spread.calibration import rank_correlation
+from tests.engine.methods.reference import with_slow_ones
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def test_shards_equal_one_go(sheet: np.ndarray, name: str) -> None:
     assert not np.array_equal(whole[0], half_samples(sheet, embedder, spec, [0], seed=3).places[0])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", with_slow_ones(METHODS))
 def test_every_method_is_resampled(sheet: np.ndarray, name: str) -> None:
     """Each method embeds a half and places the others at finite places, or says why not."""
     embedder = METHODS[name]
