@@ -114,7 +114,7 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
         assert np.isfinite(found.Y).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(5, 60), ties=st.integers(1, 6), data=st.data())
 def test_the_smallest_of_rows_are_by_entry_and_column(seed: int, n: int, ties: int, data: st.DataObject) -> None:
     """With ties at the k-th the smaller columns are taken."""
@@ -138,7 +138,7 @@ def test_a_collapsed_embedding_is_noted() -> None:
     assert "collapsed" in codes[20]
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 50), p=st.integers(1, 3), exponent=st.integers(-500, 500))
 def test_the_participation_ratio_counts_points(seed: int, n: int, p: int, exponent: int) -> None:
     """It is from 1 to n, n where all are as far from the mean, 2 for two points; units of 2^e change no bit."""
