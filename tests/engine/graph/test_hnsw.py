@@ -50,7 +50,7 @@ def check(X: NDArray[np.float64], indices: NDArray[np.int32], distances: NDArray
 
 def test_recall_against_exact() -> None:
     """Nearly all neighbours are found, and the measured share is the true one."""
-    X = curved(4000)
+    X = curved(2000)
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
     true = kneighbors(X, 10)[1]
@@ -73,7 +73,7 @@ def test_measured_recall_sees_what_is_missing(d: int) -> None:
 
 def test_the_same_with_any_number_of_threads() -> None:
     """Indices and distances are the same bits, and the number of threads is left as it was."""
-    X = curved(3000, 20, seed=3)
+    X = curved(1200, 20, seed=3)
     before = faiss.omp_get_max_threads()
     found = []
     try:
@@ -88,7 +88,7 @@ def test_the_same_with_any_number_of_threads() -> None:
         np.testing.assert_array_equal(distances, found[0][1])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(12, 600),
@@ -110,9 +110,9 @@ def test_duplicates_crowd_out_nothing_but_themselves(seed: int, n: int, d: int, 
 
 def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
     """A fifth of the data are one point, another quarter a few: the others find their neighbours nevertheless."""
-    X = curved(6000)
+    X = curved(3000)
     X[::5] = X[1]
-    X[2::4] = X[np.arange(6) % 6 + 3].repeat(250, axis=0)
+    X[2::4] = X[np.arange(6) % 6 + 3].repeat(125, axis=0)
     X[0] = -0.0
     X[4] = 0.0
     indices, distances = approximate_kneighbors(X, 10)
@@ -124,7 +124,7 @@ def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
 @pytest.mark.parametrize(("shift", "factor"), [(1e6, 1.0), (-1e6, 1.0), (0.0, 2.0**300), (0.0, 2.0**-300)])
 def test_neither_origin_nor_unit_matter(shift: float, factor: float) -> None:
     """Far from the origin, and in units that float32 cannot hold, as many neighbours are found."""
-    X = factor * curved(3000) + shift
+    X = factor * curved(1500) + shift
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
     assert measured_recall(X, distances)[0] > 0.998
@@ -151,8 +151,8 @@ def test_points_with_too_few_candidates_are_searched_exactly(monkeypatch: pytest
             return distances, found
 
     monkeypatch.setattr(faiss, "IndexHNSWFlat", Torn)
-    X = curved(2500)
-    X[1000:1003] = X[0]
+    X = curved(1200)
+    X[500:503] = X[0]
     indices, distances = approximate_kneighbors(X, 7)
     check(X, indices, distances)
     np.testing.assert_array_equal(distances[::3][:300], kneighbors(X, 7)[1][::3][:300])
@@ -166,13 +166,14 @@ def test_walks_that_go_astray_are_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
         def search(self, places: Any, taken: int, params: Any = None) -> Any:
             distances, found = super().search(places, taken, params=params)
-            return distances, np.where(np.arange(len(found))[:, None] % 5 == 0, np.roll(found, 1000, axis=0), found)
+            return distances, np.where(np.arange(len(found))[:, None] % 5 == 0, np.roll(found, 600, axis=0), found)
 
     monkeypatch.setattr(faiss, "IndexHNSWFlat", Astray)
-    X = curved(2500)
+    X = curved(1200)
+    X[600:] += 100  # strangers are of the other half
     distances = approximate_kneighbors(X, 7)[1]
     right = (distances == kneighbors(X, 7)[1]).all(axis=1)
-    assert right[:2048:5].mean() > 0.99  # a stranger may have the point among its neighbours
+    assert right[::5].all()
 
 
 def test_points_that_float32_cannot_tell_apart() -> None:
@@ -187,28 +188,29 @@ def test_points_that_float32_cannot_tell_apart() -> None:
 def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """In data without a shape of fewer dimensions, and with few links, neighbours are missed, and the note says so."""
     monkeypatch.setattr(room, "LINKS", 4)
-    X = np.random.default_rng(0).standard_normal((3000, 64))
+    X = np.random.default_rng(0).standard_normal((1500, 64))
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
     figures = search_figures("approximate", X, distances)
     assert figures["neighbor_recall"] < 0.99
-    (note,) = search_notes({"n_points": 3000, "n_features": 64, **figures})
+    (note,) = search_notes({"n_points": 1500, "n_features": 64, **figures})
     assert note.code == "low-neighbor-recall"
     assert "search='exact'" in note.message
 
 
-def test_progress_counts_links_and_searches() -> None:
+def test_progress_counts_links_and_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """From block to block it goes up to n."""
+    monkeypatch.setattr(room, "_BLOCK", 500)
     reports: list[tuple[int, int, str]] = []
-    approximate_kneighbors(curved(5000), 10, lambda *at: reports.append(at))
+    approximate_kneighbors(curved(1200), 10, lambda *at: reports.append(at))
     done = [at[0] for at in reports]
     assert done == sorted(done)
-    assert (len(done), done[2], done[-1]) == (6, 2500, 5000)
-    assert {at[1:] for at in reports} == {(5000, "neighbors")}
+    assert (len(done), done[2], done[-1]) == (6, 600, 1200)
+    assert {at[1:] for at in reports} == {(1200, "neighbors")}
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_cancelled(half: int) -> None:
+def test_cancelled(half: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception of `on_progress` cancels the fit, in links and walks; the number of threads is restored."""
 
     class CancelledError(Exception):
@@ -218,9 +220,10 @@ def test_cancelled(half: int) -> None:
         if 2 * done > half * total:
             raise CancelledError(stage)
 
+    monkeypatch.setattr(room, "_BLOCK", 500)
     before = faiss.omp_get_max_threads()
     with pytest.raises(CancelledError, match="neighbors"):
-        fit(curved(5000), search="approximate", on_progress=cancel)
+        fit(curved(1200), search="approximate", on_progress=cancel)
     assert faiss.omp_get_max_threads() == before
 
 

@@ -28,12 +28,12 @@ def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return bool(request.param)
 
 
-@pytest.mark.parametrize("dimensions", [2, 3, 12])
+@pytest.mark.parametrize("dimensions", [2, 12])
 def test_pairs_extrapolate_from_a_sample(dimensions: int) -> None:
     """From a fifth of the points the pairs are predicted within a factor of 2, few dimensions or many."""
-    X = curved(20_000, dimensions, 20)
+    X = curved(10_000, dimensions, 20)
     counted = leaves_of(X).work(10, 1 << 20)[0]
-    assert 0.5 < search_cost(X[:4000], 10, len(X)).pairs / counted < 2
+    assert 0.5 < search_cost(X[:2000], 10, len(X)).pairs / counted < 2
     assert 0.7 < search_cost(X, 10).pairs / counted < 1.4
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from glle_engine.linalg import dense
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
+few = settings(max_examples=25)
 BATCHES = arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=NUMBERS)
 
 
+@few
 @given(BATCHES)
 def test_the_gram_matrix_is_the_product_with_the_transpose(rows: np.ndarray) -> None:
     """A A^T, symmetric to the last bit."""
@@ -22,6 +24,7 @@ def test_the_gram_matrix_is_the_product_with_the_transpose(rows: np.ndarray) -> 
     np.testing.assert_array_equal(dense.gram(rows), dense.gram(rows).transpose(0, 2, 1))
 
 
+@few
 @given(BATCHES)
 def test_singular_values_rebuild_the_matrix_from_orthonormal_factors(matrices: np.ndarray) -> None:
     """U diag(s) V^T with s descending."""
@@ -35,6 +38,7 @@ def test_singular_values_rebuild_the_matrix_from_orthonormal_factors(matrices: n
     assert (np.diff(s, axis=1) <= 0).all()
 
 
+@few
 @given(BATCHES)
 def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
     """V diag(l) V^T with l ascending, of matrices that may be indefinite."""
@@ -51,6 +55,7 @@ def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
     np.testing.assert_allclose(dense.eigvalsh(matrices), values, rtol=0, atol=1e-13 * size)
 
 
+@few
 @given(arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=st.integers(-99, 99).map(float)))
 def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndarray) -> None:
     """A B A = A and A B symmetric, for both orders."""
@@ -61,6 +66,7 @@ def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndar
         np.testing.assert_allclose(one @ other, (one @ other).transpose(0, 2, 1), rtol=0, atol=1e-9 * size)
 
 
+@few
 @given(BATCHES)
 def test_the_inverse_factor_inverts_a_positive_definite_matrix(rows: np.ndarray) -> None:
     """F F^T P = I with F upper triangular, and the affine minimum solves P w = min 1."""
@@ -90,6 +96,7 @@ def test_a_matrix_that_is_not_finite_is_refused(operation: object) -> None:
         operation(np.array([[[1.0, np.nan], [np.nan, 1.0]]]))
 
 
+@few
 @given(arrays(np.float64, 5, elements=st.floats(1e-300, 1e300)))
 def test_logarithms_are_right_to_the_last_digits(x: np.ndarray) -> None:
     """Against the decimal logarithm, over the range of doubles."""

@@ -131,6 +131,7 @@ def test_a_constant_column_stays_zero() -> None:
     assert fit_likelihood(X, with_constant).log_likelihood == pytest.approx(fit_likelihood(X, Y).log_likelihood)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "k", "isomap", "lle"), [("mocap_run1", 6, 3812, -1089), ("robot_wifi", 7, 2201, -1913)]
 )
