@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
+N = 800  # of which the embedding is trusted: an untrusted one makes a fit search for a better n_neighbors
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
@@ -107,7 +108,7 @@ def executor_of(pid: int) -> int:
 def resident(stores: Stores, settings: Settings) -> Iterator[tuple[int, PosteriorRecord]]:
     """Return the pid of a worker, and a posterior."""
     with worker(settings, "resident") as process:
-        yield process.pid, fitted(stores, 1500)
+        yield process.pid, fitted(stores, N)
 
 
 def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
@@ -210,8 +211,8 @@ def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tupl
 def test_a_stopping_executor_ends_its_task(stores: Stores, settings: Settings) -> None:
     """After SIGTERM the shard in work is finished; the worker ends, and its tasks are not lost."""
     with worker(replace(settings, shard_seconds=0.25), "stopping") as process:
-        record = fitted(stores, 1500)
-        job = draws_job(stores, record, 2000)
+        record = fitted(stores, N)
+        job = draws_job(stores, record, 1000)
         until(lambda: stores.jobs.fetch(job.id).done)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawKey
     from worker.stores import Stores
 
-N = 200
+N = 120  # of which the embedding is trusted: an untrusted one makes a fit search for a better n_neighbors
 SHEET = manifolds.make("s_curve", N, seed=1)
 
 
