@@ -42,8 +42,10 @@ def weighted() -> NDArray[np.float64]:
     return np.asarray(X * np.random.default_rng(1).uniform(0.5, 1.5, X.shape))
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(("method_", "variance"), [("em", "auto"), ("direct", "ml")])
+@pytest.mark.parametrize(
+    ("metric", "method_", "variance"),
+    [("euclidean", "em", "auto"), ("cosine", "direct", "ml"), ("correlation", "em", "auto")],
+)
 def test_the_posterior_is_that_of_dense_data(
     weighted: NDArray[np.float64], metric: Any, method_: Any, variance: Any
 ) -> None:
@@ -116,10 +118,10 @@ def test_each_format_gives_the_same_bits(weighted: NDArray[np.float64]) -> None:
 
 
 def test_the_data_are_never_dense() -> None:
-    """Four million features, of which each point has some: dense rows would take 8 GB."""
+    """A million features, of which each point has some: dense rows would take 2 GB."""
     X = counts(250, 150)
     wide = csr_array(X)
-    wide = csr_array((wide.data, wide.indices * 26_667, wide.indptr), shape=(250, 4_000_000))
+    wide = csr_array((wide.data, wide.indices * 6_667, wide.indptr), shape=(250, 1_000_000))
     posterior = fit(wide, metric="cosine")
     np.testing.assert_array_equal(posterior.neighbors, fit(csr_array(X), metric="cosine").neighbors)
     assert posterior.diagnostics.figures["constant_features"] == []

@@ -5,12 +5,24 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from glle_engine import Posterior, fit
+from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, OutOfRangeError
 from glle_engine.base.spec import FitSpec
 from glle_engine.methods import method
 
 GLLE = method("glle")
+
+
+@pytest.fixture(scope="module")
+def sheet() -> np.ndarray:
+    """Return 600 points of a Swiss roll, whose embedding is trusted."""
+    return manifolds.make("swiss_roll", 600, seed=2).X
+
+
+@pytest.fixture(scope="module")
+def posterior(sheet: np.ndarray) -> Posterior:
+    """Return the default posterior of the sheet."""
+    return fit(sheet)
 
 
 def test_is_a_draw_of_the_posterior(sheet: np.ndarray, posterior: Posterior) -> None:
