@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.base.errors import OutOfRangeError
@@ -29,6 +29,7 @@ def problem(**details: Any) -> Problem:
     return refuse("some-code", 422, "It is wrong.", "Do another thing.", **details).problem
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=8), FACTS, max_size=4))
 def test_details_survive_json(details: dict[str, Any]) -> None:
     """The record of a problem is finite JSON and is read back unchanged, for any details."""

@@ -165,7 +165,7 @@ def test_no_more_than_two_shards_each(stores: Stores) -> None:
     assert waiting(stores) == [1, 2, 3, 4, 5, 6]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_shard_is_done(stores: Stores, data: st.DataObject) -> None:
     """All shards are done after any sequence of ends, repetitions, losses, widenings and older versions."""
@@ -283,7 +283,7 @@ class Task:
     unreported: list[tuple[int, int]] = field(default_factory=list)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_tasks_that_hold_shards_lose_none(stores: Stores, data: st.DataObject) -> None:
     """All shards are done, however tasks begin, continue, end and are killed; no task waits for a silent job."""

@@ -120,12 +120,12 @@ def test_a_reopened_job_has_new_terms(stores: Stores) -> None:
 def test_late_work_is_stopped(stores: Stores, settings: Settings) -> None:
     """A running fit fails at its deadline without a request, and its worker takes the next task."""
     with worker(settings, "timely"):
-        job = fit_job(stores, 400_000)
+        job = fit_job(stores, 200_000)
         until(lambda: stores.jobs.fetch(job.id).status == "running")
         stores.client.hset(f"glle:job:{job.id}", "deadline", now_ms())
         until(lambda: not stores.jobs.fetch(job.id).is_open)
         ended = stores.jobs.fetch(job.id)
         assert ended.error is not None
         assert ended.error.code == "deadline-exceeded"
-        after = fit_job(stores, 500)
+        after = fit_job(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")

@@ -259,7 +259,7 @@ def test_two_writers_of_one_group_do_not_disturb_each_other(stores: Stores) -> N
         own.close()
 
 
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.tuples(

@@ -53,7 +53,7 @@ def read(raw: bytes, size: int | None = None) -> Entry:
     return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(ENTRIES)
 def test_encoding_and_decoding_restore_an_entry(arrays: dict[str, Array]) -> None:
     """Every bit of every shape and dtype is restored, in the order of the arrays."""
@@ -66,7 +66,7 @@ def test_encoding_and_decoding_restore_an_entry(arrays: dict[str, Array]) -> Non
 
 
 @example({"a": np.array(0.0), "b": np.array(0.0)}, None)  # a payload of two blocks
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(ENTRIES, st.data())
 def test_a_torn_object_is_never_read(arrays: dict[str, Array], data: st.DataObject | None) -> None:
     """A cut or a flipped bit at any position is detected; also a cut between two blocks."""
@@ -110,7 +110,7 @@ def slices(draw: st.DrawFn, size: int) -> slice:
     return slice(start, draw(st.integers(start + 1, size)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3)), st.data())
 def test_slices_equal_those_of_numpy(shape: tuple[int, int, int], data: st.DataObject) -> None:
     """Slices, index lists and single indices equal numpy's, for small and large rows."""
