@@ -394,6 +394,7 @@ def test_two_workers_make_the_blocks(stores: Stores, fitted: str, settings: Sett
     check_bits(result(stores, job), expected(12))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_another_worker_makes_the_block_of_a_killed_one(stores: Stores, fitted: str, settings: Settings) -> None:
     """After kill -9 in the middle of a block the other worker makes it, and the bits are the same."""

@@ -38,7 +38,8 @@ def test_the_same_arrays_are_the_same_bytes(format_: Any) -> None:
     """Equal content gives equal bytes."""
     panels = [Panel("a", Y, BY_PLACE, "below", has_colorbar=True), Panel("b", Y[:, :1], BY_PLACE)]
     first, again, dark = (
-        render(panels, columns=2, title="both", format_=format_, theme=theme) for theme in ("light", "light", "dark")
+        render(panels, columns=2, title="both", width=300, format_=format_, theme=theme)
+        for theme in ("light", "light", "dark")
     )
     assert first == again != dark
 

@@ -64,7 +64,7 @@ def test_cancel_kills_an_unresponsive_process(stores: Stores, settings: Settings
         until(lambda: not horses(process.pid))
         assert stores.posteriors.get(job.subject) is None
         assert not list(stores.cache.client.scan_iter(match="posterior:*"))
-        after = fit_job(stores, 500)
+        after = fit_job(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
         assert process.poll() is None
     assert stores.queue.length() == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -326,12 +324,6 @@ def test_recovery_enqueues_the_task_of_a_dead_worker(stores: Stores) -> None:
     assert stores.queue._queue.get_job_ids() == [mine.id]
     again = SafeJob.fetch(mine.id, connection=stores.client, serializer=SERIALIZER)
     assert again.retries_left == queue.RETRIES - 1
-
-
-def test_the_queue_imports_no_task() -> None:
-    """A process that enqueues needs no task: the handlers are the worker's."""
-    program = "import sys, worker.stores; sys.exit('worker.execution' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def replicating(stores: Stores, replicas: int) -> TaskQueue:

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.linalg import LANES
@@ -37,6 +37,7 @@ def spec(
     )  # fmt: skip
 
 
+@settings(max_examples=30)
 @given(
     n=st.integers(10, 200_000),
     count=st.integers(1, 300),

@@ -159,8 +159,10 @@ def test_data_sets_equal_those_of_a_folder(one: Stores, tmp_path: Path) -> None:
     assert one.datasets.id_of(table(labels=LABELS)) == there.id
 
 
-def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores) -> None:
+def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that exceeds one request is written and read in pieces, and compared as a whole."""
+    for module in (backend, objects):
+        monkeypatch.setattr(module, "PIECE", 2**16)
     values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
     dataset, _ = one.datasets.add(table(values))
     np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
