@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
-from glle_engine import fit
+from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph.connectivity import closed_classes, components, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.fit import fit_components
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
@@ -67,8 +62,9 @@ def test_bridging_joins_components_and_classes(d: int) -> None:
     assert np.isfinite(fitted.draw(0).embedding).all()
 
 
-def test_bridging_leaves_a_whole_graph_alone(sheet: NDArray[np.float64]) -> None:
+def test_bridging_leaves_a_whole_graph_alone() -> None:
     """Where nothing is to be bridged nothing changes."""
+    sheet = manifolds.make("s_curve", 120, seed=1).X
     plain, bridged = fit(sheet), fit(sheet, disconnected="bridge")
     assert plain.embedding.tobytes() == bridged.embedding.tobytes()
     assert bridged.diagnostics.figures["bridges"] == []

@@ -131,9 +131,9 @@ def test_a_constant_column_stays_zero() -> None:
     assert fit_likelihood(X, with_constant).log_likelihood == pytest.approx(fit_likelihood(X, Y).log_likelihood)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "k", "isomap", "lle"), [("mocap_run1", 6, 3812, -1089), ("robot_wifi", 7, 2201, -1913)]
+    ("name", "k", "isomap", "lle"),
+    [("mocap_run1", 6, 3812, -1089), pytest.param("robot_wifi", 7, 2201, -1913, marks=pytest.mark.slow)],
 )
 def test_known_figures_of_the_two_real_sets(name: str, k: int, isomap: float, lle: float) -> None:
     """The reference scores come out, to the unit."""
