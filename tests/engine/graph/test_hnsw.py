@@ -290,7 +290,7 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
         return real(X, k, *more)
 
     monkeypatch.setattr("glle_engine.graph.search.approximate_kneighbors", counted)
-    X = curved(300, 20)
+    X = curved(150, 20)
     posterior = fit(X, search="approximate", noise="tangent")
     assert sought == [10, 30]
     resamples(X, posterior.spec, posterior.embedding, 2)
@@ -301,7 +301,7 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
         fit(two, search="approximate")
     assert sought[:2] == [10, 20]
     sought.clear()
-    assert [len(part.points) for part in fit_components(two, search="approximate")] == [300, 300]
+    assert [len(part.points) for part in fit_components(two, search="approximate")] == [150, 150]
     assert sought == [10, 10, 10]
     assert GLLE(search="approximate").fit(X).posterior_.spec.search == "approximate"
     assert len(sought) == 4
