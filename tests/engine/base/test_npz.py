@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine import GlleError, Posterior, fit, manifolds
+from glle_engine import GlleError, Posterior, fit
 from glle_engine.base import npz
 from glle_engine.base.errors import StorageError
+from tests.engine.conftest import bent_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-X = manifolds.make("s_curve", 150, seed=3).X
+X = bent_sheet(150)
 PARTS = np.concatenate([X[:60], X[60:120] + 50])
 KINDS: list[dict[str, Any]] = [
     {},

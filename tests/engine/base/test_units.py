@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glle_engine import Posterior, fit, load, manifolds
+from glle_engine import Posterior, fit, load
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
 from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.spread.calibration import calibrate
 from glle_engine.posterior.spread.resampling import resamples
+from tests.engine.conftest import bent_sheet
 from tests.engine.eigen.dense_reference import angle
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ LAWS: dict[str, dict[str, Any]] = {
     "tangent": {"noise": "tangent"},
     "adaptive": {"neighborhoods": "adaptive", "n_neighbors": 12},
 }
-SHEET = manifolds.make("swiss_roll", 250, seed=3).X
+SHEET = bent_sheet(250)
 FITTED = {name: fit(SHEET, **options) for name, options in LAWS.items()}
 
 
