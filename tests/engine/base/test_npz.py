@@ -28,7 +28,7 @@ KINDS: list[dict[str, Any]] = [
     {"landmarks": 60},
     {"landmarks": 60, "neighborhoods": "adaptive", "disconnected": "bridge"},
     {"variant": "published"},
-    {"variant": "published", "covariance": "full"},
+    {"variant": "published", "covariance": "full", "max_iter": 3},
     {"variant": "published", "method": "direct"},
     {"standardize": "zscore"},
     {"reg": 1e-9},

@@ -11,7 +11,10 @@ from glle_engine import fit, manifolds
 from glle_engine.metrics.ranks import disparity, trustworthiness
 
 
-@pytest.mark.parametrize("name", manifolds.NAMES)
+@pytest.mark.parametrize(
+    "name",
+    ["swiss_roll", *(pytest.param(name, marks=pytest.mark.slow) for name in manifolds.NAMES if name != "swiss_roll")],
+)
 def test_draws_are_true_and_diverse(name: str) -> None:
     """At n = 5,000, k = 10, scale 1: mean trust of 8 draws at least .995, mean pairwise disparity at least .05.
 
@@ -30,7 +33,7 @@ def test_draws_are_true_and_diverse(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("n", "noise"),
-    [(2000, 0.0), (2000, 0.01), (5000, 0.03)],
+    [pytest.param(2000, 0.0, marks=pytest.mark.slow), (2000, 0.01), pytest.param(5000, 0.03, marks=pytest.mark.slow)],
 )
 def test_tangent_noise_draws_are_true_under_noise(n: int, noise: float) -> None:
     """Mean trust over the four sheets at least .99 at scale 1, mean disparity at least .05, k = 10.

@@ -69,7 +69,7 @@ def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
 
 
 @COMPILED
-@pytest.mark.parametrize(("X", "dimension"), [(cube(2, 16_000), 2), (cube(3, 12_000), 3)])
+@pytest.mark.parametrize(("X", "dimension"), [(cube(2, 16_000), 2), (cube(3, 8000), 3)])
 def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: int) -> None:
     """Subsamples predict fill and operations of the whole graph, and see the dimension of the data."""
     expected = estimate(X, n_neighbors=10)
@@ -84,7 +84,7 @@ def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: 
 @COMPILED
 def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
     """The estimate stays a small part of the work."""
-    X = cube(3, 3000)
+    X = cube(1, 3000)
     assert estimate(X, n_neighbors=10).factorization.points == (1500, 3000)
     assert estimate(X, n_neighbors=75).factorization.points == (1000, 2000)
     assert estimate(np.repeat(X, 250, axis=1), n_neighbors=10).factorization.points == (375, 750)

@@ -106,8 +106,8 @@ def test_an_index_is_an_integer(value: Any) -> None:
         {},
         {"method": "direct"},
         {"variant": "published"},
-        {"variant": "published", "covariance": "full"},
-        {"variant": "published", "covariance": "full-corrected"},
+        {"variant": "published", "covariance": "full", "max_iter": 3},
+        {"variant": "published", "covariance": "full-corrected", "max_iter": 3},
     ],
 )
 def test_save_and_load(sheet: NDArray[np.float64], tmp_path: Path, options: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def sheet(seed: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 200), shift=st.integers(-(2**24), 2**24), exponent=st.integers(-300, 300))
 def test_origin_and_unit(name: str, seed: int, shift: int, exponent: int) -> None:
     """An exact shift changes rounding at most; a unit of a power of 2 scales distances, and changes no weight."""
@@ -47,7 +47,7 @@ def test_origin_and_unit(name: str, seed: int, shift: int, exponent: int) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 200), width=st.sampled_from([3, 10, 15, 16, 40]))
 def test_isometric_copies(name: str, seed: int, width: int) -> None:
     """Turned into more dimensions, on either side of the limit between the searches, the sheet is the same."""
@@ -60,7 +60,7 @@ def test_isometric_copies(name: str, seed: int, width: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 200))
 def test_order_of_points(name: str, seed: int) -> None:
     """A permutation of the points permutes the embedding."""
@@ -69,7 +69,7 @@ def test_order_of_points(name: str, seed: int) -> None:
     assert disparity(embed(name, X[order]), embed(name, X)[order]) < 1e-7
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 200), copies=st.integers(1, 6))
 def test_copies_are_at_one_place(seed: int, copies: int) -> None:
     """Points that were given several times are, in a function of distances, at one place each time."""

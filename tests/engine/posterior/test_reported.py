@@ -11,12 +11,12 @@ from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.ranks import local_trustworthiness, trustworthiness
 from glle_engine.posterior.fit import fit_components
+from tests.engine.conftest import bent_sheet
 
 
 def two_halves() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Return two sheets of 150 points, far apart."""
-    X = manifolds.make("s_curve", 300, seed=4).X
-    return np.asarray(X + 50.0 * (np.arange(300) % 2)[:, None])
+    """Return two sheets of 75 points, far apart."""
+    return np.asarray(bent_sheet(150) + 50.0 * (np.arange(150) % 2)[:, None])
 
 
 @pytest.mark.parametrize("noise", ["isotropic", "tangent"])
@@ -41,7 +41,7 @@ def test_a_duplicated_point_is_not_its_own_neighbour() -> None:
 
 def test_duplicates_are_neither_singular_nor_lost() -> None:
     """Smile 174 and umap 90: duplicated samples gave a singular matrix, or NA for points of the embedding."""
-    X = np.repeat(manifolds.make("swiss_roll", 120, seed=1).X, 3, axis=0)
+    X = np.repeat(bent_sheet(120), 3, axis=0)
     for n_neighbors in (4, 9):
         posterior = fit(X, n_neighbors=n_neighbors, disconnected="bridge")
         assert posterior.embedding.shape == (360, 2)
@@ -57,11 +57,11 @@ def test_no_point_outside_the_largest_component_is_dropped() -> None:
     X = two_halves()
     with pytest.raises(DisconnectedGraphError) as caught:
         fit(X)
-    assert caught.value.details["sizes"] == [150, 150]
-    assert fit(X, disconnected="bridge").embedding.shape == (300, 2)
+    assert caught.value.details["sizes"] == [75, 75]
+    assert fit(X, disconnected="bridge").embedding.shape == (150, 2)
     parts = fit_components(X)
-    assert [part.posterior.embedding.shape for part in parts] == [(150, 2), (150, 2)]
-    assert sorted(np.concatenate([part.points for part in parts])) == list(range(300))
+    assert [part.posterior.embedding.shape for part in parts] == [(75, 2), (75, 2)]
+    assert sorted(np.concatenate([part.points for part in parts])) == list(range(150))
 
 
 def test_a_disconnected_graph_gives_no_nan() -> None:
@@ -102,7 +102,7 @@ def test_lle_is_scikit_learns_at_the_same_parameters() -> None:
 
 def test_reg_reaches_the_weights() -> None:
     """scikit-learn 4756: the estimator did not hand its `reg` on, and all values gave one embedding."""
-    X = manifolds.make("swiss_roll", 300, seed=2).X
+    X = bent_sheet(300)
     assert not np.allclose(fit(X, reg=1e-3).mean, fit(X, reg=1e-1).mean)
 
 
@@ -132,7 +132,7 @@ def test_an_embedding_has_a_score_and_each_point_its_own() -> None:
 
     Here two fits are the same bits, draws have scores, and points that were put in the wrong place score low.
     """
-    X = manifolds.make("s_curve", 300, seed=1).X
+    X = bent_sheet(300)
     embedding = fit(X).embedding
     assert embedding.tobytes() == fit(X).embedding.tobytes()
     spoilt = np.array(embedding)

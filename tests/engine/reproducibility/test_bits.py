@@ -1,6 +1,7 @@
 """Everything that is content-addressed has the same bits on every processor, as far as one processor can pretend.
 
-The fast tests compare with the oldest processor, `make -C qa processors` with each kernel.
+`make -C qa slow` compares with the oldest processor, `make -C qa processors` with each kernel. `test_fingerprint.py`
+compares the bits of a few fits with those on the oldest processor.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def own(stored: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "setting",
     [
-        pytest.param(setting, marks=[] if position == 0 else [pytest.mark.processors])
+        pytest.param(setting, marks=[pytest.mark.slow] if position == 0 else [pytest.mark.processors])
         for position, setting in enumerate(other_processors())
     ],
     ids=str,

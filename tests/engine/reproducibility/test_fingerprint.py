@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,9 @@ import numpy as np
 import pytest
 
 from glle_engine import Posterior
+from glle_engine.linalg.dense import has_compiler
 from glle_engine.posterior import fingerprint
+from qa.processors.__main__ import other_processors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,43 +25,48 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def elsewhere(folder: Path | None = None, **environment: str) -> tuple[str, str]:
-    """Return fingerprint and kind in another process, whose path begins with a folder."""
-    path = os.pathsep.join(map(str, filter(None, (folder, ROOT))))
-    asked = "from glle_engine.posterior import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
-    output = subprocess.run(
-        [sys.executable, "-c", asked],
-        env={**os.environ, **environment, "PYTHONPATH": path},
+def output_of(*arguments: str, path: tuple[Path, ...] = (), **environment: str) -> str:
+    """Return what another process of Python, whose path begins with some folders, prints."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
         capture_output=True,
         text=True,
         check=True,
-    )
-    digest, kind = output.stdout.split()
-    return digest, kind
+    ).stdout
 
 
-@pytest.mark.skipif(find_spec("numba") is None, reason="without numba the bits are those of the processor's libraries")
+@pytest.mark.skipif(not has_compiler(), reason="without numba the bits are those of the processor's libraries")
 def test_the_pinned_kind_is_this_one() -> None:
     """With numba the reference results have the pinned bits; where they changed, NUMBERS and PINNED change together."""
     assert fingerprint.fingerprint() == fingerprint.PINNED
     assert fingerprint.numerics_kind() == ""
-    assert elsewhere() == (fingerprint.PINNED, "pinned")
+
+
+def test_the_command_prints_the_bits_of_any_processor() -> None:
+    """`python -m glle_engine.posterior.fingerprint` prints the digest and the pinned one, the same on the oldest."""
+    oldest = next(iter(other_processors()), {}) if has_compiler() else {}  # without numba BLAS sums as it likes
+    output = output_of("-m", "glle_engine.posterior.fingerprint", **oldest)
+    assert f"fingerprint {fingerprint.fingerprint()}\n" in output
+    assert f"pinned      {fingerprint.PINNED}\n" in output
 
 
 def test_without_numba_the_kind_is_known(tmp_path: Path) -> None:
-    """The fallbacks compute the same results in other bits, which have a digest as well."""
+    """The fallbacks compute the same results in other bits, which have a digest as well: the same each time."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n", encoding="utf-8")
-    digest, kind = elsewhere(tmp_path)
+    code = "from glle_engine.posterior import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
+    digest, kind, again = output_of("-c", f"{code}; print(f.fingerprint.__wrapped__())", path=(tmp_path,)).split()
     assert len(digest) == fingerprint.DIGITS
     assert int(digest, 16) >= 0
     assert kind == ("pinned" if digest == fingerprint.PINNED else digest)
-    assert elsewhere(tmp_path) == (digest, kind), "the same each time"
+    assert again == digest
 
 
 @pytest.mark.parametrize("align", ["procrustes", "none"])
 def test_one_other_bit_is_seen(monkeypatch: pytest.MonkeyPatch, align: str) -> None:
     """The last bit of one value of one draw changes the digest."""
-    before = fingerprint.fingerprint.__wrapped__()
+    before = fingerprint.fingerprint()
     original = Posterior.draws_of
 
     def draws_of(self: Posterior, *keys: Any, **law: Any) -> Iterator[Draw]:
@@ -83,7 +89,7 @@ def test_the_reference_data_are_exact() -> None:
         assert X.shape[1] > 15
 
 
-@pytest.mark.skipif(find_spec("numba") is None, reason="without numba there is one order and no fronts")
+@pytest.mark.skipif(not has_compiler(), reason="without numba there is one order and no fronts")
 def test_the_references_cover_both_orders_and_wide_fronts() -> None:
     """The digest covers minimum degree and nested dissection, and fronts of one and of several supernodes."""
     sparse = [fitted for fitted in fingerprint.fits() if fitted.diagnostics.figures["elimination"]]
@@ -92,16 +98,3 @@ def test_the_references_cover_both_orders_and_wide_fronts() -> None:
     assert orders == {"minimum-degree", "nested-dissection"}
     assert widths.min() == 1
     assert widths.max() > 1
-
-
-def test_the_command_prints_both() -> None:
-    """`python -m glle_engine.posterior.fingerprint` prints the digest and the pinned one."""
-    output = subprocess.run(
-        [sys.executable, "-m", "glle_engine.posterior.fingerprint"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert fingerprint.fingerprint() in output
-    assert fingerprint.PINNED in output

@@ -38,7 +38,7 @@ def normal(counts: tuple[int, int, int, int], *, seed: int = 0) -> tuple[Stacks,
 
 def test_the_covariance_of_normal_embeddings_is_found() -> None:
     """Each part estimates the known spread, and regions and reliability follow: nothing has to be believed."""
-    stacks, reference, truth = normal((400, 300, 300, 300))
+    stacks, reference, truth = normal((200, 150, 150, 150))
     result = combine(*stacks, reference)
     spread = np.sqrt(np.trace(truth, axis1=1, axis2=2))
     for part in ("spread", "draw_spread", "half_sample_spread", "random_k_spread", "larger_sample_spread"):
@@ -50,7 +50,7 @@ def test_the_covariance_of_normal_embeddings_is_found() -> None:
     )
     np.testing.assert_allclose((parts**2).mean(axis=0), result.spread**2)
     assert result.reliability.level == "high"
-    assert (result.n_draws, result.n_resamples) == (400, 300)
+    assert (result.n_draws, result.n_resamples) == (200, 150)
 
 
 def test_the_orientation_of_the_embeddings_does_not_matter() -> None:

@@ -12,7 +12,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.posterior.spread.regions import LEVELS, Regions, calibrated_regions
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(st.integers(1, 3), st.integers(0, 100))
 def test_regions_of_normal_places_have_the_stated_coverage(p: int, seed: int) -> None:
     """Radii are the roots of chi-squared quantiles, and fresh places are covered as stated."""
