@@ -86,8 +86,8 @@ def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
     """The estimate stays a small part of the work."""
     X = cube(1, 3000)
     assert estimate(X, n_neighbors=10).factorization.points == (1500, 3000)
-    assert estimate(X, n_neighbors=75).factorization.points == (1000, 2000)
-    assert estimate(np.repeat(X, 250, axis=1), n_neighbors=10).factorization.points == (375, 750)
+    assert Factorization.of(X, 75).points == (1000, 2000)
+    assert Factorization.of(np.repeat(X, 250, axis=1), 10).points == (375, 750)
 
 
 def test_an_estimate_is_a_function_of_the_data() -> None:

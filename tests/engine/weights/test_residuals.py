@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -26,6 +26,12 @@ def digits() -> NDArray[np.float64]:
     """Return 500 digits whose pixels are moved by a little, so that no distances are tied."""
     X = np.asarray(load_digits().data[:500], np.float64)
     return np.asarray(X + 1e-3 * np.random.default_rng(0).uniform(size=X.shape) * (np.ptp(X, axis=0) > 0))
+
+
+@pytest.fixture(scope="module", params=["em", "direct"])
+def of_digits(request: pytest.FixtureRequest, digits: NDArray[np.float64]) -> Posterior:
+    """Return the posterior of the digits by either method."""
+    return fit(digits, method=request.param)
 
 
 def measured(X: NDArray[np.float64], n_neighbors: int = 10) -> float:
@@ -89,11 +95,10 @@ def test_residuals_of_rounding_have_no_directions(sheet: NDArray[np.float64]) ->
     assert np.isfinite(fit(turned, reg=1e-15, variance="ml").covariance_factor).all()
 
 
-@pytest.mark.parametrize("method", ["em", "direct"])
 @pytest.mark.parametrize("encoding", ["zero columns", "constant columns", "pixels repeated 3 x 3", "isometry"])
-def test_encoding_of_digits_changes_no_spread(digits: NDArray[np.float64], encoding: str, method: Any) -> None:
+def test_encoding_of_digits_changes_no_spread(digits: NDArray[np.float64], of_digits: Posterior, encoding: str) -> None:
     """The law is the same to rounding, and so is the spread of draws."""
-    before, after = fit(digits, method=method), fit(encoded(digits, encoding), method=method)
+    before, after = of_digits, fit(encoded(digits, encoding), method=of_digits.spec.method)
     assert before.diagnostics.figures["variance"] == "ml"
     require_same_law(before, after)
     assert median_spread(after) == pytest.approx(median_spread(before), rel=1e-5)
