@@ -99,7 +99,7 @@ def command(arguments: list[str]) -> list[str]:
 def bits_command(arguments: list[str]) -> list[str]:
     """Return the command that compares the results of all settings, alone and in a service of workers that differ.
 
-    The fast tests compare the oldest processor alone.
+    `make -C qa slow` compares the oldest processor alone, `make test` a few fits on it.
     """
     tests = [*(str(ENGINE / name) for name in PRETENDERS), str(Path(__file__).with_name("test_kinds.py"))]
     return [sys.executable, "-m", "pytest", *tests, "-m", "", "-n", "2", "-q", *arguments]

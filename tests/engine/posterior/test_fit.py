@@ -175,14 +175,6 @@ def test_spec_round_trip() -> None:
         FitSpec.from_dict({"neighbours": 3})
 
 
-def test_a_constant_feature_is_accepted_and_named(sheet: NDArray[np.float64]) -> None:
-    """It changes nothing and stands in the diagnostics."""
-    fitted = fit(np.concatenate([sheet[:, :1], np.full((400, 1), 7.0), sheet[:, 1:]], axis=1))
-    assert fitted.diagnostics.figures["constant_features"] == [1]
-    assert "constant-features" in {note.code for note in fitted.diagnostics.notes}
-    np.testing.assert_allclose(fitted.embedding, fit(sheet).embedding, atol=1e-6)
-
-
 def test_figures_of_the_data_do_not_depend_on_where_they_lie(wide: NDArray[np.float64]) -> None:
     """An exact translation changes no bit of any figure, however far it is; more components look at eigenvalues."""
     X = np.rint(wide * 2**20)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def output_of(*arguments: str, path: tuple[Path, ...] = (), **environment: str) -> str:
-    """Return what another process of Python, whose path begins with some folders, prints."""
+def output_of(*arguments: str, environment: dict[str, str] | None = None, first: Path = ROOT) -> str:
+    """Return the output of another process of Python, whose path begins with a folder."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
+        env={**os.environ, **(environment or {}), "PYTHONPATH": f"{first}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=True,
@@ -47,7 +47,7 @@ def test_the_pinned_kind_is_this_one() -> None:
 def test_the_command_prints_the_bits_of_any_processor() -> None:
     """`python -m glle_engine.posterior.fingerprint` prints the digest and the pinned one, the same on the oldest."""
     oldest = next(iter(other_processors()), {}) if has_compiler() else {}  # without numba BLAS sums as it likes
-    output = output_of("-m", "glle_engine.posterior.fingerprint", **oldest)
+    output = output_of("-m", "glle_engine.posterior.fingerprint", environment=oldest)
     assert f"fingerprint {fingerprint.fingerprint()}\n" in output
     assert f"pinned      {fingerprint.PINNED}\n" in output
 
@@ -56,7 +56,7 @@ def test_without_numba_the_kind_is_known(tmp_path: Path) -> None:
     """The fallbacks compute the same results in other bits, which have a digest as well: the same each time."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n", encoding="utf-8")
     code = "from glle_engine.posterior import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
-    digest, kind, again = output_of("-c", f"{code}; print(f.fingerprint.__wrapped__())", path=(tmp_path,)).split()
+    digest, kind, again = output_of("-c", f"{code}; print(f.fingerprint.__wrapped__())", first=tmp_path).split()
     assert len(digest) == fingerprint.DIGITS
     assert int(digest, 16) >= 0
     assert kind == ("pinned" if digest == fingerprint.PINNED else digest)
