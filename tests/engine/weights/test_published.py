@@ -96,8 +96,9 @@ def test_many_features_give_one_embedding(wide: NDArray[np.float64]) -> None:
     np.testing.assert_array_equal(fitted.draw(0).embedding, fitted.draw(1).embedding)
 
 
-def test_a_singular_precision_is_pseudo_inverted_and_said(sheet: NDArray[np.float64]) -> None:
+def test_a_singular_precision_is_pseudo_inverted_and_said() -> None:
     """With d + p < k the direct precision is singular: its pseudo-inverse stands in, around LLE's weights (Eq. 36)."""
+    sheet = manifolds.make("swiss_roll", 400, seed=3).X
     fitted = fit(sheet, variant="published", method="direct")
     assert fitted.diagnostics.figures["singular_precisions"] == 400
     assert "singular-precision" in notes(fitted)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine import Posterior
     from glle_engine.base.spec import Noise
 
-NOISY = bent_sheet(400) + 0.03 * np.random.default_rng(0).standard_normal((400, 3))
+NOISY = bent_sheet(400) + 0.6 * np.random.default_rng(0).standard_normal((400, 3))
 SWAPPED = manifolds.make("swiss_roll", 1000, seed=0).X  # with six neighbors
 
 
