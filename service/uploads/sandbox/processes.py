@@ -23,7 +23,7 @@ from service.uploads.disk_array import NO_MEMORY
 from service.uploads.packing import Packing
 from service.uploads.registry import ColumnRoles, Limits
 from service.uploads.sandbox import child
-from service.uploads.sandbox.forkserver import REQUEST
+from service.uploads.sandbox.forkserver import POSTERIOR_REQUEST, REQUEST
 from service.uploads.sandbox.transfer import ReadRequest, content_length, read_outcome, table_of
 from worker.base.problems import Problem, ProblemError, refuse
 
@@ -196,7 +196,7 @@ class ReaderProcesses:
             result.seek(0)
             result.truncate()
             request.write(result)
-            ended = self._server.read(body, result)
+            ended = self._server.read(body, result, POSTERIOR_REQUEST if request.tenant else REQUEST)
             if ended.status is None and not ended.is_late:
                 continue
             self._on_end(ended)
@@ -278,12 +278,12 @@ class _Server:
         with self._lock:
             self._end()
 
-    def read(self, body: IO[bytes], result: IO[bytes]) -> ReaderExit:
-        """Read a body in a reader process; return the exit of the process."""
+    def read(self, body: IO[bytes], result: IO[bytes], kind: bytes) -> ReaderExit:
+        """Read a body in a reader process by a request of this kind; return the exit of the process."""
         reply, remote = socket.socketpair()
         with reply:
             with remote:
-                self._send([body.fileno(), result.fileno(), remote.fileno()])
+                self._send(kind, [body.fileno(), result.fileno(), remote.fileno()])
             reply.settimeout(self._seconds + GRACE_SECONDS)
             received = b""
             try:
@@ -303,10 +303,10 @@ class _Server:
             return ReaderExit()
         return ReaderExit(**end, stderr=stderr.decode(errors="replace")[-_MOST_STDERR:])
 
-    def _send(self, descriptors: list[int]) -> None:
+    def _send(self, kind: bytes, descriptors: list[int]) -> None:
         with self._lock:
             try:
-                socket.send_fds(self._running(), [REQUEST], descriptors)
+                socket.send_fds(self._running(), [kind], descriptors)
             except OSError as error:  # it has just died, or could not start
                 log.warning("The fork server of the readers does not accept a body: %s", error)
                 self._end()
