@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import zipfile
+import zlib
 
 import numpy as np
 
@@ -48,10 +50,35 @@ def parquet_footer_bomb(columns: int) -> bytes:
 
 
 def npz_labels_bomb(points: int) -> bytes:
-    """Return an npz file with labels of 1,000 characters (4,000 bytes each), which compress well."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, data=np.zeros((points, 1)), labels=np.full(points, "a" * 1000))
-    return buffer.getvalue()
+    """Return an npz file with labels of 1,000 characters (4,000 bytes each), deflated once and repeated.
+
+    `points` is a multiple of 1,000, because the repeated block has as many labels.
+    """
+    block = np.full(1000, "a" * 1000)
+    head = io.BytesIO()
+    shape = {"descr": block.dtype.str, "fortran_order": False, "shape": (points,)}
+    np.lib.format.write_array_header_1_0(head, shape)
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    start = packer.compress(head.getvalue()) + packer.flush(zlib.Z_FULL_FLUSH)
+    repeated = packer.compress(block.tobytes()) + packer.flush(zlib.Z_FULL_FLUSH)  # refers to nothing before it
+    packed = start + repeated * (points // len(block)) + packer.flush()
+    crc = zlib.crc32(head.getvalue())
+    for _ in range(points // len(block)):
+        crc = zlib.crc32(block.data, crc)
+    data = io.BytesIO()
+    np.savez_compressed(data, data=np.zeros((points, 1)))
+    return _appended(data.getvalue(), b"labels.npy", packed, crc, len(head.getvalue()) + points * block.itemsize)
+
+
+def _appended(archive: bytes, name: bytes, packed: bytes, crc: int, size: int) -> bytes:
+    """Return a zip file of one member with another one, which is deflated already."""
+    (start,) = struct.unpack("<I", archive[-6:-2])
+    common = struct.pack("<5H3I2H", 20, 0, zipfile.ZIP_DEFLATED, 0, 33, crc, len(packed), size, len(name), 0)
+    record = b"PK\1\2" + struct.pack("<H", 20) + common + struct.pack("<3H2I", 0, 0, 0, 0, start) + name
+    directory = archive[start:-22] + record
+    place = start + 30 + len(name) + len(packed)
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 2, 2, len(directory), place, 0)
+    return archive[:start] + b"PK\3\4" + common + name + packed + directory + end
 
 
 class _Flat:
