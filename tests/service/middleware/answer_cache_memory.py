@@ -1,7 +1,7 @@
-"""`python -m tests.service.middleware.answer_cache_memory BODY QUERY`: memory of a full answer cache.
+"""`python -m tests.service.middleware.answer_cache_memory BODY,QUERY ...`: memory of a full answer cache.
 
-Prints the growth of resident memory as a share of the budget: when the cache is first full, and after twice as
-many responses.
+Prints a line for each pair of sizes, measured in a forked process: the growth of resident memory as a share of the
+budget when the cache is first full, and after twice as many responses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.middleware.answer_cache import AnswerCache
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-BUDGET = 2**24
+BUDGET = 2**22
 HEADERS = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept", "Accept-Ranges": "bytes"}
 
 
@@ -55,8 +55,12 @@ def main(body: int, query: int) -> None:
     for more in range(number, 2 * number):
         keep(cache, more, body, query)
     gc.collect()
-    print(full / BUDGET, (resident() - before) / BUDGET)  # noqa: T201 # the program's output
+    print(full / BUDGET, (resident() - before) / BUDGET, flush=True)  # noqa: T201 # the program's output
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    for sizes in sys.argv[1:]:
+        if (pid := os.fork()) == 0:
+            main(*map(int, sizes.split(",")))
+            os._exit(0)
+        os.waitpid(pid, 0)
