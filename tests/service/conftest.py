@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import uvicorn
+from fastapi.routing import _EffectiveRouteContext
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
@@ -34,8 +35,12 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from fastapi import FastAPI
+    from fastapi.routing import APIRoute, _RouterIncludeContext
+    from numpy.typing import NDArray
 
+    from glle_engine import Posterior
     from worker.base.settings import Settings
 
 
@@ -100,6 +105,24 @@ def _authorities() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _routes() -> Iterator[None]:
+    """Resolve the dependencies of each route once: each app of a test would resolve the same ones, for 0.2 s."""
+    resolve = _EffectiveRouteContext.from_api_route
+    resolved: dict[tuple[object, ...], _EffectiveRouteContext] = {}
+
+    def once(*, original_route: APIRoute, include_context: _RouterIncludeContext) -> _EffectiveRouteContext:
+        shared = (each.dependency for each in include_context.dependencies)
+        key = (id(original_route), include_context.prefix, *shared)
+        if key not in resolved:
+            resolved[key] = resolve(original_route=original_route, include_context=include_context)
+        return resolved[key]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_EffectiveRouteContext, "from_api_route", once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def _served(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -157,11 +180,17 @@ def app(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> FastAP
     return _served[1]
 
 
+@cache
+def _fitted() -> tuple[NDArray[np.float64], Posterior]:
+    """Return data and their posterior."""
+    X = manifolds.make("s_curve", 150, seed=1).X
+    return X, glle_engine.fit(X)
+
+
 @pytest.fixture
 def drawn(stores: Stores) -> str:
     """The path of a posterior with draws 0 to 3 in the cache, as from a worker."""
-    X = manifolds.make("s_curve", 150, seed=1).X
-    posterior = glle_engine.fit(X)
+    X, posterior = _fitted()
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.NUMBERS)
