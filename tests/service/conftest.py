@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import shutil
@@ -44,11 +45,20 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
 
 
+class _Server(uvicorn.Server):
+    """Server that looks often whether it should exit, because each of its tests waits for that."""
+
+    async def main_loop(self) -> None:
+        """Serve until it should exit."""
+        while not await self.on_tick(0):  # noqa: ASYNC110 # uvicorn has no event
+            await asyncio.sleep(0.02)
+
+
 @contextmanager
 def serving(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an app from a thread; yield a client that compares each response with the contract."""
     with listen("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(
+        server = _Server(
             uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=75, proxy_headers=False)
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -181,8 +191,8 @@ def app(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> FastAP
 
 
 @cache
-def _fitted() -> tuple[NDArray[np.float64], Posterior]:
-    """Return data and their posterior."""
+def fitted() -> tuple[NDArray[np.float64], Posterior]:
+    """Return the data of `drawn` and their posterior."""
     X = manifolds.make("s_curve", 150, seed=1).X
     return X, glle_engine.fit(X)
 
@@ -190,7 +200,7 @@ def _fitted() -> tuple[NDArray[np.float64], Posterior]:
 @pytest.fixture
 def drawn(stores: Stores) -> str:
     """The path of a posterior with draws 0 to 3 in the cache, as from a worker."""
-    X, posterior = _fitted()
+    X, posterior = fitted()
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.NUMBERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from glle_engine import Posterior
     from worker.tenancy.api_keys import Scope
 
 X = np.random.default_rng(0).normal(size=(60, 3))
-POSTERIOR = glle_engine.fit(X)
+
+
+@cache
+def fitted() -> Posterior:
+    """Return the posterior of the points."""
+    return glle_engine.fit(X)
 
 
 @contextmanager
@@ -73,22 +80,23 @@ class TenantResources:
 def resources_of(tenant: str, stores: Stores) -> TenantResources:
     """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
     resources = stores.of(tenant)
+    posterior = fitted()
     dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
-    stores.posteriors.cache(id_, POSTERIOR)
+    stores.posteriors.cache(id_, posterior)
     stores.posteriors.record(
         PosteriorRecord(
-            id=id_, dataset=dataset.id, n=60, d=3, spec=spec, diagnostics=POSTERIOR.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=POSTERIOR.eigenvalues.tolist(), arrays={}, nbytes=0, job=job.id, created="now",
+            id=id_, dataset=dataset.id, n=60, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
+            eigenvalues=posterior.eigenvalues.tolist(), arrays={}, nbytes=0, job=job.id, created="now",
             tenant=job.tenant, provenance={"numbers": NUMBERS},
         )
     )  # fmt: skip
     stores.jobs.succeed(job.id)
-    draw_and_cache(stores.draws, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
+    draw_and_cache(stores.draws, id_, posterior, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, job.id)
     recipe.load_or_compute(TaskContext(stores, job), silent)

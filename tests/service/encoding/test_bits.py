@@ -10,14 +10,12 @@ import httpx
 import numpy as np
 import pytest
 
-import glle_engine
-from glle_engine import manifolds
 from service.app import create_app
 from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
 from service.responses.draws import _DrawReader
 from tests.conftest import evict, until
-from tests.service.conftest import register_worker, serving
+from tests.service.conftest import fitted, register_worker, serving
 from worker.base.numerics import numbers_of
 from worker.base.versions import long_queue, queue_name
 from worker.execution.draws import store_draws
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 NPY = {"accept": "application/x-npy"}
 JSON = {"accept": "application/json"}
-POSTERIOR = glle_engine.fit(manifolds.make("s_curve", 150, seed=1).X)
 OTHER = numbers_of("0123456789abcdef")
 COUNT = 400
 SPEC = DrawsSpec(
@@ -70,7 +67,7 @@ def test_an_etag_covers_the_whole_response(
     key = DrawKey(0, 9, 1.0, "posterior", align)
     contents = []
     for created in (same_draw, change, same_draw):
-        draw = created(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
+        draw = created(fitted()[1].draw(9, align=align))  # type: ignore[arg-type] # one of the two
         store_draws(stores.draws, drawn.rpartition("/")[2], [key], [draw], 0.1)
         app.state.answer_cache.clear()
         answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
@@ -109,7 +106,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     stores.posteriors.delete(record)
     stores.posteriors.record(replace(record, provenance={ARRAYS: "1" * 64}, created="later"))
     key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
-    other = POSTERIOR.draw(1)
+    other = fitted()[1].draw(1)
     store_draws(
         stores.draws, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
     )
@@ -218,8 +215,11 @@ def of_a_kind(stores: Stores, numbers: str, name: str) -> None:
         stores.client.sadd("rq:queues", f"rq:queue:{queue}")
 
 
-def test_operators_see_that_workers_differ(client: httpx.Client, stores: Stores) -> None:
+def test_operators_see_that_workers_differ(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Doctor has the remedy, info and metrics count; a uniform fleet of another kind is served."""
+    monkeypatch.setattr(inside, "engine", lambda: iter(()))  # its fits and draws take half a second
     assert client.get("/v1/info").json()["numerics"] == []
     of_a_kind(stores, OTHER, "odd")
     assert client.get("/readyz").status_code == 200

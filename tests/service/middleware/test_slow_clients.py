@@ -17,6 +17,7 @@ import uvicorn
 
 from service.app import create_app
 from service.cli.main import listen
+from service.middleware import slow_clients
 from service.middleware.slow_clients import HEAD_BYTES, limited_protocol
 from tests.conftest import until
 from worker.base.settings import Settings
@@ -225,8 +226,11 @@ def status_of(port: int, path: str, address: str) -> int:
             return 0
 
 
-def test_probes_are_answered_though_all_connections_are_held(settings: Settings) -> None:
-    """A busy process answers probes; an idle connection holds a probe's slot for two seconds."""
+def test_probes_are_answered_though_all_connections_are_held(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy process answers probes; an idle connection holds a probe's slot for some time."""
+    monkeypatch.setattr(slow_clients, "PROBE_SECONDS", 0.7)
     with listening(replace(settings, max_connections=20, max_address=0, patience=30.0)) as port:
         held = idle(port, 20)
         time.sleep(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,34 +35,40 @@ def posterior(client: httpx.Client, stores: Stores) -> str:
     return POST_1
 
 
-CREATING: list[tuple[str, dict[str, Any]]] = [
-    (POST_1 + "/draws", {"count": 8}),
-    (POST_1 + "/transform", {"data": [[1.0, 2.0, 3.0]]}),
-    (POST_1 + "/reconstructions", {"count": 2}),
-    (POST_1 + "/calibration", {}),
-    ("/v1/posteriors", {"n_neighbors": 5}),
-    ("/v1/advice", {"n_neighbors": [5, 7]}),
-]
+CREATING: dict[str, tuple[str, dict[str, Any]]] = {
+    "draws": (POST_1 + "/draws", {"count": 8}),
+    "transform": (POST_1 + "/transform", {"data": [[1.0, 2.0, 3.0]]}),
+    "reconstructions": (POST_1 + "/reconstructions", {"count": 2}),
+    "calibration": (POST_1 + "/calibration", {}),
+    "fit": ("/v1/posteriors", {"n_neighbors": 5}),
+    "advice": ("/v1/advice", {"n_neighbors": [5, 7]}),
+}
 
 
-@pytest.mark.parametrize(("path", "body"), CREATING, ids=[path.rpartition("/")[2] for path, _ in CREATING])
-def test_every_job_may_have_a_deadline(
-    client: httpx.Client, stores: Stores, posterior: str, path: str, body: dict[str, Any]
-) -> None:
-    """The deadline is reported, and the job fails at its end: 504 with the remedy."""
+def test_every_job_may_have_a_deadline(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The deadline is reported, and each job fails at its end: 504 with the remedy."""
     dataset = stores.posteriors.fetch("post_1").dataset
-    payload = {**body, "dataset": dataset} if path in {"/v1/posteriors", "/v1/advice"} else body
-    answer = client.post(path + "?deadline=0.3&wait=60", json=payload)
-    assert (answer.status_code, answer.json()["type"]) == (504, "urn:glle:problem:deadline-exceeded")
-    assert "deadline" in answer.json()["remedy"]
-    (listed,) = client.get("/v1/jobs").json()["items"]
-    assert listed["status"] == "failed"
-    assert listed["deadline"] == answer.json()["details"]["deadline"]
-    assert client.get(listed["links"]["self"] + "/result").status_code == 504
+
+    def post(kind: str, query: str = "") -> httpx.Response:
+        path, body = CREATING[kind]
+        payload = body if path.startswith(POST_1) else {**body, "dataset": dataset}
+        return client.post(path + query, json=payload)
+
+    with ThreadPoolExecutor(len(CREATING)) as threads:
+        answers = list(threads.map(lambda kind: post(kind, "?deadline=0.3&wait=60"), CREATING))
+    jobs = {job["kind"]: job for job in client.get("/v1/jobs").json()["items"]}
+    assert jobs.keys() == CREATING.keys()
+    for kind, answer in zip(CREATING, answers, strict=True):
+        assert (answer.status_code, answer.json()["type"]) == (504, "urn:glle:problem:deadline-exceeded"), kind
+        assert "deadline" in answer.json()["remedy"]
+        assert jobs[kind]["status"] == "failed"
+        assert jobs[kind]["deadline"] == answer.json()["details"]["deadline"]
+        assert client.get(jobs[kind]["links"]["self"] + "/result").status_code == 504
     assert stores.queue.length() == 0
-    again = client.post(path, json=payload)
-    assert (again.status_code, again.json()["deadline"]) == (202, None)
-    assert again.json()["id"] != listed["id"]
+    for kind, job in jobs.items():
+        again = post(kind)
+        assert (again.status_code, again.json()["deadline"]) == (202, None)
+        assert again.json()["id"] != job["id"]
 
 
 def test_a_shared_job_has_the_latest_deadline(client: httpx.Client, posterior: str) -> None:
