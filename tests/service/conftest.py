@@ -22,6 +22,7 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from service.app import create_app
 from service.cli.main import listen
+from service.uploads.sandbox import processes
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
 from worker.base.versions import queue_name
@@ -133,15 +134,28 @@ def _routes() -> Iterator[None]:
         yield
 
 
+@cache
+def _fork_server(seconds: float) -> processes._Server:
+    return processes._Server(seconds)
+
+
+def connected_app(stores: Stores) -> FastAPI:
+    """Return an app whose readers share their fork server with other apps, because each start takes half a second."""
+    app = create_app(stores)
+    app.state.readers._server = _fork_server(stores.settings.reader_seconds)
+    return app
+
+
 @pytest.fixture(scope="session")
 def _served(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Stores, FastAPI, httpx.Client]]:
     """App of the session; starting and stopping it takes longer than most tests."""
     stores = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("data"))))
-    app = create_app(stores)
+    app = connected_app(stores)
     with serving(app) as client:
         yield stores, app, client
+    app.state.readers.close()
     stores.close()
 
 
@@ -170,7 +184,7 @@ def client(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> htt
 def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[FastAPI, httpx.Client]]:
     """App of the session on the same data that requires keys."""
     connected = Stores.connect(replace(_served[0].settings, auth="required"))
-    app = create_app(connected)
+    app = connected_app(connected)
     with serving(app) as client:
         yield app, client
     connected.close()

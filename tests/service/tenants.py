@@ -13,8 +13,7 @@ import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
-from service.app import create_app
-from tests.service.conftest import serving
+from tests.service.conftest import connected_app, serving
 from worker.analyses.embedding import Recipe
 from worker.execution.context import TaskContext
 from worker.execution.draws import draw_and_cache
@@ -45,7 +44,7 @@ def fitted() -> Posterior:
 def served(stores: Stores, **settings: Any) -> Iterator[httpx.Client]:
     """Serve the same data under other settings; yield a client."""
     connected = Stores.connect(replace(stores.settings, **settings))
-    with serving(create_app(connected)) as client:
+    with serving(connected_app(connected)) as client:
         yield client
     connected.close()
 

@@ -117,6 +117,7 @@ def children(pid: int) -> list[int]:
     return [child for child in pids if " serve " in command_line(child)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_path: Path) -> None:
     """A killed process is replaced while the other one answers; SIGTERM ends the head and all its processes.

@@ -185,6 +185,7 @@ def test_a_missing_extra_is_named(settings: Settings, monkeypatch: pytest.Monkey
         tracing.wanted(replace(settings, traces="on"))
 
 
+@pytest.mark.slow
 def test_no_exporter_is_imported_without_traces() -> None:
     """API and worker load no exporter."""
     code = "import sys, service.app, worker.execution.telemetry; print('opentelemetry.exporter' in sys.modules)"
