@@ -25,6 +25,7 @@ from service.cli.main import listen
 from service.uploads.sandbox import processes
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
+from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.execution.draws import draw_and_cache
 from worker.jobs.priority_scripts import TASKS
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
-    from worker.base.settings import Settings
 
 
 class _Server(uvicorn.Server):
@@ -135,15 +135,22 @@ def _routes() -> Iterator[None]:
 
 
 @cache
-def _fork_server(seconds: float) -> processes._Server:
-    return processes._Server(seconds)
+def _fork_server() -> processes._Server:
+    return processes._Server(Settings().reader_seconds)
 
 
 def connected_app(stores: Stores) -> FastAPI:
     """Return an app whose readers share their fork server with other apps, because each start takes half a second."""
     app = create_app(stores)
-    app.state.readers._server = _fork_server(stores.settings.reader_seconds)
+    app.state.readers._server = _fork_server()
     return app
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _readers() -> Iterator[None]:
+    """Stop the fork server of the apps."""
+    yield
+    _fork_server().close()
 
 
 @pytest.fixture(scope="session")
@@ -155,7 +162,6 @@ def _served(
     app = connected_app(stores)
     with serving(app) as client:
         yield stores, app, client
-    app.state.readers.close()
     stores.close()
 
 

@@ -15,11 +15,11 @@ import httpx
 import pytest
 import uvicorn
 
-from service.app import create_app
 from service.cli.main import listen
 from service.middleware import slow_clients
 from service.middleware.slow_clients import HEAD_BYTES, limited_protocol
 from tests.conftest import until
+from tests.service.conftest import connected_app
 from worker.base.settings import Settings
 from worker.stores import Stores
 
@@ -42,7 +42,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def listening(settings: Settings) -> Iterator[int]:
     """Serve as `glle serve` does; yield the port."""
     with listen("127.0.0.1", 0) as sock:
-        app = create_app(Stores.connect(settings))
+        app = connected_app(Stores.connect(settings))
         config = uvicorn.Config(app, log_level="critical", lifespan="off", http=limited_protocol(settings))
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})

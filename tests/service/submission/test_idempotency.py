@@ -13,7 +13,7 @@ from service.submission import idempotency
 from service.submission.idempotency import Answers, remembered
 from tests.conftest import until
 from tests.service.routes.test_resources import upload
-from tests.service.submission.test_priority import CREATING, posterior
+from tests.service.submission.test_priority import CREATING, POST_1, posterior
 from worker.base.problems import ProblemError, refuse
 from worker.execution import tasks
 from worker.records.ids import digest
@@ -28,7 +28,7 @@ __all__ = ["posterior"]  # a fixture
 KEY = {"idempotency-key": "of a test"}
 WORDS = Answers[str](name=str, recall=str)
 POSTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    *((path, body, {**body, "seed": 5}) for path, body in CREATING[:4]),
+    *((path, body, {**body, "seed": 5}) for path, body in CREATING.values() if path.startswith(POST_1)),
     ("/v1/posteriors", {"n_neighbors": 5}, {"n_neighbors": 6}),
     ("/v1/advice", {"n_neighbors": [5, 7]}, {"n_neighbors": [5]}),
     ("/v1/datasets/synthetic", {"name": "s_curve", "n": 50}, {"name": "s_curve", "n": 51}),
