@@ -161,9 +161,9 @@ def test_summary_and_generated_data_as_tables(
 ) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-    job = client.get(f"{drawn}/summary?count=4&wait=0").json()
+    job = client.get(f"{drawn}/summary?count=4&resamples=4&wait=0").json()
     tasks.analyse(job["id"], 0)
-    path = f"{drawn}/summary?count=4&points=20:23"
+    path = f"{drawn}/summary?count=4&resamples=4&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
     assert table["point"] == [20, 21, 22]

@@ -183,8 +183,8 @@ def test_a_posterior_on_landmarks_over_http(client: httpx.Client, stores: Stores
     tasks.draw(job.id, job.round, 0)
     drawn = client.get(f"{url}/draws/3", headers={"Accept": "application/x-npy"})
     assert np.load(io.BytesIO(drawn.content)).tobytes() == expected.draw(3).embedding.tobytes()
-    result_of(stores, client.get(f"{url}/summary?count=4&wait=0"))
-    assert len(client.get(f"{url}/summary?count=4").json()["arrays"]["spread"]["data"]) == 120
+    result_of(stores, client.get(f"{url}/summary?count=4&resamples=4&wait=0"))
+    assert len(client.get(f"{url}/summary?count=4&resamples=4").json()["arrays"]["spread"]["data"]) == 120
     whole, none = (
         client.post("/v1/posteriors?wait=0", json={**body, "landmarks": landmarks}).json() for landmarks in (120, None)
     )
@@ -206,7 +206,9 @@ def test_standardized_posteriors_over_http(client: httpx.Client, stores: Stores)
     expected = fit(X, n_neighbors=8, standardize="zscore")
     moved = resulting(client, stores, client.post(f"{url}/transform?wait=0", json={"data": X[:5].tolist()}))
     np.testing.assert_array_equal(moved["arrays"]["embedding"]["data"], expected.embedding[:5].tolist())
-    assert resulting(client, stores, client.get(f"{url}/summary?count=4&wait=0"))["arrays"]["local_trust"]["data"]
+    assert resulting(client, stores, client.get(f"{url}/summary?count=4&resamples=4&wait=0"))["arrays"]["local_trust"][
+        "data"
+    ]
     plain = {"dataset": body["dataset"], "n_neighbors": 8}
     same = {**plain, "standardize": "none", "metric": "euclidean"}
     ids = [client.post("/v1/posteriors?wait=0", json=each).json()["posterior"] for each in (plain, same)]
@@ -231,7 +233,9 @@ def test_posteriors_of_distances_over_http(client: httpx.Client, stores: Stores)
     moved = resulting(client, stores, client.post(f"{url}/transform?wait=0", json={"data": D[:3].tolist()}))
     expected = fit(D, n_neighbors=8, metric="precomputed")
     np.testing.assert_array_equal(moved["arrays"]["embedding"]["data"], expected.embedding[:3].tolist())
-    trust = resulting(client, stores, client.get(f"{url}/summary?count=4&wait=0"))["arrays"]["local_trust"]["data"]
+    trust = resulting(client, stores, client.get(f"{url}/summary?count=4&resamples=4&wait=0"))["arrays"]["local_trust"][
+        "data"
+    ]
     assert np.mean(trust) == pytest.approx(trustworthiness(X, expected.embedding), abs=1e-9)
     problem = client.post(f"{url}/reconstructions", json={"count": 1})
     check_problem(problem, 422, "invalid-parameter")
