@@ -17,7 +17,6 @@ from service.cli import backup, keys, store
 from service.cli import settings as settings_page
 from service.cli.options import StartError, add_flags, require_both_urls, settings_of
 from service.cli.process_tree import ApiSupervisor, with_descriptors
-from service.middleware.access_policy import AccessPolicy
 from service.server.listening import BACKLOG, SharedSocket
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
@@ -241,6 +240,8 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 
 def _check_access(settings: Settings) -> None:
     """Log a warning if every request would be refused; raise `SettingsError` if the API would be open to others."""
+    from service.middleware.access_policy import AccessPolicy  # noqa: PLC0415 # each command loads what it needs
+
     policy = AccessPolicy.of(settings)
     if settings.data_in == "folder" and policy.is_shut:  # stored keys need the servers, which may not run yet
         logging.announce("Requests need an API key, and no key exists. `glle keys create` creates one.", settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from service.cli.options import StartError, add_data_dir, add_flags, span
 from worker.base.settings import SettingsError
-from worker.operations.store_sweep import ORPHAN_SECONDS, sweep
+from worker.storage.object_store.index import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
     import argparse
@@ -70,6 +70,8 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _sweep(options: argparse.Namespace, settings: Settings) -> int:
+    from worker.operations.store_sweep import sweep  # noqa: PLC0415 # each command loads what it needs
+
     with _object_store(settings) as (stores, objects):
         swept = sweep(stores, objects, orphans=options.orphans, age=3600 * options.age_hours)
         _print(f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.condemned:,} removed.")

@@ -95,6 +95,15 @@ def test_server_adds_its_commands(wheels: dict[str, Path], dependencies: Path, t
     assert (settings.returncode, "GLLE_REDIS_URL" in settings.stdout) == (0, True)
 
 
+def test_commands_start_without_the_engine_s_libraries() -> None:
+    """The parsers of all commands load neither scipy's parts nor the compiler, which take a second."""
+    program = "import sys; from service.cli.main import main; sys.argv[1:] = ['settings']; main(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "worker.base.settings" in loaded
+    assert not {"scipy.sparse", "scipy.linalg", "numba", "fastapi", "redis"} & loaded
+
+
 def test_editable_server_copies_no_packages(tmp_path: Path) -> None:
     """A copy from the day of the installation would hide the checkout."""
     names = zipfile.ZipFile(build(SERVER, tmp_path, kind="editable")).namelist()

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from worker.operations.stored_items import abandoned
-from worker.storage.object_store.index import created_at
+from worker.storage.object_store.index import ORPHAN_SECONDS, created_at
 
 if TYPE_CHECKING:
     from worker.storage.object_store.index import StoredObject
     from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
-
-ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index names it
 
 
 @dataclass

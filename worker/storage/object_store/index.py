@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SUBJECTS = "glle:stored"
 _SUMS = "glle:stored:sums"
 CONDEMNED = "glle:stored:condemned"
+ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index names it
 
 _BATCH = 500  # entries of one script, because a script blocks the server
 
