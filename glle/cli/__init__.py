@@ -33,15 +33,7 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
 
     Extensions add more commands; None stands for the installed ones, the entry points `glle.commands`.
     """
-    parser = argparse.ArgumentParser(
-        prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
-    )
-    parser.add_argument("--version", action="version", version=f"glle {version('glle')}")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for extend in (*(_installed_extensions() if extensions is None else extensions), add):
-        extend(commands)
-    for command in _parsers(commands):
-        command.allow_abbrev = False  # `--label` is never `--labels`
+    parser, commands = command_parser(_installed_extensions() if extensions is None else extensions)
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in SERVER_COMMANDS - commands.choices.keys():
         return fail(f"`glle {words[0]}` is a command of the server.", "Install it: pip install glle-server.", MISUSED)
@@ -54,6 +46,20 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush succeeds
         return UNREAD
     return code
+
+
+def command_parser(extensions: Iterable[Callable[[Commands], None]]) -> tuple[argparse.ArgumentParser, Commands]:
+    """Return the parser of all commands, and its commands by name."""
+    parser = argparse.ArgumentParser(
+        prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
+    )
+    parser.add_argument("--version", action="version", version=f"glle {version('glle')}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for extend in (*extensions, add):
+        extend(commands)
+    for command in _parsers(commands):
+        command.allow_abbrev = False  # `--label` is never `--labels`
+    return parser, commands
 
 
 def _parsers(commands: Commands) -> Iterator[argparse.ArgumentParser]:
