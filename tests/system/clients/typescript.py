@@ -1,4 +1,4 @@
-"""Programs in TypeScript: compiled where the compiler is installed, else run by a node that strips types."""
+"""Programs in TypeScript: compiled by `make -C qa typescript`, else run by a node that strips types."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 CLIENT = ROOT / "clients" / "typescript"
 TSC = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
-IS_CHECKED = os.environ.get("TYPESCRIPT") == "checked"  # by `make -C qa typescript`; types cost seconds of a core
+IS_CHECKED = os.environ.get("TYPESCRIPT") == "checked"  # by `make -C qa typescript`; each compilation takes seconds
 SECONDS = 600 if IS_CHECKED else 110
 PROGRAM = ("--strict", "--target", "es2022", "--module", "nodenext")
-UNCHECKED = ("--noCheck", "--lib", "es5")
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class TypeScript:
         copy = shutil.copy(program, self.folder)
         if self.is_compiled:
             types = ("--types", "node", "--typeRoots", str(CLIENT / "node_modules" / "@types"))
-            options = types if IS_CHECKED else (*UNCHECKED, "--noResolve")
-            run_node(str(TSC), *PROGRAM, *options, str(copy), cwd=self.folder)
+            run_node(str(TSC), *PROGRAM, *types, str(copy), cwd=self.folder)
             return run_node(str(self.folder / f"{program.stem}.js"), *arguments, cwd=cwd, **environment)
         return run_node("--conditions=source", str(copy), *arguments, cwd=cwd, **environment)
 
@@ -53,11 +51,11 @@ class TypeScript:
 
 
 def typescript(folder: Path) -> TypeScript:
-    """Install the package `glle` in a folder; skip the test if neither a compiler nor a recent node is installed."""
+    """Install the package `glle` in a folder; skip the test without a recent node, unless it is compiled."""
     version = node_version()
-    is_compiled = TSC.exists()
+    is_compiled = IS_CHECKED and TSC.exists()
     if version < (20, 0) or not (is_compiled or has_type_stripping(version)):
-        pytest.skip("needs node 22.18 or newer, or node 20 and `make -C qa typescript`, which installs the compiler")
+        pytest.skip("needs node 22.18 or newer; `make -C qa typescript` compiles it for node 20")
     package = folder / "node_modules" / "glle"
     package.parent.mkdir()
     (folder / "package.json").write_text(json.dumps({"type": "module"}), encoding="utf-8")
@@ -70,8 +68,8 @@ def typescript(folder: Path) -> TypeScript:
 
 
 def compile_package(*options: str) -> None:
-    """Compile the package, with its types only where they are checked."""
-    run_node(str(TSC), *options, *(() if IS_CHECKED else (*UNCHECKED, "--declaration", "false")), cwd=CLIENT)
+    """Compile the package."""
+    run_node(str(TSC), *options, cwd=CLIENT)
 
 
 def node_version() -> tuple[int, int]:
