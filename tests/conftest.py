@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.system.conftest import Guarded, Up
+    from tests.system.conftest import Limited, Up
     from worker.stores import Stores
 
 # The files whose tests use one running service run one after the other in one process, because each start takes
@@ -51,10 +51,6 @@ SHARING = {
             "tests/system/clients/test_uploads.py",
             "tests/system/jobs/test_burst.py",
             "tests/system/jobs/test_commands.py",
-        )
-    ),
-    "guarded": frozenset(
-        (
             "tests/system/operations/test_keys.py",
             "tests/system/operations/test_traces.py",
         )
@@ -188,19 +184,11 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
 
 
 @pytest.fixture(scope="session")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Up:
-    """Run a service with few open jobs, little memory for a reader, one API process and rare heartbeats."""
-    from tests.system.conftest import LIMITED, running  # noqa: PLC0415 # engine tests need no server
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Limited:
+    """Run a service with few open jobs, little memory for a reader and rare heartbeats, which sends traces."""
+    from tests.system.conftest import limited_service  # noqa: PLC0415 # engine tests need no server
 
-    return shared("limited", running(tmp_path_factory.mktemp("limited"), **LIMITED))
-
-
-@pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Guarded:
-    """Run a service that requires keys, limits all sizes, logs JSON and sends traces."""
-    from tests.system.conftest import guarded_service  # noqa: PLC0415 # engine tests need no server
-
-    return shared("guarded", guarded_service(tmp_path_factory.mktemp("guarded")))
+    return shared("limited", limited_service(tmp_path_factory.mktemp("limited")))
 
 
 @pytest.fixture(scope="session")

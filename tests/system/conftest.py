@@ -18,7 +18,6 @@ import pytest
 import redis
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from qa.inputs.fuzz.running import LIMITS, make_key
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
 from worker.base.versions import queue_name, short_queue
@@ -36,6 +35,8 @@ MAX_JOBS = 20
 READER_BYTES = 2**27  # memory limit of a reader
 # Heartbeats and maintenance are rare, so that few commands belong to no operation.
 LIMITED = {
+    "GLLE_LOG_FORMAT": "json",
+    "OTEL_BSP_SCHEDULE_DELAY": "100",  # ms between two exports of spans
     "GLLE_API_PROCESSES": "1",
     "GLLE_HEARTBEAT": "60",
     "GLLE_MAX_JOBS": str(MAX_JOBS),
@@ -153,25 +154,21 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
 
 
 @dataclass
-class Guarded(Up):
-    """A running `glle up` that requires keys, with its spans as (service, name, trace) and an admin key."""
+class Limited(Up):
+    """A running `glle up` with its spans as (service, name, trace)."""
 
     spans: list[tuple[str, str, str]]
-    key: str
 
 
 @contextmanager
-def guarded_service(folder: Path) -> Iterator[Guarded]:
-    """Run a service with the limits of the fuzzing run, which logs JSON and sends traces."""
+def limited_service(folder: Path) -> Iterator[Limited]:
+    """Run a service with small limits, which logs JSON and sends traces."""
     spans: list[tuple[str, str, str]] = []
-    with collecting(spans) as collector:
-        settings = {
-            "GLLE_LOG_FORMAT": "json",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
-            "OTEL_BSP_SCHEDULE_DELAY": "100",
-        }
-        with running(folder, **LIMITS, **ONE_EACH, **settings) as up:
-            yield Guarded(up.process, up.log, up.url, spans, make_key(folder))
+    with (
+        collecting(spans) as collector,
+        running(folder, **LIMITED, OTEL_EXPORTER_OTLP_ENDPOINT=collector) as up,
+    ):
+        yield Limited(up.process, up.log, up.url, spans)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_a_burst_is_refused_with_retry_after_and_loses_nothing(limited: Up) -> None:
     """Posts are refused, accepted jobs succeed, memory grows with them alone, and /livez answers throughout."""
-    outcome = burst.run(limited, posts=300, clients=60)
+    outcome = burst.run(limited, posts=120, clients=40)
     assert outcome.faults == []
     assert outcome.answers[503, "too-many-jobs"] > 0
     assert outcome.answers[202, ""] + outcome.answers[201, ""] >= MAX_JOBS

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
+from service.cli import main
 from tests.conftest import until
-from tests.system.conftest import ROOT, fitted, synthetic
+from tests.system.conftest import fitted, synthetic
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
-    from tests.system.conftest import Guarded
-
-
-def keys(data: Path, *arguments: str) -> str:
-    """Run `glle keys` beside the service and return what it prints."""
-    command = [sys.executable, "-m", "service.cli", "keys", *arguments, "--data-dir", str(data)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+    from tests.system.conftest import Limited
 
 
-def test_results_of_workers_belong_to_the_tenant(guarded: Guarded) -> None:
-    """A new key authenticates a running service, results stay invisible to another tenant, and a revoked key fails."""
-    data = guarded.log.parent / "data"
-    assert "`glle keys create`" in guarded.log.read_text()
-    assert httpx.get(guarded.url + "/v1/info").status_code == 401
+@pytest.fixture
+def keys(limited: Limited, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
+    """Return a function that runs `glle keys` beside the service; later the service is open again."""
+    data = limited.log.parent / "data"
+
+    def run(*arguments: str) -> str:
+        assert main.main(["keys", *arguments, "--data-dir", str(data)]) == 0
+        return capsys.readouterr().out.strip()
+
+    yield run
+    (data / "keys.json").unlink()
+    until(lambda: httpx.get(limited.url + "/v1/info").status_code == 200)
+
+
+def test_results_of_workers_belong_to_the_tenant(limited: Limited, keys: Callable[..., str]) -> None:
+    """The first key closes a running service, results stay invisible to another tenant, and a revoked key fails."""
+    assert httpx.get(limited.url + "/v1/info").status_code == 200
     headers = [
-        {"Authorization": f"Bearer {keys(data, 'create', '--tenant', tenant, '--scope', 'write')}"}
+        {"Authorization": f"Bearer {keys('create', '--tenant', tenant, '--scope', 'write')}"}
         for tenant in ("alice", "bob")
     ]
+    until(lambda: httpx.get(limited.url + "/v1/info").status_code == 401, seconds=5)
     with (
-        httpx.Client(base_url=guarded.url, headers=headers[0], timeout=60) as alice,
-        httpx.Client(base_url=guarded.url, headers=headers[1], timeout=60) as bob,
+        httpx.Client(base_url=limited.url, headers=headers[0], timeout=60) as alice,
+        httpx.Client(base_url=limited.url, headers=headers[1], timeout=60) as bob,
     ):
+        until(lambda: alice.get("/v1/info").status_code == bob.get("/v1/info").status_code == 200, seconds=5)
         posterior = fitted(alice, synthetic(alice, 200))
         until(lambda: alice.get(f"{posterior}/draws/0").status_code == 200)
         assert bob.get(f"{posterior}/draws/0").status_code == 404
@@ -47,6 +53,6 @@ def test_results_of_workers_belong_to_the_tenant(guarded: Guarded) -> None:
             assert mine
             assert others
             assert not mine & others
-        keys(data, "revoke", headers[0]["Authorization"].split("_")[1])
+        keys("revoke", headers[0]["Authorization"].split("_")[1])
         until(lambda: alice.get("/v1/info").status_code == 401, seconds=5)
         assert bob.get("/v1/info").status_code == 200

@@ -11,19 +11,15 @@ from tests.conftest import until
 from tests.system.conftest import fitted, synthetic
 
 if TYPE_CHECKING:
-    from tests.system.conftest import Guarded
+    from tests.system.conftest import Limited
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-def test_trace_and_request_id_reach_the_worker(guarded: Guarded) -> None:
+def test_trace_and_request_id_reach_the_worker(limited: Limited) -> None:
     """The trace has spans of the API, the task, its stages and draws; all log lines name the request."""
-    headers = {
-        "Authorization": f"Bearer {guarded.key}",
-        "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01",
-        "X-Request-Id": "grepthis",
-    }
-    with httpx.Client(base_url=guarded.url, headers=headers, timeout=60) as client:
+    headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-Id": "grepthis"}
+    with httpx.Client(base_url=limited.url, headers=headers, timeout=60) as client:
         posterior = fitted(client, synthetic(client, 300, seed=2))
         until(lambda: client.get(f"{posterior}/draws/0").status_code == 200)
         expected = {
@@ -35,8 +31,8 @@ def test_trace_and_request_id_reach_the_worker(guarded: Guarded) -> None:
             ("glle-worker", "queued"),
             ("glle-worker", "drawing"),
         }
-        until(lambda: expected <= {(service, name) for service, name, trace in guarded.spans if trace == TRACE})
-        lines = [json.loads(line) for line in guarded.log.read_text().splitlines()]
+        until(lambda: expected <= {(service, name) for service, name, trace in limited.spans if trace == TRACE})
+        lines = [json.loads(line) for line in limited.log.read_text().splitlines()]
     of_request = [line for line in lines if line.get("request_id") == "grepthis"]
     assert {line["logger"] for line in of_request} == {"glle.access", "worker.jobs.queue", "worker.execution.telemetry"}
     assert {line["trace_id"] for line in of_request} == {TRACE}
