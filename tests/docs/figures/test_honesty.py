@@ -68,7 +68,7 @@ def test_a_setting_is_judged() -> None:
     def sheet(seed: int, n: int) -> NDArray[np.float64]:
         return manifolds.make("s_curve", n, noise=0.02, seed=seed).X
 
-    rows = list(judge(Population("small", 150, sheet, probes=60), samples=6, data=2))
+    rows = list(judge(Population("small", 80, sheet, probes=40), samples=4, data=2))
     assert [row.sample for row in rows] == [0, 1]
     for row in rows:
         assert all(-1 <= value <= 1 for value in (*row.rho.values(), row.between, row.rho_many))
