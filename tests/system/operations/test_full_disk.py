@@ -56,6 +56,7 @@ def fill(path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> None:
     """Uploads leave the reserve; after another program takes it, the queue server uses the released reserve."""
     settings = {**ONE_EACH, "GLLE_DISK_RESERVE": str(RESERVE)}

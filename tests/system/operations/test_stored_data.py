@@ -140,6 +140,7 @@ def stored(deployment: Deployment, kind: str) -> list[Path]:
     return [path for path in (deployment.folder / "objects" / "items" / kind).rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) -> None:
     """Upload, fit, draws and deletion work over all machines, through a killed worker, lost copies and a restore."""
