@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     """After kill -9 of a worker during a fit, the job succeeds and two workers run again."""
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 30_000, seed=9)}).json()
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 15_000, seed=9)}).json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
     (busy,) = [pid for pid in up.children("worker") if up.horses(pid)]
     os.kill(busy, signal.SIGKILL)
@@ -36,7 +36,7 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
-    posterior = fitted(client, synthetic(client, 2000, seed=7))
+    posterior = fitted(client, synthetic(client, 1000, seed=7))
     job = client.get(posterior + "/summary?count=300&scale=1&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
     busy = up.busy_worker()
@@ -123,7 +123,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
     with running(tmp_path, **ONE_EACH, GLLE_STOP_GRACE="1") as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fitted(client, synthetic(client, 1000))
-            job = client.post(posterior + "/draws", json={"count": 400}).json()
+            job = client.post(posterior + "/draws", json={"count": 300}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
         tree = first.tree()
         first.process.send_signal(signal.SIGTERM)
@@ -133,9 +133,9 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
         with httpx.Client(base_url=second.url, timeout=60) as client:
             assert client.get(posterior).status_code == 200
             final = ended(client, job["id"])
-            assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
+            assert (final["status"], final["progress"]["done"]) == ("succeeded", 300)
             refuse_a_second_head(tmp_path)
-            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
+            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 15_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = second.tree()
         what = "the head, two servers, a preloader, an API with its reader, a worker with two children, a work-horse"
