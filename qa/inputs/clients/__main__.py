@@ -51,7 +51,7 @@ def check_published() -> int:
     for script in ("build", "test"):
         if code := _run(["npm", "run", "--silent", script], PUBLISHED):
             return code
-    selected = [*TESTS, "-k", "typescript or journey", "-n0", "-q", "-o", "timeout=900"]
+    selected = [*TESTS, "-k", "typescript or journey", "-m", "", "-n0", "-q", "-o", "timeout=900"]
     return _run([sys.executable, "-m", "pytest", *selected], ROOT, TYPESCRIPT="checked")
 
 

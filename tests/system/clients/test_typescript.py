@@ -69,6 +69,7 @@ def test_package_without_a_service(package: TypeScript, name: str) -> None:
     assert re.search(r"^\S pass [1-9]", output, re.MULTILINE), output
 
 
+@pytest.mark.slow
 def test_package_with_a_service(package: TypeScript, up: Up) -> None:
     """Every method against the running service."""
     output = package.run_tests("live", GLLE_URL=up.url).stdout
