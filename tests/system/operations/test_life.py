@@ -1,11 +1,9 @@
-"""Kills, stops and restarts of the process tree."""
+"""Kills and restarts of single processes of the tree."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import ONE_EACH, ROOT, command_line, ended, fitted, running, synthetic
+from tests.system.conftest import command_line, ended, fitted, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -34,6 +32,7 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     assert busy not in up.children("worker")
 
 
+@pytest.mark.slow
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
     posterior = fitted(client, synthetic(client, 1000, seed=7))
@@ -116,46 +115,6 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
         until(lambda: fresh.get("/readyz").status_code == 200)
         assert fresh.get(posterior).status_code == 200
         assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
-
-
-def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path: Path) -> None:
-    """SIGTERM ends the tree within seconds, and queued work runs after the next start. Kill -9 of its head ends all."""
-    with running(tmp_path, **ONE_EACH, GLLE_STOP_GRACE="1") as first:
-        with httpx.Client(base_url=first.url, timeout=30) as client:
-            posterior = fitted(client, synthetic(client, 1000))
-            job = client.post(posterior + "/draws", json={"count": 300}).json()
-            until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
-        tree = first.tree()
-        first.process.send_signal(signal.SIGTERM)
-        assert first.process.wait(60) == 0
-        assert not any(command_line(pid) for pid in tree)
-    with running(tmp_path, **ONE_EACH) as second:
-        with httpx.Client(base_url=second.url, timeout=60) as client:
-            assert client.get(posterior).status_code == 200
-            final = ended(client, job["id"])
-            assert (final["status"], final["progress"]["done"]) == ("succeeded", 300)
-            refuse_a_second_head(tmp_path)
-            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 15_000)}).json()
-            until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
-        tree = second.tree()
-        what = "the head, two servers, a preloader, an API with its reader, a worker with two children, a work-horse"
-        assert len(tree) == 10, what
-        second.process.kill()
-        until(lambda: not any(command_line(pid) for pid in tree[1:]))
-
-
-def refuse_a_second_head(folder: Path) -> None:
-    """Check that a second `glle up` refuses a data folder in use."""
-    busy = subprocess.run(
-        [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(folder / "data")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert busy.returncode == 2
-    assert "Another `glle up`, backup or restore uses" in busy.stderr
 
 
 def test_ready_counts_workers_and_metrics_count_jobs(client: httpx.Client) -> None:
