@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import httpx
 import numpy as np
 import pandas as pd
+import pytest
 
 from glle import Client
 from glle_engine import manifolds
 from service.cli import main
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from tests.system.conftest import Up
 
@@ -43,21 +43,30 @@ def test_file_to_draws_by_commands(up: Up, tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == f"{job['id']}  draws succeeded\n"
 
 
-def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Draws, summary, new points, embeddings and comparisons have the numbers of the API in files of every kind."""
+@pytest.fixture
+def run(up: Up, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs a command on the service and returns its output."""
 
     def run(*words: str) -> str:
         assert main.main([*words, "--url", up.url]) == 0
         return capsys.readouterr().out
 
-    def picture(suffix: str, *words: str) -> None:
-        run(*words, "-o", str(tmp_path / f"picture{suffix}"))
-        first = {".png": b"\x89PNG", ".svg": b"<svg"}[suffix]
-        assert first in (tmp_path / f"picture{suffix}").read_bytes()[:200]
+    return run
 
-    sheet = tmp_path / "sheet.csv"
-    X = manifolds.make("s_curve", N, seed=22).X
-    pd.DataFrame(X, columns=["a", "b", "c"]).assign(side=np.where(X[:, 0] > 0, "r", "l")).to_csv(sheet, index=False)
+
+X = manifolds.make("s_curve", N, seed=22).X
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Path:
+    """Return a file of points with a column of two classes."""
+    file = tmp_path / "sheet.csv"
+    pd.DataFrame(X, columns=["a", "b", "c"]).assign(side=np.where(X[:, 0] > 0, "r", "l")).to_csv(file, index=False)
+    return file
+
+
+def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
+    """Draws, summary, new points and embeddings have the numbers of the API in files of every kind."""
     id_ = run("fit", str(sheet), "--label", "side", "-k", "9").split("  ")[0]
     with Client(up.url) as client:
         posterior = client.posterior(id_)
@@ -93,13 +102,24 @@ def test_results_as_tables_and_pictures(up: Up, tmp_path: Path, capsys: pytest.C
     np.testing.assert_array_equal(np.load(tmp_path / "T.NPY"), draws)
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
-    picture(".png", *drawing)
-    picture(".svg", "summary", id_, "--count", "6", "--resamples", "4")
-    picture(".png", "embed", str(sheet), "pca", "--label", "side")
     for words, has_scores in (("--scores",), True), (("--scores", "none"), False):
         out = run("embed", str(sheet), "pca", "--label" if has_scores else "--ignore", "side", *words)
         assert ("trustworthiness" in out, "neighborhood_hit" in out) == (has_scores, has_scores)
-    picture(".svg", "compare", str(sheet), "pca", "lle", "--label", "side")
+
+
+@pytest.mark.slow
+def test_results_as_pictures(run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
+    """Draws, summary, embeddings and comparisons are drawn in the format of the file's name."""
+    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").split("  ")[0]
+    for suffix, first, words in (
+        (".png", b"\x89PNG", ("draw", id_, "--count", "2", "--scales", "0.5", "1")),
+        (".svg", b"<svg", ("summary", id_, "--count", "6", "--resamples", "4")),
+        (".png", b"\x89PNG", ("embed", str(sheet), "pca", "--label", "side")),
+        (".svg", b"<svg", ("compare", str(sheet), "pca", "lle", "--label", "side")),
+    ):
+        file = tmp_path / f"{words[0]}{suffix}"
+        run(*words, "-o", str(file))
+        assert first in file.read_bytes()[:200]
 
 
 def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
