@@ -71,7 +71,7 @@ def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> Non
 
 def test_a_long_summary_is_a_job_then_a_result(client: httpx.Client) -> None:
     """The first response is 202; after the end of the job the same address returns 200, then 304 by ETag."""
-    big = fitted(client, synthetic(client, 3000, seed=6))
+    big = fitted(client, synthetic(client, 1500, seed=6))
     path = big + "/summary?count=40&scale=1"
     first = client.get(path + "&wait=0")
     assert (first.status_code, first.json()["kind"]) == (202, "summary")
@@ -157,7 +157,7 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
 
 def test_a_cancelled_summary_keeps_its_draws(client: httpx.Client) -> None:
     """The summary stops between two draws; finished draws stay cached, and a new request creates another job."""
-    big = fitted(client, synthetic(client, 5000, seed=6))
+    big = fitted(client, synthetic(client, 3000, seed=6))
     path = big + "/summary?count=400&scale=1&wait=0"
     job = client.get(path).json()
     link = job["links"]["self"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-N = 2_000
+N = 1_000
 LANES = 4  # draws of a lane group
 SINGLE, SINGLE_INNER = 15, 15
 JOB_DRAWS, JOB = 64, 80

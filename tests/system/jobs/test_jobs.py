@@ -76,7 +76,7 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
 def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
     """A fit in a stopped process is cancelled; it leaves no posterior, and the workers stay."""
     workers = up.children("worker")
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000, seed=21)}).json()
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000, seed=21)}).json()
     path = job["links"]["self"]
     until(lambda: client.get(path).json()["progress"]["stage"] == "neighbors")
     (horse,) = up.horses()
@@ -98,6 +98,6 @@ def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     job = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"]}).json()
     path = job["links"]["self"]
     until(lambda: client.get(path).json()["progress"]["stage"] == "embedding")
-    time.sleep(1)
+    time.sleep(0.5)
     assert client.delete(path).json()["status"] == "cancelling"
     assert client.get(path + "?wait=30").json()["status"] == "cancelled"
