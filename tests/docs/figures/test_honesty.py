@@ -62,8 +62,10 @@ def test_the_factor_of_a_finite_set_is_that_of_means() -> None:
     assert setting.factor**2 * np.var(means) == pytest.approx(rest.var(ddof=1) / 80, rel=0.1)
 
 
-def test_a_setting_is_judged() -> None:
+def test_a_setting_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares and correlations are in their ranges, and each sample that serves as data has a row."""
+    monkeypatch.setattr("docs.figures.honesty.rows.RESAMPLES", 12)
+    monkeypatch.setattr("docs.figures.honesty.rows.DRAWS", 30)
 
     def sheet(seed: int, n: int) -> NDArray[np.float64]:
         return manifolds.make("s_curve", n, noise=0.02, seed=seed).X

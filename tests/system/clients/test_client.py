@@ -137,12 +137,12 @@ def test_client_outlives_a_restart_of_the_api(glle: Client, up: Up) -> None:
     """A client that waits for a job retries after the API was killed, and gets its draws."""
     posterior = glle.fit(glle.synthetic("swiss_roll", 2000, seed=14))
     with ThreadPoolExecutor(1) as pool:
-        draws = pool.submit(posterior.draws, 200, seed=5)
+        draws = pool.submit(posterior.draws, 300, seed=5)
         until(lambda: any(job.status == "running" for job in glle.jobs(kind="draws")))
         killed = up.apis()
         for api in killed:
             os.kill(api, signal.SIGKILL)
-        assert draws.result(timeout=60).shape == (200, 2000, 2)
+        assert draws.result(timeout=60).shape == (300, 2000, 2)
     assert not set(killed) & set(up.apis())
 
 

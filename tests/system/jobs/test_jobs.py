@@ -30,7 +30,7 @@ def posterior(client: httpx.Client) -> str:
 
 def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) -> None:
     """Progress never decreases, an eta precedes the end, and the last event is the job record."""
-    job = client.post(posterior + "/draws", json={"count": 200, "seed": 20}).json()
+    job = client.post(posterior + "/draws", json={"count": 400, "seed": 20}).json()
     with client.stream("GET", job["links"]["events"]) as answer:
         *progress, (number, name, last) = list(parsed(answer.iter_lines()))
     assert (name, last["status"]) == ("end", "succeeded")
@@ -45,7 +45,7 @@ def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) 
 
 def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: str) -> None:
     """The first draws arrive before the end of the job; the whole body equals the result, bit for bit."""
-    job = client.post(posterior + "/draws", json={"count": 300, "seed": 21}).json()
+    job = client.post(posterior + "/draws", json={"count": 500, "seed": 21}).json()
     path = job["links"]["self"] + "/result"
     npy = {"accept": "application/x-npy"}
     with client.stream("GET", path + "?partial=true", headers=npy) as answer:
@@ -55,7 +55,7 @@ def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: 
         body += b"".join(raw)
     assert early["status"] == "running"
     assert len(body) == int(answer.headers["content-length"])
-    assert np.load(io.BytesIO(body)).shape == (300, 2000, 2)
+    assert np.load(io.BytesIO(body)).shape == (500, 2000, 2)
     assert ended(client, job["id"])["status"] == "succeeded"
     assert client.get(path, headers=npy).content == body
 
@@ -76,7 +76,7 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
 def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
     """A fit in a stopped process is cancelled; it leaves no posterior, and the workers stay."""
     workers = up.children("worker")
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000, seed=21)}).json()
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000, seed=21)}).json()
     path = job["links"]["self"]
     until(lambda: client.get(path).json()["progress"]["stage"] == "neighbors")
     (horse,) = up.horses()
@@ -93,7 +93,7 @@ def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
 def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     """A factorization of one minute, in one call, is cancelled before its end."""
     buffer = io.BytesIO()
-    np.save(buffer, np.random.default_rng(0).normal(size=(4000, 100)))
+    np.save(buffer, np.random.default_rng(0).normal(size=(5000, 100)))
     uploaded = client.post("/v1/datasets", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})
     job = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"]}).json()
     path = job["links"]["self"]

@@ -198,7 +198,7 @@ def test_short_request_overtakes_a_long_job(client: httpx.Client, posterior: str
 
 def test_cancel_a_running_fit(client: httpx.Client) -> None:
     """A cancelled fit stops and leaves no posterior."""
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000)}).json()
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
     path = job["links"]["self"]
     while client.get(path).json()["progress"]["stage"] == "queued":
         time.sleep(0.02)

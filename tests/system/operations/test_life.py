@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     """After kill -9 of a worker during a fit, the job succeeds and two workers run again."""
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 15_000, seed=9)}).json()
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000, seed=9)}).json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
     (busy,) = [pid for pid in up.children("worker") if up.horses(pid)]
     os.kill(busy, signal.SIGKILL)
@@ -35,7 +35,7 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
 @pytest.mark.slow
 def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
     """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
-    posterior = fitted(client, synthetic(client, 1000, seed=7))
+    posterior = fitted(client, synthetic(client, 2000, seed=7))
     job = client.get(posterior + "/summary?count=300&scale=1&wait=0").json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
     busy = up.busy_worker()
@@ -82,6 +82,8 @@ def test_processes_outlive_the_preloader(up: Up, client: httpx.Client) -> None:
 
     If it is killed, no other process ends, and the next start has a new one.
     """
+    until(lambda: len(up.apis()) == len(up.children("worker")) == 2)  # those that the tests before killed are back
+    until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
     (preloader,) = up.children("preload")
     assert list(Path(f"/proc/{preloader}/task").iterdir()) == [Path(f"/proc/{preloader}/task/{preloader}")]
     inodes = {path.readlink().name for path in Path(f"/proc/{preloader}/fd").iterdir()}

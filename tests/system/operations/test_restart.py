@@ -26,7 +26,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
     with running(tmp_path, **ONE_EACH, GLLE_STOP_GRACE="1") as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fitted(client, synthetic(client, 1000))
-            job = client.post(posterior + "/draws", json={"count": 300}).json()
+            job = client.post(posterior + "/draws", json={"count": 400}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
         tree = first.tree()
         first.process.send_signal(signal.SIGTERM)
@@ -36,9 +36,9 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
         with httpx.Client(base_url=second.url, timeout=60) as client:
             assert client.get(posterior).status_code == 200
             final = ended(client, job["id"])
-            assert (final["status"], final["progress"]["done"]) == ("succeeded", 300)
+            assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
             refuse_a_second_head(tmp_path)
-            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 15_000)}).json()
+            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = second.tree()
         what = "the head, two servers, a preloader, an API with its reader, a worker with two children, a work-horse"
