@@ -241,7 +241,7 @@ def silent() -> Iterator[redis.Redis]:
     """Return a client of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
-        client = connect_queue(Settings(redis_url=url), PATIENCE, CircuitBreaker(PATIENCE))
+        client = connect_queue(Settings(redis_url=url), PATIENCE, CircuitBreaker(60.0))  # however late a trial ends
         yield client
         client.close()
 
