@@ -165,7 +165,7 @@ def _trust_of_bottom(X: Data, posterior: Posterior) -> float:
     """Return the trust of the bottom `FURTHER` coordinates together; 0 if no solver finds them."""
     wanted = min(FURTHER, len(X) - 2)
     try:
-        pairs = posterior.eigenproblem.solve(posterior.law.mean, wanted, exhaustive=True)
+        pairs = posterior.eigenproblem.solve(posterior.law.mean, wanted)  # a further copy of one would change little
     except ConvergenceError:
         return 0.0
     return trust_of(X, scaled(pairs.vectors[:, :wanted]))

@@ -15,16 +15,18 @@ from glle_engine import manifolds
 from glle_engine.base import errors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import distances
+from glle_engine.metrics import ranks
 from glle_engine.metrics.ranks import continuity, disparity, local_trustworthiness, trustworthiness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@pytest.mark.parametrize("d", [3, 40])
+@pytest.mark.parametrize(("d", "few"), [(3, 0), (3, 300), (40, 300)])
 @pytest.mark.parametrize("k", [1, 5, 12])
-def test_trustworthiness_is_scikit_learns(d: int, k: int) -> None:
+def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both routes, tree and blocks, agree with scikit-learn, for good embeddings and for noise."""
+    monkeypatch.setattr(ranks, "_FEW_POINTS", few)
     rng = np.random.default_rng(d)
     X = rng.standard_normal((300, d))
     for Y in (X[:, :2], rng.standard_normal((300, 2))):
@@ -42,6 +44,12 @@ def test_trustworthiness_is_scikit_learns(d: int, k: int) -> None:
 )
 def test_ranks_do_not_depend_on_origin_unit_or_order(seed: int, d: int, k: int, exponent: int, shift: int) -> None:
     """An exact shift, a unit of a power of 2 and a permutation of features change no rank, ties included."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "_FEW_POINTS", seed % 2 * 60)  # either route
+        _require_invariant_ranks(seed, d, k, exponent, shift)
+
+
+def _require_invariant_ranks(seed: int, d: int, k: int, exponent: int, shift: int) -> None:
     rng = np.random.default_rng(seed)
     X: NDArray[np.float64] = np.round(rng.standard_normal((60, d)) * 4) / 4
     Y: NDArray[np.float64] = np.round(X[:, :2] + rng.standard_normal((60, 2)), 3)
@@ -60,9 +68,15 @@ def test_ranks_do_not_depend_on_origin_unit_or_order(seed: int, d: int, k: int, 
 
 
 @settings(max_examples=40)
-@given(seed=st.integers(0, 10**6), d=st.sampled_from([3, 16, 40]), k=st.integers(1, 9), compiler=st.booleans())
-def test_ranks_are_their_definition(seed: int, d: int, k: int, compiler: bool) -> None:  # noqa: FBT001
+@given(
+    seed=st.integers(0, 10**6),
+    route=st.sampled_from([(3, 0), (3, 40), (16, 40), (40, 40)]),
+    k=st.integers(1, 9),
+    compiler=st.booleans(),
+)
+def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, compiler: bool) -> None:  # noqa: FBT001
     """On an integer grid the ranks are those counted from all exact squared distances."""
+    d, few = route
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (40, d)).astype(np.float64)
     Y = rng.standard_normal((40, 2))
@@ -74,6 +88,7 @@ def test_ranks_are_their_definition(seed: int, d: int, k: int, compiler: bool) -
     with pytest.MonkeyPatch.context() as patch:
         if not compiler:
             patch.setattr(distances, "has_compiler", lambda: False)
+        patch.setattr(ranks, "_FEW_POINTS", few)
         local = local_trustworthiness(X, Y, k)
     np.testing.assert_array_equal(local, 1 - 2 * excess / (k * (80 - 3 * k - 1)))
 
