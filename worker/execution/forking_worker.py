@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import redis
 from rq import Worker, worker_registration
+from rq.exceptions import StopRequested
 from rq.utils import now
+from rq.worker import WorkerStatus
 
 import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
 from worker.base.numerics import own_numbers
@@ -42,6 +44,7 @@ MAINTAINED = "glle:maintained"  # exists for a heartbeat after a worker has clea
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has checked the open jobs
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
+REMINDER = signal.SIGUSR1  # ends an idle worker after a first signal to stop
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +174,20 @@ class GlleWorker(Worker):
         """Stop by SIGTERM alone: a terminal sends SIGINT to the parent, too, which forwards it as SIGTERM."""
         super()._install_signal_handlers()  # type: ignore[no-untyped-call] # RQ's
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(REMINDER, self._stop_if_idle)
+
+    def _stop_if_idle(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # a handler's signature
+        """Stop an idle worker after a first signal, whose exception may have ended in a callback of a library.
+
+        A signal between Python's look for signals and a system call is seen after that call. This one ends it.
+        """
+        if self._shutdown_requested_date is not None and self.get_state() != WorkerStatus.BUSY:
+            raise StopRequested
+
+    def teardown(self) -> None:
+        """Leave the registry of workers, without reminders."""
+        signal.signal(REMINDER, signal.SIG_IGN)
+        super().teardown()  # type: ignore[no-untyped-call] # RQ's
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Stop after the present task."""

@@ -158,6 +158,7 @@ class Worker:
         self._reports, self._reports_of_executor = -1, -1
         self._watch = Watch()
         self._signals = 0
+        self._reminded = 0.0  # monotonic time of the latest signal to the forking worker
         self._is_held = False  # whether a dead executor may hold tasks
 
     def run(self) -> int:
@@ -172,6 +173,7 @@ class Worker:
             if self._signals and not (self._executor.pid or self._forking.pid):
                 self._return_tasks()
                 return 0
+            self._remind()
             self._look()
             busy = self._watch.task is not None
             descriptors = [wake] if self._reports < 0 else [wake, self._reports]
@@ -256,10 +258,17 @@ class Worker:
                 self._stores.jobs.finish_cancel(watch.job)
             self._executor.send(signal.SIGKILL)
 
+    def _remind(self) -> None:
+        """Repeat that the forking worker should end, which does not change the end of its task."""
+        if self._signals and time.monotonic() - self._reminded > IDLE_SECONDS:
+            self._reminded = time.monotonic()
+            self._forking.send(forking_worker.REMINDER)
+
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         """Stop warm at the first signal, cold at the second."""
         del signum, frame
         self._signals += 1
+        self._reminded = time.monotonic()
         self._forking.send(signal.SIGTERM)
         self._executor.send(signal.SIGTERM if self._signals == 1 else signal.SIGKILL)
 

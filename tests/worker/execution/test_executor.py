@@ -317,6 +317,21 @@ def test_a_signal_during_the_start_stops_the_worker(stores: Stores, settings: Se
         assert process.wait(20) == 0
 
 
+def test_a_lost_signal_is_repeated(stores: Stores, settings: Settings) -> None:
+    """A forking worker whose handler's exception is lost ends at the reminder, and not after its wait for tasks."""
+    del stores
+    losing = """
+from rq.utils import now
+from worker.execution.forking_worker import GlleWorker
+GlleWorker.request_stop = lambda worker, *_: setattr(worker, "_shutdown_requested_date", now())
+"""
+    with worker(replace(settings, heartbeat=60), "losing", losing) as process:
+        until(lambda: len(children(process.pid)) == 2)
+        time.sleep(1.0)  # its handlers are installed, or the signal ends it at once
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
 def test_resident_posteriors_have_a_bound() -> None:
     """The posteriors that were used last stay; without a bound none is kept, nor one without a digest."""
     residents, posterior = ResidentPosteriors(), glle_engine.fit(manifolds.make("s_curve", 100, seed=0).X)
