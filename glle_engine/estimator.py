@@ -17,6 +17,7 @@ except ImportError as error:
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitSpec
+from glle_engine.base.validation import require_unmasked
 from glle_engine.posterior.fit import fit as fit_posterior
 from glle_engine.posterior.spread.calibration import Calibration, calibrate
 
@@ -53,8 +54,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     ----------
     n_neighbors : int, optional
         None for 10, or half of the points if they are fewer than 20.
-    disconnected : {"bridge", "refuse"}
-        A graph in several components is bridged, with a UserWarning, or refused.
+    disconnected : {"bridge", "error"}
+        A graph in several components is bridged, with a UserWarning, or an error.
     random_state : int, RandomState or None
         Number of the stream of draws of `sample`, or a source of it; None for another one at each fit.
     n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search, \
@@ -99,7 +100,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         covariance: Covariance = DEFAULTS.covariance,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
-        disconnected: Disconnected = "bridge",
+        disconnected: Disconnected = DEFAULTS.disconnected,
         noise: Noise = DEFAULTS.noise,
         neighborhoods: Adaptation = DEFAULTS.neighborhoods,
         search: Search = DEFAULTS.search,
@@ -144,6 +145,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             A ValueError with a remedy.
 
         """
+        require_unmasked(X, "the data")
         data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=4)
         spec = self.get_params()
         self.seed_ = _seed(spec.pop("random_state"))
@@ -172,6 +174,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         See `glle_engine.posterior.placement.out_of_sample`.
         """
         check_is_fitted(self)
+        require_unmasked(X, "the data")
         data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         placed = self.posterior_.extend(self._training, data).embed(self.posterior_.embedding)
         return np.asarray(placed.astype(data.dtype))
@@ -230,6 +233,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if X is None:
             places = [draw.embedding for draw in draws]
         else:
+            require_unmasked(X, "the data")
             new = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
             extension = self.posterior_.extend(self._training, new)
             places = [extension.embed(draw.embedding) for draw in draws]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from glle_engine.base.brief import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,32 @@ class Note:
     message: str
 
 
+class _OfComponents(Protocol):
+    """Parameters with a dimension of the embedding."""
+
+    @property
+    def n_components(self) -> int:
+        """The dimension of the embedding, p."""
+
+    @property
+    def space(self) -> tuple[str, str]:
+        """The parameters `standardize` and `metric`."""
+
+
+def dimension_notes(d: int, spec: _OfComponents) -> Iterator[Note]:
+    """Yield a note if an embedding of data with d features has more than d components.
+
+    Not for categories and distances, whose dimension the number of columns does not bound.
+    """
+    if spec.n_components > d and spec.space[1] not in {"hamming", "precomputed"}:
+        yield Note(
+            "more-components-than-features",
+            f"n_components={spec.n_components} is more than the number of features, {d}: the embedding has more "
+            "coordinates than the data have dimensions. The further ones are functions of the others and show nothing "
+            f"new. Use n_components of at most {d}.",
+        )
+
+
 @dataclass(frozen=True)
 class Diagnostics:
     """Figures and notes of a fit; JSON-able through `to_dict`.
@@ -34,7 +63,7 @@ class Diagnostics:
     figures : dict
         Numbers by name: components, closed_classes, spectral_gap, variance and others of the method. "elimination" has
         the "order" of elimination, and the predicted "flops" of a draw's factorization and "bytes" of its factors; it
-        is empty without numba.
+        is empty for few points, which are solved densely.
     notes : tuple of Note
         Warnings and findings.
 

@@ -53,7 +53,7 @@ class InvalidShapeError(GlleError):
 
 
 class NotFiniteError(GlleError):
-    """NaN or infinity in the data; `details` has the first row and column (from 0)."""
+    """NaN, infinity or masked values; `details` has the first row and column (from 0), or the number of masked ones."""
 
     code = "not-finite"
 

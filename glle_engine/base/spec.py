@@ -13,7 +13,7 @@ Variant = Literal["constrained", "published"]
 Variance = Literal["auto", "dirichlet", "ml"]
 Mean = Literal["lle", "derived"]
 Covariance = Literal["spherical", "full", "full-corrected"]
-Disconnected = Literal["refuse", "bridge"]
+Disconnected = Literal["bridge", "error"]
 Noise = Literal["isotropic", "tangent", "auto"]
 Adaptation = Literal["fixed", "adaptive"]
 Search = Literal["exact", "approximate"]
@@ -113,8 +113,9 @@ class FitSpec(SpaceSpec):
         least=0,
     )
     disconnected: Disconnected = choice(
-        "refuse",
-        "Refuse a graph of several components, or bridge components and closed classes by their shortest edges.",
+        "bridge",
+        "Parts of the graph: join components and closed classes by their shortest edges, with a note (bridge), or "
+        "refuse a graph of several components (error).",
         *get_args(Disconnected),
     )
     noise: Noise = choice(
@@ -187,6 +188,13 @@ class FitSpec(SpaceSpec):
         for field in fields(FitSpec):
             if field.name in idle:
                 object.__setattr__(self, field.name, field.default)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the specification of a dictionary, also of an earlier version: "error" was "refuse"."""
+        return super().from_dict(
+            {**values, "disconnected": "error"} if values.get("disconnected") == "refuse" else values
+        )
 
     def of_points(self, n: int) -> Self:
         """Return the specification for n points: n and more landmarks are all points."""

@@ -208,11 +208,28 @@ def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
         raise InvalidShapeError(
             f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}, and dense rows are needed.", remedy=DENSE
         )
+    require_unmasked(X, "the data")
     raw = np.asarray(X)
     _require_matrix(raw)
     data = np.ascontiguousarray(raw, np.float64)
     require_finite(data, "X")
     return data
+
+
+def require_unmasked(values: object, name: str) -> None:
+    """Raise `NotFiniteError` if an array of numpy.ma, or a list of such rows, has masked values.
+
+    Conversions to an array forget the mask, and take the numbers below it for data.
+    """
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if masked:
+        raise NotFiniteError(
+            f"{masked:,} values of {name} are masked.",
+            remedy="Remove or impute rows with masked values, as by X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or "
+            "X.filled(value); nothing is dropped silently.",
+            details={"masked": masked},
+        )
 
 
 def _require_matrix(raw: Any) -> None:

@@ -13,11 +13,11 @@ converges in some ten steps. All draws of a posterior share the pattern, so that
 Several closed classes have as many null vectors; these come first, with eigenvalue 0. Published draws have no constant
 null vector: B itself is factored, and the first eigenvector is ignored, as the paper says.
 
-With numba all factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
+All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
 The mean is factored without pivoting (`glle_engine.eigen.batched.numeric.single`) where possible, else with pivoting
 (`glle_engine.linalg.sparse_lu`). The fill-reducing order (`glle_engine.eigen.ordering`) is a function of the pattern.
 Of SuperLU only the orders of the later solvers remain. The last resort inverts M, shifted
-(`glle_engine.eigen.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
+(`glle_engine.eigen.fallbacks`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
 from glle_engine.eigen.fallbacks import few_points, shift_invert
 from glle_engine.eigen.lu import factor, factor_mean
 from glle_engine.eigen.pattern import Pattern
-from glle_engine.linalg import dense, distances
+from glle_engine.linalg import distances
 from glle_engine.linalg.procrustes import aligned_to
 from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.weights.philox import standard_normal
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
 DENSE_BELOW = 80
@@ -180,7 +180,7 @@ class Eigenproblem:
                     tried.append(f"{solver}: {reason}")
                     continue
                 pairs = factored.eigenpairs(wanted, null, exhaustive=exhaustive)
-            except (RuntimeError, FloatingPointError) as error:  # SuperLU: exactly singular; overflow
+            except FloatingPointError as error:  # exactly singular; overflow
                 tried.append(f"{solver}: {error}")
                 continue
             pairs.diagnostics.update(solver=solver, pin=strength)
@@ -198,13 +198,10 @@ class Eigenproblem:
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
         """Return the solver of several problems at once, with solutions near an embedding (n, p), or None.
 
-        None without numba (the extra ``fast``), for few points, and for several closed classes, whose null vectors the
-        lanes do not compute.
+        None for few points, and for several closed classes, whose null vectors the lanes do not compute.
         """
-        if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1 or not dense.has_compiler():
+        if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None
-        from glle_engine.eigen.batched.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
-
         return LaneSolver.prepare(self.pattern.structure, self.pins, embedding)
 
 
@@ -246,9 +243,7 @@ def scaled(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def warm() -> None:
-    """Compile all code of draws (most of a minute), or load it from the cache (a tenth of a second); needs numba."""
-    from glle_engine.eigen.batched.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
-
+    """Compile all code of draws (most of a minute), or load it from the cache (a tenth of a second)."""
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, identity
-from scipy.sparse.linalg import splu
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigen.eigenpairs import Eigenpairs, start_vector
@@ -14,6 +13,7 @@ from glle_engine.eigen.lanczos import lanczos
 from glle_engine.eigen.pattern import fill_reducing_order
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import project_out
+from glle_engine.linalg.sparse_lu import SparseLU
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,13 +44,13 @@ def shift_invert(
     need = wanted if constrained else wanted + 1
     try:
         rows = _largest_of_inverse((gram + _SHIFT * norm * identity(n, format="csc")).tocsc(), need, locked)
-    except (RuntimeError, FloatingPointError) as error:
+        singular, rotations = dense.svd(pattern.apply(weights, np.ascontiguousarray(rows.T)))[1:]
+    except (RuntimeError, FloatingPointError, np.linalg.LinAlgError) as error:
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}; shift-invert: {error}.",
             remedy="Raise reg or n_neighbors, or lower the scale; duplicated points make this likelier.",
             details={"tried": tried},
         ) from error
-    singular, rotations = dense.svd(pattern.apply(weights, np.ascontiguousarray(rows.T)))[1:]
     vectors = dense.cross(rows, np.ascontiguousarray(rotations[::-1].T))[:, need - wanted :]
     values = singular[::-1][need - wanted :] ** 2
     off = gram @ vectors - vectors * values
@@ -98,12 +98,7 @@ def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64
 
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the solver of a sparse positive definite matrix: compiled factors, or SuperLU without numba."""
-    if not dense.has_compiler():
-        lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        return lambda f: np.asarray(lu.solve(f))
-    from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
-
+    """Return the solver of a sparse positive definite matrix."""
     order = fill_reducing_order(matrix.indptr, matrix.indices, "MMD_AT_PLUS_A")
     permuted = matrix[order][:, order].tocsc()
     permuted.sort_indices()
@@ -116,6 +111,12 @@ def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wante
     """Return singular vectors of B by dense linear algebra, for weights (n, k) on neighbors (n, k).
 
     `n_classes` is the number of closed classes, each of which has a null vector; 0 for published weights.
+
+    Raises
+    ------
+    ConvergenceError
+        For weights whose squares leave the range of floating-point numbers.
+
     """
     n = len(weights)
     residual = np.eye(n)
@@ -123,8 +124,14 @@ def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wante
     if n_classes:  # one more row lifts the constant off the bottom, exactly
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
     # Eigenvectors of the Gram matrix come fast but inexact; the rotations that are left make them singular vectors.
-    near = dense.eigh(dense.cross(residual, residual))[1]
-    _, singular, rotations = dense.svd(dense.matmul(residual, near))
+    try:
+        near = dense.eigh(dense.cross(residual, residual))[1]
+        _, singular, rotations = dense.svd(dense.matmul(residual, near))
+    except np.linalg.LinAlgError as error:
+        raise ConvergenceError(
+            f"The dense solver found no embedding: {error} The largest weight is {np.abs(weights).max():.2g}.",
+            remedy="Raise reg or n_neighbors, or lower the scale.",
+        ) from error
     right = dense.matmul(rotations, np.ascontiguousarray(near.T))
     skip = 0 if n_classes else 1
     values = singular[::-1][skip : skip + wanted] ** 2

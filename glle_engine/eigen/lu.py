@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from scipy.sparse import csc_array
-from scipy.sparse.linalg import splu
 
+from glle_engine.eigen.batched.numeric.single import SingleLU
 from glle_engine.eigen.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
 from glle_engine.eigen.lanczos import lanczos
-from glle_engine.linalg import dense
 from glle_engine.linalg.rows import norm, project_out
+from glle_engine.linalg.sparse_lu import SparseLU
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +24,7 @@ _EXACT = 1e-9  # deviation above which eigenpairs are refined
 
 
 class LU(Protocol):
-    """Factors of B'^T by SuperLU, `glle_engine.linalg.sparse_lu` or `glle_engine.eigen.batched.numeric.single`."""
+    """Factors of B'^T by `glle_engine.linalg.sparse_lu` or `glle_engine.eigen.batched.numeric.single`."""
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve B'^T x = b, or B' x = b for trans="T", for (n,) or (n, m)."""
@@ -159,11 +158,9 @@ class Factored:
 
 
 def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> tuple[Solver, Factored]:
-    """Factor the mean weights, without pivoting if there is a compiler and at most one closed class."""
-    if len(pins) > 1 or not dense.has_compiler():
+    """Factor the mean weights, without pivoting if there is at most one closed class."""
+    if len(pins) > 1:
         return "lu", factor(pattern, weights, pins)
-    from glle_engine.eigen.batched.numeric.single import SingleLU  # noqa: PLC0415 -- numba takes a while to load
-
     structure = pattern.structure
     lu = SingleLU.factor(structure, weights, pins)
     return "lanes", Factored(pattern, weights, pins, lu, structure.order, structure.position)
@@ -183,19 +180,5 @@ def factor(
     entries = values.ravel()[source]
     del values  # the factors need the memory
     indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
-    lu: LU
-    if dense.has_compiler():
-        from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
-
-        lu = SparseLU.factor(indptr, row, entries, threshold)
-    else:
-        # panel_size=1 saves a fifth of the time. relax keeps its default: above it SuperLU writes past the end of its
-        # statistics (stat->panel_histo).
-        lu = splu(
-            csc_array((entries, row, indptr), shape=(n, n)),
-            permc_spec="NATURAL",
-            diag_pivot_thresh=threshold,
-            panel_size=1,
-            options={"SymmetricMode": threshold < 1},
-        )
+    lu = SparseLU.factor(indptr, row, entries, threshold)
     return Factored(ordered, weights, pins, lu, ordered.order, inverse)

@@ -10,12 +10,11 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import spilu
 
-from glle_engine.linalg import dense
+from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
+from glle_engine.eigen.ordering.choice import cheapest_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from glle_engine.eigen.batched.symbolic.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,32 +41,22 @@ class Pattern:
         """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
 
         `factorizations` is their expected number. The cost is that of `glle_engine.eigen.ordering.choice.Prediction`,
-        as a dictionary; empty without numba, where SuperLU's minimum degree is the only order.
+        as a dictionary.
         """
-        if not dense.has_compiler():
-            return self.reordered("MMD_AT_PLUS_A"), {}
-        from glle_engine.eigen.ordering.choice import cheapest_order  # noqa: PLC0415 -- numba takes a while to load
-
         order, prediction = cheapest_order(self.neighbors, factorizations)
         return type(self)(self.neighbors, order), prediction._asdict()
-
-    def reordered(self, permutation: str) -> Self:
-        """Return the pattern in an order of SuperLU, "MMD_AT_PLUS_A" or "COLAMD"."""
-        n, k = self.neighbors.shape
-        row, _, _ = self.transposed
-        order = fill_reducing_order(np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32), row, permutation)
-        return type(self)(self.neighbors, self.order[order])
 
     @cached_property
     def by_columns(self) -> Self:
         """The pattern in the order for partial pivoting (COLAMD)."""
-        return self.reordered("COLAMD")
+        n, k = self.neighbors.shape
+        row, _, _ = self.transposed
+        order = fill_reducing_order(np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32), row, "COLAMD")
+        return type(self)(self.neighbors, self.order[order])
 
     @cached_property
     def structure(self) -> Structure:
-        """Symbolic factorisation that the mean and all draws share; needs numba."""
-        from glle_engine.eigen.batched.symbolic.structure import analyse  # noqa: PLC0415 -- numba takes a while to load
-
+        """Symbolic factorisation that the mean and all draws share."""
         return analyse(self.neighbors, self.order)
 
     @cached_property

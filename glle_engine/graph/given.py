@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
@@ -126,6 +127,8 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
     """Return indices alone, or those of a pair with distances."""
     pair = neighbors if isinstance(neighbors, tuple) else (neighbors,)
+    for part in pair:
+        require_unmasked(part, "the neighbors")
     parts = [np.asarray(part) for part in pair]
     if len(parts) == 2 and parts[0].dtype.kind == "f" and parts[1].dtype.kind in "iu":
         parts.reverse()  # scikit-learn's `kneighbors` returns distances first

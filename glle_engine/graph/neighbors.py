@@ -11,9 +11,9 @@ from scipy.spatial import cKDTree
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg.dense import has_compiler
-from glle_engine.linalg.distances import Products, leaves_of, nearest_among, unit_of
+from glle_engine.linalg.distances import Products, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +38,11 @@ def kneighbors(
     r"""Return the k points nearest to each point in Euclidean distance, the point itself left out.
 
     The result is the k smallest pairs (distance, index), for distances computed in one order of operations
-    (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor. With numba,
-    a k-d tree on the principal axes leaves out whole leaves, and products in float32 leave out rows of the others
-    (`glle_engine.linalg.nearest.tile_kernels`). Without it, and for few points, the candidates are those of scipy's
-    KD-tree for few features, and of blocks of :math:`|x|^2 + |y|^2 - 2 x^T y` for more. Each leaves out only rows whose
-    distance is proved to be greater, so that the result does not depend on the choice.
+    (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor. A k-d tree
+    on the principal axes leaves out whole leaves, and products in float32 leave out rows of the others
+    (`glle_engine.linalg.nearest.tile_kernels`). For few points the candidates are those of scipy's KD-tree for few
+    features, and of blocks of :math:`|x|^2 + |y|^2 - 2 x^T y` for more. Each leaves out only rows whose distance is
+    proved to be greater, so that the result does not depend on the choice.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def _found(
 ) -> Iterator[tuple[NDArray[np.intp] | slice, NDArray[np.int32], NDArray[np.float64]]]:
     """Yield some of the points, and the indices and distances of their nearest rows, until all are done."""
     n, d = data.shape
-    if has_compiler() and len(points) >= FEW_POINTS + d:
-        yield from leaves_of(data).nearest(points, own, k)
+    if len(points) >= FEW_POINTS + d:
+        yield from Leaves(data).nearest(points, own, k)
         return
     few = d <= KD_TREE_MAX_FEATURES
     find = _Tree(data).nearest if few else Products(data).nearest

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from glle_engine.graph.neighbors import FEW_POINTS, KD_TREE_MAX_FEATURES, kneighbors_of
-from glle_engine.linalg.dense import has_compiler
-from glle_engine.linalg.distances import leaves_of, unit_of
-from glle_engine.linalg.nearest.partition import PrincipalAxes, leaf_boxes, leaf_order
+from glle_engine.graph.neighbors import FEW_POINTS
+from glle_engine.linalg.distances import unit_of
+from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,12 +18,10 @@ SAMPLE = 20_000  # rows at most whose search is counted
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # of a pair in a tile
 _DISTANCE, _DISTANCE_FEATURE = 5.5e-8, 4e-10
 _ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: a number of a row, a level of the tree for a row
-_TREE_ROW, _TREE_LEAF = 4e-6, 2.5e-7  # scipy's KD-tree: a row, a leaf that it visits
 _BLOCK, _CHOICE = 2e-11, 400  # a feature of a pair in a block; choosing candidates costs as much as 400 features
 _START = 1e-3
 _WALK, _WALK_FEATURE = 8e-5, 4e-7  # faiss: a point of the approximate search
 _GROUPS, _COUNTED = 16, 1e10  # groups of points that are searched to count, and products at most
-_TREE_POINTS, _TREE_SIZE = 64, 16
 
 
 class SearchCost(NamedTuple):
@@ -55,23 +52,18 @@ def search_cost(sample: NDArray[np.float64], n_neighbors: int, n_points: int | N
 
     """
     n, d = n_points or len(sample), sample.shape[1]
-    compiled = has_compiler()
-    if (compiled and n < FEW_POINTS + d) or (not compiled and d > KD_TREE_MAX_FEATURES):
+    if n < FEW_POINTS + d:
         return SearchCost(_START + _BLOCK * n * n * (_CHOICE + d), float(n) * n)
     sample = sample[:: -(-len(sample) // SAMPLE)]
     sample = sample / unit_of(sample)
-    count = _counted_in_leaves if compiled else _counted_by_tree
-    work = count(sample, min(n_neighbors, len(sample) - 1))
+    work = _count_work(sample, min(n_neighbors, len(sample) - 1))
     if n > len(sample) and len(sample) // 4 > n_neighbors:
-        less = count(sample[::4], n_neighbors)
+        less = _count_work(sample[::4], n_neighbors)
         growth = np.clip(np.log(work / less) / np.log(4), 0.0, 1.0)
         work = work * (n / len(sample)) ** growth
     pairs, distances = work.tolist()
-    if compiled:
-        search = (PAIR + PAIR_FEATURE * d) * pairs + (_DISTANCE + _DISTANCE_FEATURE * d) * distances
-        each = search + _ENTRY * d + _LEVEL * np.log2(n)
-    else:
-        each = _TREE_ROW + _TREE_LEAF * pairs / _TREE_SIZE
+    search = (PAIR + PAIR_FEATURE * d) * pairs + (_DISTANCE + _DISTANCE_FEATURE * d) * distances
+    each = search + _ENTRY * d + _LEVEL * np.log2(n)
     return SearchCost(_START + n * float(each), n * pairs)
 
 
@@ -85,20 +77,8 @@ def all_pairs_seconds(n: int, d: int) -> float:
     return n * n * (PAIR + PAIR_FEATURE * d)
 
 
-def _counted_in_leaves(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _count_work(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     """Return the pairs in tiles and the computed distances of a point, on average over some groups of points."""
-    leaves = leaves_of(X)
+    leaves = Leaves(X)
     groups = max(2, min(_GROUPS, int(_COUNTED // (leaves.size * X.size))))
     return leaves.work(k, groups) / len(X)
-
-
-def _counted_by_tree(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return the pairs in the leaves of a KD-tree near a point, and the distances, on average over some points."""
-    points = np.linspace(0, len(X) - 1, min(_TREE_POINTS, len(X))).astype(np.intp)
-    _, distances = kneighbors_of(X, points, k)
-    places, tolerance = PrincipalAxes.of(X).places(X)
-    order = leaf_order(places, _TREE_SIZE)
-    boxes = leaf_boxes(places[order], tolerance[order], _TREE_SIZE)
-    gap = np.maximum(boxes[:, 0] - places[points, None], places[points, None] - boxes[:, 1]).clip(0.0)
-    leaves = (np.linalg.norm(gap, axis=2) <= distances[:, -1:]).sum(axis=1).mean()
-    return np.full(2, leaves * _TREE_SIZE)

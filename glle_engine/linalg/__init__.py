@@ -1,7 +1,7 @@
 """Linear algebra with the same bits on every processor.
 
-Start with `glle_engine.linalg.dense`: batched operations on small matrices, in compiled code of fixed order with numba
-(the extra ``fast``) and by numpy's LAPACK without. Imports no other package of the engine.
+Start with `glle_engine.linalg.dense`: batched operations on small matrices, in compiled code of fixed order. Imports
+no other package of the engine.
 """
 
 # Draws per batch of the compiled solver. With AVX-512 eight were no faster, because the factors come from the outer

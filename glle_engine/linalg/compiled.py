@@ -3,7 +3,7 @@
 A compiled function rounds in the order of its source on every processor: no fast-math, no contraction to fused
 operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. The sums of
 `glle_engine.linalg.nearest.products` are an exception, because they only bound results. All compiled code is in the
-packages `linalg`, `linalg.nearest`, `weights` and `eigen.batched`.
+packages `linalg`, `linalg.nearest`, `weights` and `eigen`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _ENGINE = Path(__file__).parents[1]
 _EIGEN = ("ordering", *(f"batched/{name}" for name in ("", "symbolic", "numeric", "krylov")))
 _LINALG = ("linalg", "linalg/nearest")
 _PACKAGES = tuple(_ENGINE / name for name in (*_LINALG, "weights", *(f"eigen/{name}" for name in _EIGEN)))
+
+if numba.config.DISABLE_JIT:
+    raise ImportError("NUMBA_DISABLE_JIT is set, and the engine runs only compiled. Unset NUMBA_DISABLE_JIT.")
 
 
 def _forget_other_sources() -> None:

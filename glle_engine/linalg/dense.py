@@ -1,17 +1,16 @@
 """Batched operations on small dense matrices.
 
-With numba every function is compiled code of fixed order (`glle_engine.linalg.dense_kernels`), with the same bits on
-every processor. Without numba numpy's BLAS and LAPACK compute the same to rounding.
+The loops are compiled code of fixed order (`glle_engine.linalg.dense_kernels`), with the same bits on every processor.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from functools import cache
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from glle_engine.linalg import dense_kernels as kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,39 +18,20 @@ if TYPE_CHECKING:
 _DIGITS = 40  # of intermediate decimal results: far past the 17 of a double
 
 
-@cache
-def has_compiler() -> bool:
-    """Return whether numba is installed, without importing it."""
-    return find_spec("numba") is not None
-
-
-@cache
-def _kernels() -> Any:
-    from glle_engine.linalg import dense_kernels  # noqa: PLC0415 -- numba takes a while to load
-
-    return dense_kernels
-
-
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return A A^T (m, k, k) of each matrix A of (m, k, d)."""
-    if not has_compiler():
-        return np.asarray(rows @ rows.transpose(0, 2, 1))
     out = np.empty((len(rows), rows.shape[1], rows.shape[1]))
-    _kernels().grams(_kernels().TAG, readable(rows), out)
+    kernels.grams(kernels.TAG, readable(rows), out)
     return out
 
 
 def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return A^T B (a, b) of two tall matrices (n, a) and (n, b)."""
-    if not has_compiler():
-        return np.asarray(left.T @ right)
     return np.asarray(_products(left[None], right[None])[0])
 
 
 def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return A B of matrices (a, l) and (l, b); either may be a batch, (m, a, l) or (m, l, b)."""
-    if not has_compiler():
-        return np.asarray(left @ right)
     if left.ndim == right.ndim == 2:
         return np.asarray(_products(left.T[None], right[None])[0])
     if right.ndim == 2:
@@ -66,7 +46,7 @@ def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.
 
 def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.empty((len(left), left.shape[2], right.shape[2]))
-    _kernels().products(_kernels().TAG, readable(left), readable(right), out)
+    kernels.products(kernels.TAG, readable(left), readable(right), out)
     return out
 
 
@@ -89,12 +69,8 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
         If a matrix is not positive definite in floating point.
 
     """
-    if not has_compiler():
-        identity = np.eye(precision.shape[1])
-        lower = np.linalg.cholesky(precision)
-        return np.ascontiguousarray(np.linalg.solve(lower, np.broadcast_to(identity, lower.shape)).transpose(0, 2, 1))
     out = np.empty(precision.shape)
-    _kernels().inverse_factors(_kernels().TAG, readable(precision), out)
+    kernels.inverse_factors(kernels.TAG, readable(precision), out)
     if not np.isfinite(out[:, -1, -1]).all():  # a pivot that is not positive spreads to the last entry as NaN
         raise np.linalg.LinAlgError("A matrix is not positive definite.")
     return out
@@ -121,14 +97,9 @@ def affine_solution(
 
     """
     ones = np.ones(factor.shape[:2]) if kept is None else kept.astype(float)
-    if has_compiler():
-        weights, minimum = np.empty(ones.shape), np.empty(len(ones))
-        _kernels().affine_solutions(readable(factor), ones, weights, minimum)
-        return weights, minimum
-    column = np.einsum("mi,mij->mj", ones, factor)
-    solution = (factor @ column[:, :, None])[:, :, 0] * ones
-    total = solution.sum(axis=1)
-    return solution / total[:, None], 1 / total
+    weights, minimum = np.empty(ones.shape), np.empty(len(ones))
+    kernels.affine_solutions(readable(factor), ones, weights, minimum)
+    return weights, minimum
 
 
 def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -146,24 +117,17 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
         If a matrix is not finite.
 
     """
-    if not has_compiler():
-        if not np.isfinite(matrices).all():  # LAPACK would return NaN
-            raise np.linalg.LinAlgError("A matrix is not finite.")
-        result = np.linalg.eigh(matrices)
-        return result.eigenvalues, result.eigenvectors
     batch = readable(matrices if matrices.ndim == 3 else matrices[None])
     values, vectors = np.empty(batch.shape[:2]), np.empty(batch.shape)
-    if _kernels().eigensystems(batch, values, vectors) >= 0:
+    if kernels.eigensystems(batch, values, vectors) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
     return (values, vectors) if matrices.ndim == 3 else (values[0], vectors[0])
 
 
 def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the eigenvalues (m, k), ascending, of symmetric matrices (m, k, k): see `eigh`."""
-    if not has_compiler():
-        return np.asarray(np.linalg.eigvalsh(matrices))
     values = np.empty(matrices.shape[:2])
-    if _kernels().eigensystems(readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
+    if kernels.eigensystems(readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
     return values
 
@@ -181,16 +145,13 @@ def svd(
         If a matrix is not finite.
 
     """
-    if not has_compiler():
-        result = np.linalg.svd(matrices, full_matrices=False)
-        return result.U, result.S, result.Vh
     batch = matrices if matrices.ndim == 3 else matrices[None]
     m, a, b = batch.shape
     tall = a >= b
     batch = readable(batch if tall else batch.transpose(0, 2, 1))
     rank = min(a, b)
     left, values, right = np.empty(batch.shape), np.empty((m, rank)), np.empty((m, rank, rank))
-    if _kernels().singular_systems(batch, left, values, right) >= 0:
+    if kernels.singular_systems(batch, left, values, right) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its singular values did not converge.")
     u, vt = (left, right.transpose(0, 2, 1)) if tall else (right, left.transpose(0, 2, 1))
     return (u, values, vt) if matrices.ndim == 3 else (u[0], values[0], vt[0])
@@ -220,11 +181,9 @@ def exp(x: float) -> float:
 
 def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the natural logarithms of positive normal numbers, of any shape."""
-    if not has_compiler():
-        return np.asarray(np.log(x))
     flat = np.ascontiguousarray(x, np.float64).ravel()
     out = np.empty(len(flat))
-    _kernels().logarithms(flat, out)
+    kernels.logarithms(flat, out)
     return out.reshape(x.shape)
 
 

@@ -1,35 +1,27 @@
 """Euclidean distances in one order of operations, nearest rows, and ranks.
 
 Feature f of a difference is squared and added to partial sum f mod 4, and the distance is the root of
-:math:`(s_0 + s_1) + (s_2 + s_3)`. No fused operation and no BLAS: the bits are the same on every processor, with and
-without numba. Matrix products, whose bits depend on the processor, only bound distances.
+:math:`(s_0 + s_1) + (s_2 + s_3)`. No fused operation and no BLAS: the bits are the same on every processor. Matrix
+products, whose bits depend on the processor, only bound distances.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.linalg.dense import has_compiler, readable
+from glle_engine.linalg.dense import readable
+from glle_engine.linalg.nearest import distance_kernels as kernels
+from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from glle_engine.linalg.nearest.leaves import Leaves
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _MARGIN = 16 * _EPSILON  # relative: above the rounding of a distance's square and of sums of bounds
 _SLACK = 4
 _LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are normal numbers
-
-
-@cache
-def _kernels() -> Any:
-    from glle_engine.linalg.nearest import distance_kernels  # noqa: PLC0415 -- numba takes a while to load
-
-    return distance_kernels
 
 
 def power_of_two(extent: float) -> float:
@@ -52,14 +44,8 @@ def distances(
 ) -> NDArray[np.float64]:
     """Return the distances of points (m, d) to rows `candidates` (m, c) of data (n, d)."""
     out = np.empty(candidates.shape)
-    if has_compiler():
-        _kernels().distances(readable(points), readable(data), _integers(candidates), out)
-        return out
-    sums = [np.zeros(candidates.shape) for _ in range(4)]
-    for f in range(points.shape[1]):
-        apart = points[:, f, None] - data[candidates, f]
-        sums[f % 4] += apart * apart
-    return np.asarray(np.sqrt((sums[0] + sums[1]) + (sums[2] + sums[3])))
+    kernels.distances(readable(points), readable(data), _integers(candidates), out)
+    return out
 
 
 def nearest_among(
@@ -74,16 +60,9 @@ def nearest_among(
     `candidates` (m, c) are rows of data (n, d) for each point (m, d), none twice, k or more of them other than `own`
     (m,), the row to leave out (-1 for none).
     """
-    if has_compiler():
-        indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-        _kernels().nearest_among(
-            readable(points), readable(data), _integers(candidates), _integers(own), indices, apart
-        )
-        return indices, apart
-    apart = distances(points, data, candidates)
-    apart[candidates == own[:, None]] = np.inf
-    order = np.lexsort((candidates, apart), axis=1)[:, :k]
-    return np.take_along_axis(candidates, order, axis=1).astype(np.int32), np.take_along_axis(apart, order, axis=1)
+    indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+    kernels.nearest_among(readable(points), readable(data), _integers(candidates), _integers(own), indices, apart)
+    return indices, apart
 
 
 class Products:
@@ -127,20 +106,8 @@ class Products:
         """
         products, square = self._of(points)
         out = np.zeros(thresholds.shape, np.int64)
-        if has_compiler():
-            arrays = (readable(points), readable(self.data), products, square, self._square)
-            _kernels().counts_by_products(*arrays, self._error, _integers(own), readable(thresholds), out)
-            return out
-        both = square[:, None] + self._square
-        off = self._error * both
-        about = products + both
-        about[np.arange(len(points)), own] = np.inf
-        for c in range(thresholds.shape[1]):
-            limit = thresholds[:, c, None] ** 2
-            out[:, c] = (about + off < limit).sum(axis=1)
-            row, column = np.nonzero((about + off >= limit) & (about - off <= limit))
-            nearer = distances(points[row], self.data, column[:, None])[:, 0] < thresholds[row, c]
-            out[:, c] += np.bincount(row[nearer], minlength=len(points))
+        arrays = (readable(points), readable(self.data), products, square, self._square)
+        kernels.counts_by_products(*arrays, self._error, _integers(own), readable(thresholds), out)
         return out
 
     def _of(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -150,7 +117,7 @@ class Products:
 
 
 def warm() -> None:
-    """Compile the kernels of this package, or load them from the cache; do nothing without numba."""
+    """Compile the kernels of this package, or load them from the cache."""
     data, own = np.eye(5), np.arange(5)
     everyone = np.broadcast_to(own, (5, 5))
     distances(data, data, everyone)
@@ -158,16 +125,8 @@ def warm() -> None:
     products = Products(data)
     products.nearest(data, own, 2)
     products.counts(data, own, np.ones((5, 2)))
-    if has_compiler():
-        for _ in leaves_of(data).nearest(data, own, 2):
-            pass
-
-
-def leaves_of(data: NDArray[np.float64]) -> Leaves:
-    """Return rows of data (n, d) in the leaves of a tree, for many searches; needs numba."""
-    from glle_engine.linalg.nearest.leaves import Leaves  # noqa: PLC0415 -- numba takes a while to load
-
-    return Leaves(data)
+    for _ in Leaves(data).nearest(data, own, 2):
+        pass
 
 
 def _integers(array: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glle_engine.linalg import dense
+from glle_engine.linalg import tall_kernels as kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@cache
-def _kernels() -> Any:
-    from glle_engine.linalg import tall_kernels  # noqa: PLC0415 -- numba takes a while to load
-
-    return tall_kernels
 
 
 def _rotation(
     Y: NDArray[np.float64], reference: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
     """Return U V^T and tr S of Y^T Y_0 = U S V^T, and both squared norms."""
-    if not dense.has_compiler():
-        u, s, vt = np.linalg.svd(Y.T @ reference)
-        return u @ vt, float(s.sum()), (dense.dot(Y, Y), dense.dot(reference, reference))
     turn = np.empty((Y.shape[1], Y.shape[1]))
-    overlap, *squares = _kernels().rotation(dense.readable(Y), dense.readable(reference), turn)
+    overlap, *squares = kernels.rotation(dense.readable(Y), dense.readable(reference), turn)
     if not np.isfinite(overlap):
         raise np.linalg.LinAlgError("A product of two embeddings is not finite.")
     return turn, overlap, (squares[0], squares[1])
@@ -74,8 +64,6 @@ def aligned_to(
 
 def turned(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Y R of an embedding (n, p) and a rotation (p, p)."""
-    if not dense.has_compiler():
-        return np.asarray(Y @ turn)
     out = np.empty((len(Y), turn.shape[1]))
-    _kernels().turned(dense.readable(Y), turn, out)
+    kernels.turned(dense.readable(Y), turn, out)
     return out

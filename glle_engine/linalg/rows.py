@@ -1,43 +1,30 @@
 """Products with a few long rows, for Lanczos and its projections.
 
-With numba these are compiled code of fixed order; without it numpy's BLAS computes the same to rounding.
+The loops are compiled code of fixed order (`glle_engine.linalg.tall_kernels`).
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.linalg import dense
+from glle_engine.linalg import tall_kernels as kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@cache
-def _kernels() -> Any:
-    from glle_engine.linalg import tall_kernels  # noqa: PLC0415 -- numba takes a while to load
-
-    return tall_kernels
-
-
 def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the inner products (m,) of rows (m, n) with a vector (n,)."""
-    if not dense.has_compiler():
-        return np.asarray(rows @ vector)
     products = np.empty(len(rows))
-    _kernels().overlaps(_kernels().TAG, rows, vector, products)
+    kernels.overlaps(kernels.TAG, rows, vector, products)
     return products
 
 
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
     """Subtract the combination of rows (m, n) with factors (m,) from a vector (n,), in place."""
-    if not dense.has_compiler():
-        vector -= factors @ rows
-        return
-    _kernels().subtract(_kernels().TAG, factors, rows, vector)
+    kernels.subtract(kernels.TAG, factors, rows, vector)
 
 
 def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -49,11 +36,9 @@ def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArr
 
 def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the combinations (q, n) of rows (m, n) with factors (q, m)."""
-    if not dense.has_compiler():
-        return np.asarray(factors @ rows)
     products = np.zeros((len(factors), rows.shape[1]))
     for own, target in zip(np.ascontiguousarray(-factors), products, strict=True):
-        _kernels().subtract(_kernels().TAG, own, rows, target)
+        kernels.subtract(kernels.TAG, own, rows, target)
     return products
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import numpy as np
 
 from glle_engine.base.brief import brief
+from glle_engine.base.diagnostics import dimension_notes
 from glle_engine.base.errors import (
     DegenerateDataError,
     InvalidParameterError,
@@ -27,6 +28,7 @@ from glle_engine.base.validation import (
     is_sparse,
     require_finite,
     require_range,
+    require_unmasked,
 )
 from glle_engine.graph.relations import Distances, require_square
 from glle_engine.graph.sparse import SparsePoints, require_differing, require_possible
@@ -250,7 +252,7 @@ class Method(Generic[S]):
         embedding = self.run(data if self.any_space else _placed(data, spec), spec, clock, *classes, **start)
         if isinstance(embedding.map, AffineMap) and isinstance(data, np.ndarray) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
-        notes = (*embedding.notes, *concentration_notes(embedding.Y))
+        notes = (*_with_dimension_notes(embedding.notes, spec, d), *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
 
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
@@ -265,6 +267,7 @@ class Method(Generic[S]):
             raise InvalidParameterError(
                 f"Both initialization={word!r} and initial coordinates are given.", remedy="Give one of them."
             )
+        require_unmasked(init, "init")
         raw = np.asarray(init)
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
             raise InvalidShapeError(
@@ -293,6 +296,12 @@ class Method(Generic[S]):
         return rows
 
 
+def _with_dimension_notes(notes: tuple[Note, ...], spec: MethodSpec, d: int) -> tuple[Note, ...]:
+    """Return notes with that on more components than features, which those of a fit have already."""
+    known = {note.code for note in notes}
+    return (*notes, *(note for note in dimension_notes(d, spec) if note.code not in known))
+
+
 def _placed(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
     """Return data in the space of a specification, or their distances."""
     if not isinstance(data, np.ndarray):
@@ -311,6 +320,7 @@ def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> 
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
+    require_unmasked(labels, "the labels")
     raw = np.asarray(labels)
     if raw.shape == (n, 1):
         raw = raw[:, 0]

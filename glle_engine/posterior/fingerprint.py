@@ -1,7 +1,7 @@
-"""Numerics kind of a process: a digest of reference results, compared with the pinned one.
+"""Fingerprint of a process: a digest of reference results, compared with the pinned one.
 
-Fits and draws are meant to have the same bits on every processor. A process with other bits (without numba, on another
-architecture, with another numpy) has another digest. Its results must not be mixed with those of the pinned kind.
+Fits and draws are meant to have the same bits on every processor. A process with other bits (on another
+architecture, with another numpy) has another digest. Its results must not be mixed with others.
 `python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned one.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.linalg.dense import has_compiler
+from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.draw import DrawKey
 from glle_engine.posterior.fit import fit
 
@@ -26,21 +26,15 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Align
     from glle_engine.posterior.posterior import Posterior
 
-PINNED = "5327895c35fd8ce2"  # of `glle_engine.base.version.NUMBERS`, with numba: change both together
-DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
+PINNED = "5327895c35fd8ce2"  # of `glle_engine.base.version.NUMBERS`: change both together
+DIGITS = 16  # hex digits: 64 bits
 
-_SPARSE_POINTS = 120  # solved by lanes, if numba is installed
+_SPARSE_POINTS = 120  # solved by lanes
 _SOLID_POINTS, _DIMENSIONS = 600, 5  # in an order by nested dissection, with fronts of several supernodes
 _DENSE_POINTS = 40  # below `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
 _DRAWS = 3  # some lanes of a group, and each draw is the same in any group
 _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
-
-
-def numerics_kind() -> str:
-    """Return the empty string if reference results have the pinned bits, else their digest."""
-    digest = fingerprint()
-    return "" if digest == PINNED else digest
 
 
 @cache
@@ -103,11 +97,8 @@ def _drawn(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 if __name__ == "__main__":
-    if has_compiler():
-        from glle_engine.eigen.eigenproblem import warm  # needs numba
-
-        warm()
-        next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
+    warm()
+    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
     own = fingerprint()
-    state = "the pinned kind" if own == PINNED else "another kind: its results have ids of another kind"
-    sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine is of {state}.\n")
+    state = "the pinned bits" if own == PINNED else "other bits than the pinned ones"
+    sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine computes {state}.\n")

@@ -115,7 +115,7 @@ def fit(
     DegenerateDataError
         All points are equal.
     DisconnectedGraphError
-        The graph has several components; names their sizes and the smallest k that connects.
+        With disconnected="error": the graph has several components; names their sizes and the smallest k that connects.
     ConvergenceError
         No solver found the embedding.
     MissingLibraryError
@@ -150,7 +150,7 @@ def fit(
         except DisconnectedGraphError as error:
             if indices is None:
                 raise
-            remedy = "Give more neighbors of each point, or ask for disconnected='bridge'."
+            remedy = "Give more neighbors of each point, or leave disconnected at 'bridge'."
             raise DisconnectedGraphError(error.message, remedy=remedy, details=error.details) from error
     else:
         assert isinstance(given, np.ndarray)
@@ -450,7 +450,7 @@ def require_connected(
             else "No n_neighbors of reasonable size connects it."
         )
         + (" (With neighborhoods='fixed'; adaptive ones may need more.)" if adaptive else "")
-        + " Or ask for disconnected='bridge', or fit each component as a separate data set."
+        + " Or leave disconnected at 'bridge', or fit each component as a separate data set."
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
         details={
             "n_neighbors": k,

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _ROUNDING = 1e-6  # of sums of weights in a file, relative to the largest
+_MAX_WEIGHT = 2.0**480  # in a file: the squares of sums of weights and their residuals stay finite
+_MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -188,8 +190,8 @@ class Posterior:
     ) -> Draw:
         """Draw one embedding: the bottom eigenvectors of M at drawn weights (GLLE Eq. 37-43).
 
-        The draw is a pure function of the posterior and the arguments. A batch returns the same bits. With numba the
-        bits are the same on every processor, without it to solver tolerance.
+        The draw is a pure function of the posterior and the arguments. A batch and every x86-64 processor return the
+        same bits.
 
         Parameters
         ----------
@@ -221,7 +223,7 @@ class Posterior:
     ) -> Iterator[Draw]:
         """Yield draws first, ..., first + count - 1, bit for bit as `draw` returns them, but faster.
 
-        Compiled code runs in `threads` threads. SuperLU, the solver without numba, runs in one at a time.
+        `threads` threads compute them.
         """
         count, first = check_integer("count", count, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
@@ -388,7 +390,8 @@ def load(path: str | os.PathLike[str]) -> Posterior:
         posterior = Posterior.from_parts(head, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
         _require_arrays(posterior)
         _require_graph(posterior)
-        _require_sums(posterior.law)
+        _require_weights(posterior.law)
+        _require_embedding(posterior)
     except StorageError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # a GlleError is a ValueError
@@ -453,11 +456,34 @@ def _require_graph(posterior: Posterior) -> None:
         raise npz.inconsistent("pins are not one point of each closed class of the graph")
 
 
-def _require_sums(law: WeightLaw) -> None:
-    """Raise `StorageError` unless all weights sum to one, if they are constrained to."""
+def _require_weights(law: WeightLaw) -> None:
+    """Raise `StorageError` unless weights have finite squares, and sum to one if they are constrained to."""
+    for name, array in (
+        ("mean", law.mean),
+        ("covariance_factor", law.factor),
+        ("prior_factor", law.prior_factor),
+        ("sigma", law.sigma),
+        ("prior_mean", np.array(law.prior_mean)),
+    ):
+        if array is not None and np.abs(array).max(initial=0.0) > _MAX_WEIGHT:
+            raise npz.inconsistent(f"{name} has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
     if not law.constrained:
         return
     size, reach = np.maximum(1.0, np.abs(law.mean).max(axis=1)), np.abs(law.factor).max(axis=(1, 2))
     off = np.abs(law.mean.sum(axis=1) - 1) > _ROUNDING * size
     if off.any() or (np.abs(law.factor.sum(axis=1)).max(axis=1) > _ROUNDING * reach).any():
         raise npz.inconsistent("weights do not sum to one")
+
+
+def _require_embedding(posterior: Posterior) -> None:
+    """Raise `StorageError` unless the embedding has mean 0 and (1/n) Y^T Y = I, and the eigenvalues ascend from 0."""
+    rows = slice(None) if posterior.landmarks is None else posterior.landmarks
+    Y, values = posterior.embedding[rows], posterior.eigenvalues
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = np.abs(Y.mean(axis=0)).max(), np.abs(Y.T @ Y / len(Y) - np.eye(Y.shape[1])).max()
+    if not all(deviation <= _MAX_DEVIATION for deviation in deviations):  # also for NaN
+        raise npz.inconsistent("the embedding does not have mean 0 and (1/n) Y^T Y = I, as every reference has")
+    if np.abs(posterior.embedding).max() > _MAX_WEIGHT:
+        raise npz.inconsistent(f"the embedding has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
+    if (np.diff(values) < 0).any() or values[0] < -_ROUNDING * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
+        raise npz.inconsistent("the eigenvalues are not ascending from 0")

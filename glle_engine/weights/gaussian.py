@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.linalg import dense
+from glle_engine.weights.lane_sampling import affine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,12 +89,7 @@ class WeightLaw:
 def _affine(
     mean: NDArray[np.float64], factor: NDArray[np.float64], z: NDArray[np.float64], spread: float
 ) -> NDArray[np.float64]:
-    """Return m_i + F_i (z_i spread), with the bits of the lanes if numba is installed."""
-    if not dense.has_compiler():
-        product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)
-        return mean + spread * product
-    from glle_engine.weights.lane_sampling import affine  # noqa: PLC0415 -- numba takes a while to load
-
+    """Return m_i + F_i (z_i spread), with the bits of the lanes."""
     weights = np.empty(mean.shape)
     affine((0,), dense.readable(mean), dense.readable(factor), dense.readable(z), spread, weights)
     return weights

@@ -6,8 +6,7 @@ normals (Box and Muller 1958), with :math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-With numba `glle_engine.weights.philox_lanes` computes it, with the same bits on every processor and for every solver;
-without numba numpy does, to rounding.
+`glle_engine.weights.philox_lanes` computes it, with the same bits on every processor and for every solver.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.linalg import dense
+from glle_engine.linalg import LANES
+from glle_engine.weights.philox_lanes import stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,24 +26,6 @@ if TYPE_CHECKING:
 def standard_normal(seed: int, index: int, shape: tuple[int, ...], first: int = 0) -> NDArray[np.float64]:
     """Return standard normals 4 first, ... of the stream of (seed, index), in [0, 2^64), in C order."""
     count = math.prod(shape)
-    if dense.has_compiler():
-        return _compiled(seed, index, count, first).reshape(shape)
-    generator = np.random.Philox(key=np.array([seed, index], np.uint64), counter=first)
-    words = generator.random_raw(count + count % 2)
-    uniform = (words >> np.uint64(11)) * 2.0**-53
-    radius = np.sqrt(-2.0 * np.log(1.0 - uniform[0::2]))
-    angle = 2.0 * np.pi * uniform[1::2]
-    normals = np.empty(len(words))
-    normals[0::2] = radius * np.cos(angle)
-    normals[1::2] = radius * np.sin(angle)
-    return normals[:count].reshape(shape)
-
-
-def _compiled(seed: int, index: int, count: int, first: int) -> NDArray[np.float64]:
-    """Return a part of one lane of the compiled stream; the other lanes repeat it."""
-    from glle_engine.linalg import LANES  # noqa: PLC0415 -- numba takes a while to load
-    from glle_engine.weights.philox_lanes import stream  # noqa: PLC0415
-
-    target = np.empty((count + -count % 4) * LANES)
-    stream((0,) * LANES, np.full(LANES, seed, np.uint64), np.full(LANES, index, np.uint64), first, target)
-    return target[::LANES][:count].copy()
+    lanes = np.empty((count + -count % 4) * LANES)  # all of them repeat the stream
+    stream((0,) * LANES, np.full(LANES, seed, np.uint64), np.full(LANES, index, np.uint64), first, lanes)
+    return lanes[::LANES][:count].reshape(shape).copy()

@@ -1,4 +1,4 @@
-"""Several draws of one posterior at once, one per SIMD lane; needs numba, the extra ``fast``.
+"""Several draws of one posterior at once, one per SIMD lane.
 
 May import `base`, `linalg`, `weights` and the files of `eigen`. Start with `solver`, then `symbolic`, `numeric`,
 `krylov`.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from glle_engine.eigen.batched.symbolic.elimination import column_counts, elimination_tree, symmetric
+from glle_engine.eigen.batched.symbolic.elimination import column_counts, elimination_tree, postorder, symmetric
 from glle_engine.eigen.ordering.dissection import nested_dissection
 from glle_engine.eigen.ordering.minimum_degree import minimum_degree
 from glle_engine.linalg.compiled import compiled
@@ -73,7 +73,8 @@ def dissections(flops: int, n: int, factorizations: int) -> int:
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
     """Return the flops of a factorization in an order, and the bytes of L and U."""
     start, adjacent = _relabelled(start, adjacent, order)
-    count = column_counts(elimination_tree(start, adjacent), start, adjacent).astype(np.int64)
+    tree = elimination_tree(start, adjacent)
+    count = column_counts(tree, postorder(tree), start, adjacent).astype(np.int64)
     below = count - 1
     return int((below * (2 * below + 1)).sum()), 8 * int((count + below).sum())
 

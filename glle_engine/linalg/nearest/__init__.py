@@ -1,5 +1,4 @@
 """Compiled loops of the nearest-neighbor search: distances in a fixed order, and tiles of products that bound them.
 
-Start with `tile_kernels`. Callers use `glle_engine.linalg.distances` and `glle_engine.graph.neighbors`, which work
-without numba, too.
+Start with `tile_kernels`. Callers use `glle_engine.linalg.distances` and `glle_engine.graph.neighbors`.
 """

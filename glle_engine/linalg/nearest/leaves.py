@@ -1,4 +1,4 @@
-"""Rows of data in the leaves of a tree, and the exact search of the nearest among them; needs numba."""
+"""Rows of data in the leaves of a tree, and the exact search of the nearest among them."""
 
 from __future__ import annotations
 

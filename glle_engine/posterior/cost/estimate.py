@@ -10,7 +10,6 @@ from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
 from glle_engine.graph.relations import located
-from glle_engine.linalg import LANES, dense
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.factorization import Factorization, Work, sample
 from glle_engine.posterior.cost.rates import Cost
@@ -33,8 +32,6 @@ class Estimate:
     spec : FitSpec
     search : Search
     factorization : Factorization
-    compiled : bool
-        Whether numba is installed. Without it SuperLU factors one draw at a time.
 
     """
 
@@ -43,7 +40,6 @@ class Estimate:
     spec: FitSpec
     search: Search
     factorization: Factorization
-    compiled: bool
 
     @property
     def size(self) -> int:
@@ -72,15 +68,15 @@ class Estimate:
         n, work, spec = self.size, self.work, self.spec
         ordered = 0.0
         if n > DENSE_BELOW:
-            ordered = rates.order_seconds(n, work, self.factorization.dimension, spec, compiled=self.compiled)
+            ordered = rates.order_seconds(n, work, self.factorization.dimension, spec)
         placed = {}
         if n < self.n:
             placed = {
                 "landmarks": rates.landmarks_seconds(self.n, n, self.d),
                 "placing": (self.n - n) * self.search.at(n) / n + rates.weights_seconds(self.n - n, self.d, spec),
             }
-        embedding = ordered + rates.mean_seconds(n, work, spec, compiled=self.compiled)
-        drawn = rates.draw_seconds(n, work, spec, compiled=self.compiled) + rates.trust_seconds(n, self.d)
+        embedding = ordered + rates.mean_seconds(n, work, spec)
+        drawn = rates.draw_seconds(n, work, spec) + rates.trust_seconds(n, self.d)
         return {
             **placed,
             "neighbors": self.search.at(n),
@@ -93,16 +89,15 @@ class Estimate:
     def draw(self) -> Cost:
         """Cost of one of many draws; the bytes are those of a process that draws."""
         n, work, spec = self.size, self.work, self.spec
-        seconds = rates.draw_seconds(n, work, spec, compiled=self.compiled)
-        nbytes = rates.draw_bytes(n, work, spec, compiled=self.compiled)
+        seconds = rates.draw_seconds(n, work, spec)
+        nbytes = rates.draw_bytes(n, work, spec)
         placed = rates.placing_seconds(self.n - n, spec), rates.placed_bytes(self.n, n, self.d, spec)
         return Cost(seconds + placed[0], nbytes + placed[1])
 
     @property
     def single_draw_seconds(self) -> float:
         """Seconds of a draw alone, whose unused lanes repeat it."""
-        lanes = LANES if self.compiled and self.size > DENSE_BELOW and self.spec.variant == "constrained" else 1
-        return lanes * self.draw.seconds
+        return rates.lanes(self.size, self.spec) * self.draw.seconds
 
     @property
     def posterior_bytes(self) -> float:
@@ -149,7 +144,6 @@ class Estimate:
             "spec": self.spec.to_dict(),
             "search": list(self.search),
             "factorization": self.factorization.to_dict(),
-            "compiled": self.compiled,
             **self.figures(),
         }
 
@@ -170,7 +164,7 @@ class Estimate:
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """Return the inverse of `to_dict`."""
         search, factorization = Search(*value["search"]), Factorization.from_dict(value["factorization"])
-        return cls(value["n"], value["d"], FitSpec.from_dict(value["spec"]), search, factorization, value["compiled"])
+        return cls(value["n"], value["d"], FitSpec.from_dict(value["spec"]), search, factorization)
 
 
 def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> Estimate:
@@ -211,4 +205,4 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
         data = sample(data, spec.landmarks)  # as far from each other as the landmarks, nearly
     require_pairs(len(data), spec.n_components)
     search, factorization = Search.of(data, spec), Factorization.of(data, spec.n_neighbors)
-    return Estimate(n, data.shape[1], spec, search, factorization, dense.has_compiler())
+    return Estimate(n, data.shape[1], spec, search, factorization)

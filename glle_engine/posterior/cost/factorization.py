@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import csc_array
-from scipy.sparse.linalg import splu
 
+from glle_engine.eigen.batched.symbolic.structure import front_sizes
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
-from glle_engine.linalg import dense
 from glle_engine.posterior.fit import DRAWS
 from glle_engine.posterior.selection import intrinsic_dimension
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 MOST_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
-MOST_INTERPRETED = 2000  # points without numba, where SuperLU also computes the factors
 MOST_EDGES = 150_000  # of an analysed graph
 MOST_VALUES = 1_500_000  # of searched data
 _LEAST_PER_NEIGHBOR = 8  # points of the smaller size, for each neighbor
@@ -83,8 +80,7 @@ class Factorization:
         """Analyse the graph of data X (n, d), or those of subsamples; a function of the data."""
         n = len(X)
         least = max(DENSE_BELOW + 1, _LEAST_PER_NEIGHBOR * n_neighbors)
-        most = MOST_ANALYSED if dense.has_compiler() else MOST_INTERPRETED
-        most = min(n, most, max(2 * least, min(MOST_EDGES // n_neighbors, MOST_VALUES // X.shape[1])))
+        most = min(n, MOST_ANALYSED, max(2 * least, min(MOST_EDGES // n_neighbors, MOST_VALUES // X.shape[1])))
         half = most // 2
         chosen = [sample(X, half), sample(X, half, half)] if half >= least else []
         halves = [_searched(part, n_neighbors)[0] for part in chosen]
@@ -151,20 +147,21 @@ def analysed(neighbors: NDArray[np.int32]) -> Work:
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
     pattern, _ = Pattern.of(neighbors).ordered(DRAWS)
-    if not dense.has_compiler():
-        return _of_superlu(pattern)
     structure = pattern.structure
-    width, below = np.diff(structure.first).astype(np.float64), np.diff(structure.row_start).astype(np.float64)
+    width, below = np.diff(structure.first).astype(np.int64), np.diff(structure.row_start)
+    return _of_fronts(width, below, structure.block_size)
+
+
+def count_work(pattern: Pattern) -> Work:
+    """Return the work of a factorization in the order of a pattern, in the time and memory of the pattern itself."""
+    n = len(pattern.neighbors)
+    if n <= DENSE_BELOW:
+        return Work(float(n * n), 2 / 3 * n**3, 0.0)
+    return _of_fronts(*front_sizes(pattern.neighbors, pattern.order))
+
+
+def _of_fronts(width: NDArray[np.int64], below: NDArray[np.int64], blocks: int) -> Work:
+    """Return the work on fronts, or on the supernodes of fronts, with columns and rows below."""
+    entries = (width * (width + 2 * below)).sum()
     flops = 2 * width * (width**2 / 3 + width * below + below**2)
-    return Work(float(structure.lower_size + structure.upper_size), float(flops.sum()), float(structure.block_size))
-
-
-def _of_superlu(pattern: Pattern) -> Work:
-    """Return the work of SuperLU's factors of I - W / 2 for equal weights, which need no pivoting."""
-    n, k = pattern.neighbors.shape
-    row, source, _ = pattern.transposed
-    values = np.where(source % (k + 1) == 0, 1.0, -0.5 / k)
-    matrix = csc_array((values, row, np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
-    factors = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    below = np.diff(factors.L.indptr).astype(np.float64) - 1
-    return Work(float(factors.L.nnz + factors.U.nnz), float((below * (2 * below + 1)).sum()), 0.0)
+    return Work(float(entries), float(flops.sum()), float(blocks))

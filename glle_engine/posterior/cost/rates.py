@@ -11,6 +11,7 @@ from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
+from glle_engine.eigen.ordering.choice import dissections
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.linalg import LANES
 from glle_engine.posterior.findings.trust import DRAWS as CHECKED_DRAWS
@@ -75,16 +76,12 @@ def checks(spec: FitSpec) -> float:
     return CHECKED_DRAWS + 1 if spec.n_neighbors < FEW_NEIGHBORS else 1
 
 
-def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec, *, compiled: bool) -> float:
+def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec) -> float:
     """Return the seconds of the elimination order, with dissections if they are tried, and of the structure.
 
     Separators of data of more intrinsic dimensions are larger, and more of them are computed several times.
     """
     seconds = 4e-6 * n + 1.2e-8 * work.entries
-    if not compiled:
-        return seconds
-    from glle_engine.eigen.ordering.choice import dissections  # noqa: PLC0415 -- numba takes a while to load
-
     # Minimum degree, whose operations decide, often has a quarter more.
     count = dissections(int(1.25 * work.flops), n, DRAWS)
     each = 2e-6 * n * spec.n_neighbors * (1 + min(max(dimension - 2, 0.0) / 4, _MOST_FURTHER))
@@ -96,30 +93,46 @@ def steps_of(spec: FitSpec) -> int:
     return 4 + 2 * spec.n_components
 
 
-def mean_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
+def mean_seconds(n: int, work: Work, spec: FitSpec) -> float:
     """Return the seconds of the reference embedding: factors of one lane, and two sequences of Lanczos."""
     if n <= DENSE_BELOW:
         return _DENSE_SECONDS * n**3
     steps = 2 * (steps_of(spec) + 3)
-    if not compiled:
-        return _sparse_seconds(n, work, steps)
     return 1e-10 * work.flops + steps * (1.6e-9 * work.entries + 8e-9 * n * steps)
 
 
-def draw_seconds(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
-    """Return the seconds of one of many draws: of one lane, if there are lanes."""
+def draw_seconds(n: int, work: Work, spec: FitSpec) -> float:
+    """Return the seconds of one of many draws: of one lane, beyond few points."""
     k, steps = spec.n_neighbors, steps_of(spec)
     if n <= DENSE_BELOW:
         return _DENSE_SECONDS * n**3
-    if not compiled:
-        return _sparse_seconds(n, work, steps)
     sampling = n * (4e-9 * k + 1e-10 * k * k)
     far = max(work.entries - _CACHE_BYTES / (8 * LANES), 0.0)  # entries of a lane that are not in the cache
     factors = 3.4e-11 * work.flops + 3e-10 * work.entries + 1.2e-9 * far
     krylov = steps * (5e-10 * work.entries + 3e-10 * far + 2.2e-9 * n * steps)
     seconds = sampling + factors + krylov + 2.5e-8 * n * spec.n_components
     # Half of the published draws and more are solved again with pivoting.
-    return seconds if spec.variant == "constrained" else seconds + 2.5e-5 * n + 1e-9 * work.flops
+    return seconds if spec.variant == "constrained" else seconds + pivoting_seconds(n, work)
+
+
+def pivoting_seconds(n: int, work: Work) -> float:
+    """Return the seconds of a solution with pivoting."""
+    return 2.5e-5 * n + 1e-9 * work.flops
+
+
+def null_seconds(n: int, work: Work, classes: int) -> float:
+    """Return the seconds of the null vectors of closed classes: a solution each, and their orthogonalisation."""
+    return classes * 1e-9 * work.entries + 4e-9 * n * classes**2
+
+
+def null_bytes(n: int, classes: int) -> float:
+    """Return the bytes of the left and right null vectors of closed classes, and of a copy."""
+    return 24.0 * n * classes
+
+
+def lanes(n: int, spec: FitSpec) -> int:
+    """Return the number of draws that take as long as one alone."""
+    return LANES if n > DENSE_BELOW and spec.variant == "constrained" else 1
 
 
 def posterior_bytes(n: int, spec: FitSpec) -> float:
@@ -158,14 +171,9 @@ def fit_bytes(n: int, d: int, work: Work, spec: FitSpec) -> float:
     return BASE_BYTES + held + max(search_bytes(n, d, spec), later)
 
 
-def draw_bytes(n: int, work: Work, spec: FitSpec, *, compiled: bool) -> float:
+def draw_bytes(n: int, work: Work, spec: FitSpec) -> float:
     """Return the peak memory of draws: the posterior, its structure, and the workspace of the lanes."""
     base = posterior_bytes(n, spec) + structure_bytes(n, work, spec)
-    lanes = LANES if compiled and n > DENSE_BELOW else 1
+    lanes = LANES if n > DENSE_BELOW else 1
     vectors = n * (spec.n_neighbors + 3 * steps_of(spec) + 3 * spec.n_components + 3.0)
     return BASE_BYTES + base + 8 * lanes * (work.entries + work.scratch + vectors)
-
-
-def _sparse_seconds(n: int, work: Work, steps: int) -> float:
-    """Return the seconds of SuperLU's factors and of Lanczos in numpy, without numba."""
-    return 1e-10 * work.flops + 2.5e-8 * work.entries + steps * (2.5e-9 * work.entries + 2e-8 * n * steps)

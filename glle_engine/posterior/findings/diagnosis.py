@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.diagnostics import Diagnostics, Note
+from glle_engine.base.diagnostics import Diagnostics, Note, dimension_notes
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.search import search_notes
 from glle_engine.graph.sparse import SparsePoints, constant_columns
@@ -60,6 +60,7 @@ def diagnose(
         "flat_neighborhoods": _flat_neighborhoods(X, neighbors, min(p, d)),
         "closed_classes": [len(members) for members in classes],
         "bridges": [list(pair) for pair in bridges],
+        "n_bridges": len(bridges),
         "eigenvalues": [float(value) for value in pairs.values],
         "relative_gap": gap,
         "solver": pairs.diagnostics["solver"],
@@ -72,7 +73,7 @@ def diagnose(
         figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
     is_given = facts.get("given_neighbors", False)
     searched = [] if isinstance(X, Distances | SparsePoints) or is_given else search_notes(figures)
-    notes = [*_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
+    notes = [*_bridge_notes(figures), *_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, spec)
     return Diagnostics(figures, tuple(notes))
@@ -175,6 +176,20 @@ def _relative_gap(values: NDArray[np.float64], p: int) -> float:
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
+def _bridge_notes(figures: dict[str, Any]) -> Iterator[Note]:
+    """Yield the note on bridges, the first of all, because it concerns the shape of the whole embedding."""
+    if count := figures["n_bridges"]:
+        added = (
+            "edge that joins no nearest neighbors was" if count == 1 else "edges that join no nearest neighbors were"
+        )
+        yield Note(
+            "bridged",
+            f"The neighbor graph falls into {count + 1:,} parts; {count:,} {added} added between them (the figure "
+            "bridges). The distance between those parts in the embedding means little. Raise n_neighbors to join them "
+            "by neighbors, fit each part as a separate data set, or use disconnected='error' to refuse such data.",
+        )
+
+
 def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if constant := figures["constant_features"]:
         shown = ", ".join(map(str, constant[:20])) + (", ..." if len(constant) > 20 else "")
@@ -227,6 +242,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             f"{flat} neighbourhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
             "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
         )
+    yield from dimension_notes(figures["n_features"], spec)
     if spec.n_components >= spec.n_neighbors:
         yield Note(
             "more-components-than-neighbors",
@@ -243,19 +259,13 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
             f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
             f"neighbourhoods have {least} points at least and {median:g} in the median.",
         )
-    if bridges := figures["bridges"]:
-        yield Note(
-            "bridged",
-            f"{len(bridges)} edges that join no nearest neighbors were added between parts of the graph; the distance "
-            "between those parts in the embedding means little.",
-        )
     classes = figures["closed_classes"]
     if len(classes) > 1:
         yield Note(
             "closed-classes",
             f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
             f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. "
-            "Raise n_neighbors until one class is left.",
+            "Raise n_neighbors until one class is left, or leave disconnected at 'bridge'.",
         )
     if figures["relative_gap"] < SMALL_GAP:
         yield Note(

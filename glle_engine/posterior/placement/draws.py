@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.linalg import LANES, dense
-from glle_engine.posterior.draw import DrawKey
-from glle_engine.posterior.placement.out_of_sample import combined
 from glle_engine.posterior.sampler import ordered_map
 from glle_engine.weights.philox import standard_normal
+from glle_engine.weights.placing_lanes import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Align, Source
-    from glle_engine.posterior.draw import Draw
+    from glle_engine.posterior.draw import Draw, DrawKey
     from glle_engine.posterior.sampler import Sampler
     from glle_engine.weights.gaussian import WeightLaw
 
@@ -76,19 +75,12 @@ class Placement:
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
             whole[self.landmarks] = draw.embedding
-        if dense.has_compiler():
-            for start in range(0, len(draws), LANES):
-                self._fill(draws[start : start + LANES], wholes[start : start + LANES])
-        else:
-            for whole, draw in zip(wholes, draws, strict=True):
-                weights = self.weights(DrawKey(draw.index, draw.seed, draw.scale), draw.source)
-                whole[self.others] = combined(weights, self.positions(self.others), draw.embedding)
+        for start in range(0, len(draws), LANES):
+            self._fill(draws[start : start + LANES], wholes[start : start + LANES])
         return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
 
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
         """Write the places of the other points in at most `LANES` draws."""
-        from glle_engine.weights.placing_lanes import place  # noqa: PLC0415 -- numba takes a while to load
-
         filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first
         (_, p), k = draws[0].embedding.shape, self.neighbors.shape[1]
         values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()

@@ -18,6 +18,7 @@ import numpy as np
 
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
+from glle_engine.linalg.nearest.seeding_kernels import seed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,16 +29,15 @@ _BETWEEN_REPORTS = 3e8  # products of landmarks, points and features
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
     """Choose landmarks of X (n, d), count <= n distinct rows, ascending.
 
-    If fewer points differ, the first of the others complete them. With numba the landmarks are the same on every
-    processor; without it they are others of the same law. `on_progress` is called with (chosen, count, "landmarks").
+    If fewer points differ, the first of the others complete them. `on_progress` is called with (chosen, count,
+    "landmarks").
     """
     key = np.array([len(X), count], np.uint64)
     uniforms: NDArray[np.float64] = (np.random.Philox(key=key).random_raw(count) >> np.uint64(11)) * np.float64(
         2.0**-53
     )
-    choose = _compiled if dense.has_compiler() else _interpreted
     on_progress(0, count, "landmarks")
-    chosen = choose(X, uniforms, on_progress)
+    chosen = _seeds(X, uniforms, on_progress)
     is_chosen = np.zeros(len(X), bool)
     is_chosen[chosen] = True
     is_chosen[np.flatnonzero(~is_chosen)[: count - len(chosen)]] = True
@@ -45,10 +45,8 @@ def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress
     return np.flatnonzero(is_chosen).astype(np.int32)
 
 
-def _compiled(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: OnProgress) -> NDArray[np.int64]:
+def _seeds(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: OnProgress) -> NDArray[np.int64]:
     """Return the rows that k-means++ chooses, at most one for each uniform."""
-    from glle_engine.linalg.nearest.seeding_kernels import seed  # noqa: PLC0415 -- numba takes a while to load
-
     (n, d), m = X.shape, len(uniforms)
     chosen, heads, following = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(n, np.int64)
     squares, sums, radii = np.empty(n), np.zeros(m), np.zeros(m)
@@ -62,19 +60,3 @@ def _compiled(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress
         done = last
         on_progress(done, m, "landmarks")
     return chosen
-
-
-def _interpreted(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: OnProgress) -> NDArray[np.int64]:
-    """Return the rows that k-means++ chooses, at most one for each uniform, by comparing all points."""
-    chosen = [min(int(uniforms[0] * len(X)), len(X) - 1)]
-    squares = ((X - X[chosen[0]]) ** 2).sum(axis=1)
-    for uniform in uniforms[1:]:
-        reached = np.cumsum(squares)
-        if reached[-1] == 0:
-            break
-        within = np.searchsorted(reached, uniform * reached[-1], side="right")
-        positive = np.flatnonzero(squares)
-        chosen.append(int(positive[min(np.searchsorted(positive, within), len(positive) - 1)]))
-        squares = np.minimum(squares, ((X - X[chosen[-1]]) ** 2).sum(axis=1))
-        on_progress(len(chosen), len(uniforms), "landmarks")
-    return np.array(chosen, np.int64)

@@ -25,6 +25,7 @@ from glle_engine.base.validation import (
     is_sparse,
     require_finite,
     require_training_data,
+    require_unmasked,
     restored,
     too_far,
 )
@@ -115,11 +116,13 @@ def extend(
     DataMismatchError
         When X has another digest.
     NotFiniteError
-        With the first row and column.
+        With the first row and column, or the number of masked values.
     OutOfRangeError
         When the squares of the new points overflow beside the training data, or their distances overflow.
 
     """
+    require_unmasked(X, "the training data")
+    require_unmasked(new, "the new points")
     if is_sparse(X):
         return _among_sparse(X, new, spec, n_points, data_sha256)
     given: Any = new

@@ -21,11 +21,11 @@ def test_keyword_arguments_have_the_names_and_types_of_the_fields() -> None:
 
 
 def test_the_estimator_takes_the_parameters_and_defaults_of_the_fields() -> None:
-    """scikit-learn needs an explicit signature; its checks need defaults for a few points and for separate blobs."""
+    """scikit-learn needs an explicit signature; its checks need a default for a few points."""
     estimator = pytest.importorskip("glle_engine.estimator")
     signature = inspect.signature(estimator.GLLE.__init__).parameters
     defaults = {name: parameter.default for name, parameter in signature.items() if name != "self"}
-    own = {"n_neighbors": None, "disconnected": "bridge", "random_state": 0}
+    own = {"n_neighbors": None, "random_state": 0}
     assert defaults == {field.name: field.default for field in fields(FitSpec)} | own
 
 
@@ -35,6 +35,14 @@ def test_every_parameter_has_a_description_and_a_valid_default() -> None:
         parameter = FitSpec.parameters()[field.name]
         assert parameter.doc.endswith(".")
         assert parameter.checked(field.name, field.default) == field.default
+
+
+def test_a_refusal_of_parts_has_one_name() -> None:
+    """Records of earlier versions say "refuse"."""
+    earlier = FitSpec().to_dict() | {"disconnected": "refuse"}
+    assert FitSpec.from_dict(earlier) == FitSpec(disconnected="error")
+    with pytest.raises(InvalidParameterError, match="one of bridge, error"):
+        FitSpec(disconnected="refuse")  # type: ignore[arg-type]
 
 
 def test_keywords_replace_fields_of_a_specification() -> None:

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("numba")
-
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
@@ -109,8 +107,16 @@ def test_the_walk_enters_and_leaves_each_supernode_around_its_children(posterior
     assert (np.diff(structure.upper_start[entered]) > 0).all()
 
 
+def normals_by_numpy(seed: int, index: int, count: int) -> NDArray[np.float64]:
+    """Return an even number of normals of the stream of (seed, index), from numpy's generator and functions."""
+    words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw(count)
+    uniform = ((words >> np.uint64(11)) * 2.0**-53).reshape(-1, 2)
+    radius, angle = np.sqrt(-2.0 * np.log(1.0 - uniform[:, 0])), 2.0 * np.pi * uniform[:, 1]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
+
+
 @pytest.mark.parametrize("width", [2, 4, 8])
-def test_the_stream_is_numpys(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_is_numpys(width: int) -> None:
     """Word for word Philox 4x64-10, and the normals of Box and Muller to rounding."""
     count = 4000
     seeds = np.array([0, 7, 2**63, 2**64 - 1] * 2, np.uint64)[:width]
@@ -118,9 +124,8 @@ def test_the_stream_is_numpys(width: int, monkeypatch: pytest.MonkeyPatch) -> No
     got = aligned(count * width)
     stream((0,) * width, seeds, indices, 0, got)
     assert got[0::width].tobytes() == standard_normal(0, 0, (count,)).tobytes()
-    monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
     for lane in range(width):
-        expected = standard_normal(int(seeds[lane]), int(indices[lane]), (count,))
+        expected = normals_by_numpy(int(seeds[lane]), int(indices[lane]), count)
         np.testing.assert_allclose(got.reshape(count, width)[:, lane], expected, rtol=1e-10, atol=1e-13)
 
 
@@ -308,16 +313,6 @@ def test_what_the_lanes_refuse_goes_to_pivoted_factors(posterior: Posterior, mon
     assert drawn.diagnostics["rejected"][0] == "lanes: no"
     assert not drawn.diagnostics["solver"].startswith("lanes")
     assert angle(drawn.embedding, expected.embedding) < 1e-8
-
-
-def test_without_numba_the_draw_is_the_same(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SuperLU alone: the same stream, the same weights, the same embedding to the solver's tolerance."""
-    expected = posterior.draw(3, seed=1)
-    monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
-    plain = Posterior.from_parts(posterior.head(), posterior.arrays())
-    assert plain.lane_solver is None
-    drawn = plain.draw(3, seed=1)
-    np.testing.assert_allclose(drawn.embedding, expected.embedding, atol=1e-6)
 
 
 @pytest.mark.parametrize("source", ["posterior", "prior"])

@@ -5,11 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glle_engine.linalg import dense
-
-if not dense.has_compiler():
-    pytest.skip("factors in lanes need numba", allow_module_level=True)
-
 from glle_engine.eigen.batched.numeric.factorization import factorise
 from glle_engine.eigen.batched.numeric.single import SingleLU
 from glle_engine.eigen.batched.solver import Workspace

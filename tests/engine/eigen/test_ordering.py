@@ -9,12 +9,6 @@ import numpy as np
 import pytest
 
 from glle_engine import fit
-from glle_engine.eigen.pattern import Pattern
-from glle_engine.linalg import dense
-
-if not dense.has_compiler():
-    pytest.skip("the orders need numba", allow_module_level=True)
-
 from glle_engine.eigen.batched.symbolic.elimination import symmetric
 from glle_engine.eigen.ordering import choice
 from glle_engine.eigen.ordering.choice import cheapest_order, distinct, predicted_cost
@@ -210,11 +204,3 @@ def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> Non
     start, adjacent = graph_of(posterior.neighbors)
     assert elimination["order"] in {"minimum-degree", "nested-dissection"}
     assert (elimination["flops"], elimination["bytes"]) == predicted_cost(start, adjacent, posterior.order)
-
-
-def test_without_numba_the_order_is_that_of_superlu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SuperLU orders without a prediction."""
-    monkeypatch.setattr(dense, "has_compiler", lambda: False)
-    pattern, prediction = Pattern.of(grid_neighbors(10, 2)).ordered(64)
-    assert prediction == {}
-    assert np.array_equal(pattern.order, Pattern.of(grid_neighbors(10, 2)).reordered("MMD_AT_PLUS_A").order)

@@ -151,9 +151,9 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
     left = X[:, 0] < 0.5
     monkeypatch.setattr(import_module("glle_engine.posterior.fit"), "kept_candidates", apart)
     with pytest.raises(DisconnectedGraphError) as caught:
-        fit(X, n_neighbors=12, neighborhoods="adaptive")
+        fit(X, n_neighbors=12, neighborhoods="adaptive", disconnected="error")
     assert "adaptive" in caught.value.remedy
-    bridged = fit(X, n_neighbors=12, neighborhoods="adaptive", disconnected="bridge")
+    bridged = fit(X, n_neighbors=12, neighborhoods="adaptive")
     kept, bridges = kept_of(bridged), bridged.diagnostics.figures["bridges"]
     assert bridges
     for start, end in bridges:

@@ -17,15 +17,15 @@ def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((60, 3)), rng.standard_normal((25, 3)) + 30])
     with pytest.raises(DisconnectedGraphError) as caught:
-        fit(X, n_neighbors=8)
+        fit(X, n_neighbors=8, disconnected="error")
     details = caught.value.details
     assert details["components"] == 2
     assert details["sizes"] == [60, 25]
     k = details["smallest_connecting_k"]
     assert str(k) in caught.value.remedy
     with pytest.raises(DisconnectedGraphError):
-        fit(X, n_neighbors=k - 1)
-    assert fit(X, n_neighbors=k).spec.n_neighbors == k
+        fit(X, n_neighbors=k - 1, disconnected="error")
+    assert fit(X, n_neighbors=k, disconnected="error").spec.n_neighbors == k
 
 
 def test_smallest_k_against_every_k() -> None:
@@ -65,7 +65,7 @@ def test_bridging_joins_components_and_classes(d: int) -> None:
 def test_bridging_leaves_a_whole_graph_alone() -> None:
     """Where nothing is to be bridged nothing changes."""
     sheet = manifolds.make("s_curve", 120, seed=1).X
-    plain, bridged = fit(sheet), fit(sheet, disconnected="bridge")
+    plain, bridged = fit(sheet, disconnected="error"), fit(sheet)
     assert plain.embedding.tobytes() == bridged.embedding.tobytes()
     assert bridged.diagnostics.figures["bridges"] == []
 

@@ -298,7 +298,7 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
     sought.clear()
     two = np.concatenate([X, X + 100])
     with pytest.raises(DisconnectedGraphError):
-        fit(two, search="approximate")
+        fit(two, search="approximate", disconnected="error")
     assert sought[:2] == [10, 20]
     sought.clear()
     assert [len(part.points) for part in fit_components(two, search="approximate")] == [150, 150]

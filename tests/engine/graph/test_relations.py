@@ -170,7 +170,7 @@ def test_parts_of_the_graph_are_bridged_by_distances() -> None:
     b = fit(cdist(X, X), n_neighbors=6, disconnected="bridge", metric="precomputed")
     assert a.diagnostics.figures["bridges"] == b.diagnostics.figures["bridges"]
     with pytest.raises(GlleError, match="falls into 2 components"):
-        fit(cdist(X, X), n_neighbors=6, metric="precomputed")
+        fit(cdist(X, X), n_neighbors=6, metric="precomputed", disconnected="error")
 
 
 def test_the_estimator_takes_distances(points: NDArray[np.float64]) -> None:

@@ -165,7 +165,7 @@ def test_given_neighbors_and_bridges(weighted: NDArray[np.float64], metric: Any)
     assert sparse.diagnostics.figures["bridges"] or metric == "euclidean"
     if metric == "cosine":
         with pytest.raises(GlleError, match="2 components"):
-            fit(csr_array(apart), metric="cosine", n_neighbors=4)
+            fit(csr_array(apart), metric="cosine", n_neighbors=4, disconnected="error")
 
 
 @pytest.mark.parametrize("name", ["lle", "isomap", "laplacian-eigenmaps", "glle", "t-sne"])

@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array, random_array
 
-pytest.importorskip("numba")
-
 from glle_engine.linalg.sparse_lu import SparseLU
 
 

@@ -283,3 +283,12 @@ def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[obje
     for value in bad:
         with pytest.raises(InvalidParameterError, match="Give a as "):
             parameter.checked("a", value)
+
+
+@pytest.mark.parametrize("name", ["lle", "glle", "isomap"])
+def test_more_components_than_features_are_noted_once(name: str) -> None:
+    """Linear methods refuse them; others have a note, and that of a fit is not repeated."""
+    X = manifolds.make("s_curve", N, seed=0).X
+    codes = [note.code for note in embedded(name, X, n_components=4).notes]
+    assert codes.count("more-components-than-features") == 1
+    assert "more-components-than-features" not in {note.code for note in embedded(name, X, n_components=3).notes}

@@ -71,9 +71,9 @@ def test_passes_the_notes_of_the_fit_on(sheet: np.ndarray) -> None:
     assert found.notes == fit(sheet, variant="published").diagnostics.notes
 
 
-def test_bridges_what_it_would_refuse(sheet: np.ndarray) -> None:
-    """Two sheets far apart are refused, or bridged if asked for."""
+def test_bridges_separate_sheets(sheet: np.ndarray) -> None:
+    """Two sheets far apart are bridged, or an error if asked for."""
     two = np.vstack([sheet[:150], sheet[:150] + 1000])
     with pytest.raises(DisconnectedGraphError):
-        GLLE.embed(two)
-    assert GLLE.embed(two, GLLE.spec(disconnected="bridge")).figures["bridges"]
+        GLLE.embed(two, GLLE.spec(disconnected="error"))
+    assert GLLE.embed(two).figures["n_bridges"] == 1

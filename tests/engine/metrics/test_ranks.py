@@ -14,7 +14,6 @@ from sklearn.manifold import trustworthiness as reference
 from glle_engine import manifolds
 from glle_engine.base import errors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg import distances
 from glle_engine.metrics import ranks
 from glle_engine.metrics.ranks import continuity, disparity, local_trustworthiness, trustworthiness
 
@@ -72,9 +71,8 @@ def _require_invariant_ranks(seed: int, d: int, k: int, exponent: int, shift: in
     seed=st.integers(0, 10**6),
     route=st.sampled_from([(3, 0), (3, 40), (16, 40), (40, 40)]),
     k=st.integers(1, 9),
-    compiler=st.booleans(),
 )
-def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, compiler: bool) -> None:  # noqa: FBT001
+def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int) -> None:
     """On an integer grid the ranks are those counted from all exact squared distances."""
     d, few = route
     rng = np.random.default_rng(seed)
@@ -86,8 +84,6 @@ def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, c
     rank -= (np.take_along_axis(squares, nearest, axis=1) > 0).astype(int)  # the point itself is not another
     excess = np.maximum(rank - k, 0).sum(axis=1)
     with pytest.MonkeyPatch.context() as patch:
-        if not compiler:
-            patch.setattr(distances, "has_compiler", lambda: False)
         patch.setattr(ranks, "_FEW_POINTS", few)
         local = local_trustworthiness(X, Y, k)
     np.testing.assert_array_equal(local, 1 - 2 * excess / (k * (80 - 3 * k - 1)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,8 +14,9 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.search_cost import search_cost
-from glle_engine.linalg import LANES, dense
+from glle_engine.linalg import LANES
 from glle_engine.posterior.cost import factorization
+from glle_engine.posterior.cost.drawing import draw_cost
 from glle_engine.posterior.cost.estimate import Estimate, estimate
 from glle_engine.posterior.cost.factorization import Factorization, Work, analysed
 from glle_engine.posterior.cost.rates import BASE_BYTES
@@ -24,8 +25,6 @@ from glle_engine.posterior.fit import DRAWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-COMPILED = pytest.mark.skipif(not dense.has_compiler(), reason="the structure needs numba")
 
 
 def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
@@ -48,7 +47,6 @@ def column_counts(pattern: Pattern) -> NDArray[np.int64]:
     return np.asarray([filled[j + 1 :, j].sum() for j in range(n)], np.int64)
 
 
-@COMPILED
 def test_work_of_few_points_is_that_of_the_fit(sheet: NDArray[np.float64]) -> None:
     """The entries are the stored ones of the structure that the draws of the fit use."""
     work = estimate(sheet, n_neighbors=10).work
@@ -57,7 +55,6 @@ def test_work_of_few_points_is_that_of_the_fit(sheet: NDArray[np.float64]) -> No
     assert work.scratch == structure.block_size
 
 
-@COMPILED
 def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
     """Elimination of the dense pattern has as many operations, but for the zeros that supernodes store."""
     neighbors = np.sort(kneighbors(sheet, 8)[0], axis=1)
@@ -68,7 +65,6 @@ def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
     assert 0.9 * flops <= work.flops <= 1.6 * flops
 
 
-@COMPILED
 @pytest.mark.parametrize(("X", "dimension"), [(cube(2, 16_000), 2), (cube(3, 8000), 3)])
 def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: int) -> None:
     """Subsamples predict fill and operations of the whole graph, and see the dimension of the data."""
@@ -81,7 +77,6 @@ def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: 
     assert 1 / 2 <= expected.work.flops / work.flops <= 2
 
 
-@COMPILED
 def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
     """The estimate stays a small part of the work."""
     X = cube(1, 3000)
@@ -128,7 +123,6 @@ def test_dense_factors_bound_the_growth() -> None:
         assert 1 <= exponents.flops <= 3
 
 
-@COMPILED
 def test_bytes_cover_the_arrays_of_draws() -> None:
     """The workspace of four lanes and the arrays of the posterior are within the estimate."""
     posterior = fit(cube(5, 1500), n_neighbors=10)
@@ -171,21 +165,6 @@ def test_landmarks_are_estimated_and_their_feasible_number_found() -> None:
     assert estimate(X, variant="published").most_landmarks(lambda _: True) is None
 
 
-def test_without_numba_superlu_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SuperLU's factors have nearly the fill of the structure; a smaller subsample is analysed."""
-    X = cube(3, 2500)
-    compiled = estimate(X, n_neighbors=10)
-    monkeypatch.setattr(dense, "has_compiler", lambda: False)
-    sparse = estimate(X, n_neighbors=10)
-    assert not sparse.compiled
-    assert sparse.factorization.points == (1000, 2000)
-    assert sparse.single_draw_seconds == sparse.draw.seconds
-    if compiled.compiled:
-        assert sparse.draw.seconds > compiled.draw.seconds
-        whole = analysed(np.sort(kneighbors(X, 10)[0], axis=1))
-        assert whole.entries == pytest.approx(compiled.work.entries, rel=0.3)
-
-
 def test_few_points_are_dense() -> None:
     """Few points have one size, and cost next to nothing."""
     expected = estimate(cube(2, 40), n_neighbors=5)
@@ -225,3 +204,57 @@ def test_the_search_grows_as_a_power() -> None:
     assert (
         Search.of(X, FitSpec(search="approximate")).at(3200) > 2 * Search.of(X, FitSpec(search="approximate")).seconds
     )
+
+
+def random_pattern(n: int, k: int) -> Pattern:
+    """Return k random neighbors of each of n points, in the order of the points."""
+    rng = np.random.default_rng(n)
+    others = np.stack([rng.choice(n - 1, k, replace=False) for _ in range(n)])
+    return Pattern.of(np.sort(others + (others >= np.arange(n)[:, None]), axis=1).astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        random_pattern(700, 5),
+        Pattern.of(np.sort(kneighbors(cube(2, 900), 8)[0], axis=1)).ordered(DRAWS)[0],
+        Pattern.of(np.sort(kneighbors(cube(5, 900), 8)[0], axis=1)),
+    ],
+    ids=["random", "sheet", "without-order"],
+)
+def test_the_fill_is_counted_as_the_structure_has_it(pattern: Pattern) -> None:
+    """Entries and operations are those of the structure, which is not made, and the scratch area covers its blocks."""
+    work, structure = factorization.count_work(pattern), pattern.structure
+    assert work.entries == structure.lower_size + structure.upper_size
+    width, below = np.diff(structure.first).astype(float), np.diff(structure.row_start)
+    assert work.flops == pytest.approx((2 * width * (width**2 / 3 + width * below + below**2)).sum())
+    assert structure.block_size <= work.scratch <= 2 * structure.block_size
+
+
+def test_a_dense_fill_is_counted_in_the_memory_of_the_graph() -> None:
+    """A random graph, whose factors are dense and larger than the memory, has a cost at once."""
+    n = 100_000
+    neighbors = np.sort(np.random.default_rng(0).integers(0, n, (n, 8)), axis=1).astype(np.int32)
+    assert factorization.count_work(Pattern.of(neighbors)).entries > n * n / 4
+
+
+@pytest.mark.parametrize("options", [{}, {"landmarks": 200}, {"variant": "published"}])
+def test_the_cost_of_draws_follows_from_the_posterior(options: dict[str, Any]) -> None:
+    """Draws of a fitted posterior cost as its estimate said, whatever its fit took; more dimensions have more fill."""
+    X = cube(2, 600)
+    cost, expected = draw_cost(fit(X, **options)), estimate(X, **options)
+    assert cost.each_seconds == pytest.approx(expected.draw.seconds, rel=0.2)
+    assert cost.seconds == pytest.approx(expected.single_draw_seconds, rel=0.2)
+    assert cost.bytes == pytest.approx(expected.draw.bytes, rel=0.2)
+    assert draw_cost(fit(cube(5, 600), **options)).seconds > 1.1 * cost.seconds
+
+
+def test_draws_without_lanes_cost_as_much_each_as_alone() -> None:
+    """Several closed classes are solved one draw at a time, with pivoting."""
+    rng = np.random.default_rng(1)
+    bridge = np.stack([np.linspace(3, 27, 12), np.zeros(12)], axis=1)
+    X = np.concatenate([rng.normal(0, 1, (80, 2)), rng.normal((30, 0), 1, (70, 2)), bridge])
+    posterior = fit(X, n_neighbors=6, disconnected="error")
+    assert len(posterior.pins) == 2
+    assert draw_cost(posterior).each_seconds == draw_cost(posterior).seconds
+    assert draw_cost(posterior).to_dict().keys() == {"seconds", "each_seconds", "bytes"}

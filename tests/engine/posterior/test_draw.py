@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from glle_engine import DrawKey, Posterior, fit, load
-from glle_engine.base.errors import InvalidParameterError, StorageError
+from glle_engine.base import npz
+from glle_engine.base.errors import ConvergenceError, InvalidParameterError, StorageError
+from glle_engine.base.spec import Source
+from glle_engine.eigen.fallbacks import few_points
 from glle_engine.linalg.procrustes import disparity, procrustes_rotation
 
 if TYPE_CHECKING:
@@ -135,6 +141,47 @@ def test_a_file_that_is_no_posterior(tmp_path: Path, posterior: Posterior) -> No
             load(path)
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.npz")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(["embedding", "eigenvalues", "mean", "covariance_factor", "prior_factor"]),
+    part=st.sampled_from(["all", "row", "entry"]),
+    at=st.integers(0, 10**6),
+    value=st.sampled_from([0.0, 1.0, -1.0, 5e-324, 1e-30, 1e30, 1e110, 1e140, -1e144, 1e154, 1e308, np.inf]),
+    change=st.sampled_from(["set", "scaled"]),
+)
+def test_changed_arrays_are_refused_or_drawn(
+    tmp_path: Path, posterior: Posterior, name: str, part: str, at: int, value: float, change: str
+) -> None:
+    """A file with a changed array is refused, or its draws are finite, or a solver reports that it found none."""
+    arrays = {key: np.array(array) for key, array in posterior.arrays().items()}
+    target = arrays[name]
+    chosen = target.reshape(-1) if part != "row" else target
+    where = slice(None) if part == "all" else at % len(chosen)
+    with np.errstate(all="ignore"):
+        chosen[where] = value if change == "set" else chosen[where] * value
+    npz.save(tmp_path / "changed.npz", posterior.head(), arrays)
+    try:
+        loaded = load(tmp_path / "changed.npz")
+    except StorageError:
+        return
+    for source in get_args(Source):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # overflow on the way to a refusal
+            try:
+                draw = loaded.draw(3, source=source)
+            except ConvergenceError:
+                continue
+        assert np.isfinite(draw.embedding).all()
+
+
+def test_few_points_of_enormous_weights_have_no_embedding() -> None:
+    """The solver of few points reports it like the others, with the remedy."""
+    neighbors = np.sort((np.arange(20)[:, None] + np.arange(1, 4)) % 20, axis=1).astype(np.int32)
+    for constrained in (0, 1):
+        with pytest.raises(ConvergenceError, match="lower the scale"), np.errstate(over="ignore", invalid="ignore"):
+            few_points(neighbors, np.full((20, 3), 1e200), 2, constrained)
 
 
 def test_posteriors_are_frozen(posterior: Posterior) -> None:

@@ -56,9 +56,9 @@ def test_no_point_outside_the_largest_component_is_dropped() -> None:
     """
     X = two_halves()
     with pytest.raises(DisconnectedGraphError) as caught:
-        fit(X)
+        fit(X, disconnected="error")
     assert caught.value.details["sizes"] == [75, 75]
-    assert fit(X, disconnected="bridge").embedding.shape == (150, 2)
+    assert fit(X).embedding.shape == (150, 2)
     parts = fit_components(X)
     assert [part.posterior.embedding.shape for part in parts] == [(75, 2), (75, 2)]
     assert sorted(np.concatenate([part.points for part in parts])) == list(range(150))
@@ -71,9 +71,9 @@ def test_a_disconnected_graph_gives_no_nan() -> None:
     """
     X = two_halves()
     with pytest.raises(DisconnectedGraphError) as caught:
-        fit(X, n_neighbors=20)
+        fit(X, n_neighbors=20, disconnected="error")
     k = caught.value.details["smallest_connecting_k"]
-    for posterior in (fit(X, n_neighbors=k), fit(X, n_neighbors=20, disconnected="bridge")):
+    for posterior in (fit(X, n_neighbors=k), fit(X, n_neighbors=20)):
         assert np.isfinite(posterior.embedding).all()
         assert np.isfinite(posterior.draw(0).embedding).all()
 

@@ -22,7 +22,6 @@ from qa.processors.__main__ import other_processors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-pytest.importorskip("numba")
 pytestmark = pytest.mark.timeout(300)  # each test computes all digests in a separate process
 
 

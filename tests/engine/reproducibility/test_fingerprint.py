@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from glle_engine import Posterior
-from glle_engine.linalg.dense import has_compiler
 from glle_engine.posterior import fingerprint
 from qa.processors.__main__ import other_processors
 
@@ -25,42 +24,29 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def output_of(*arguments: str, environment: dict[str, str] | None = None, first: Path = ROOT) -> str:
-    """Return the output of another process of Python, whose path begins with a folder."""
+def output_of(*arguments: str, environment: dict[str, str]) -> str:
+    """Return the output of another process of Python."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env={**os.environ, **(environment or {}), "PYTHONPATH": f"{first}{os.pathsep}{ROOT}"},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
 
 
-@pytest.mark.skipif(not has_compiler(), reason="without numba the bits are those of the processor's libraries")
-def test_the_pinned_kind_is_this_one() -> None:
-    """With numba the reference results have the pinned bits; where they changed, NUMBERS and PINNED change together."""
+def test_this_machine_has_the_pinned_fingerprint() -> None:
+    """The reference results have the pinned bits; where they changed, NUMBERS and PINNED change together."""
     assert fingerprint.fingerprint() == fingerprint.PINNED
-    assert fingerprint.numerics_kind() == ""
 
 
 def test_the_command_prints_the_bits_of_any_processor() -> None:
     """`python -m glle_engine.posterior.fingerprint` prints the digest and the pinned one, the same on the oldest."""
-    oldest = next(iter(other_processors()), {}) if has_compiler() else {}  # without numba BLAS sums as it likes
+    oldest = next(iter(other_processors()), {})
     output = output_of("-m", "glle_engine.posterior.fingerprint", environment=oldest)
     assert f"fingerprint {fingerprint.fingerprint()}\n" in output
     assert f"pinned      {fingerprint.PINNED}\n" in output
-
-
-def test_without_numba_the_kind_is_known(tmp_path: Path) -> None:
-    """The fallbacks compute the same results in other bits, which have a digest as well: the same each time."""
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n", encoding="utf-8")
-    code = "from glle_engine.posterior import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
-    digest, kind, again = output_of("-c", f"{code}; print(f.fingerprint.__wrapped__())", first=tmp_path).split()
-    assert len(digest) == fingerprint.DIGITS
-    assert int(digest, 16) >= 0
-    assert kind == ("pinned" if digest == fingerprint.PINNED else digest)
-    assert again == digest
 
 
 @pytest.mark.parametrize("align", ["procrustes", "none"])
@@ -89,7 +75,6 @@ def test_the_reference_data_are_exact() -> None:
         assert X.shape[1] > 15
 
 
-@pytest.mark.skipif(not has_compiler(), reason="without numba there is one order and no fronts")
 def test_the_references_cover_both_orders_and_wide_fronts() -> None:
     """The digest covers minimum degree and nested dissection, and fronts of one and of several supernodes."""
     sparse = [fitted for fitted in fingerprint.fits() if fitted.diagnostics.figures["elimination"]]

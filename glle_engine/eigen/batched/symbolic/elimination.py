@@ -36,8 +36,8 @@ def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[
         for j in range(k):
             other = neighbors[i, j]
             adjacent[fill[i]] = other
-            adjacent[fill[other]] = i
             fill[i] += 1
+            adjacent[fill[other]] = i
             fill[other] += 1
     return start, adjacent
 
@@ -94,20 +94,51 @@ def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @compiled
 def column_counts(
-    parent: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
+    parent: NDArray[np.int32], post: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the number of rows of each column of L, its diagonal included."""
+    """Return the number of rows of each column of L, its diagonal included, in nearly linear time.
+
+    `post` is a postorder of the tree `parent` (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5): each row of
+    L is a subtree, whose leaves are counted, less the overlap of their paths.
+    """
     n = len(parent)
-    count = np.ones(n, np.int32)
-    seen = np.full(n, -1, np.int32)
-    for i in range(n):
-        seen[i] = i
-        for e in range(start[i], start[i + 1]):
-            j = adjacent[e]
-            while j < i and seen[j] != i:
-                seen[j] = i
-                count[j] += 1
-                j = parent[j]
+    first = np.full(n, -1, np.int32)  # postorder of the first descendant
+    latest = np.full(n, -1, np.int32)  # first descendant of the last leaf of each row's subtree
+    leaf = np.full(n, -1, np.int32)  # the last leaf of each row's subtree
+    ancestor = np.arange(n).astype(np.int32)
+    count = np.zeros(n, np.int32)
+    for at in range(n):
+        j = post[at]
+        count[j] = first[j] == -1
+        while j != -1 and first[j] == -1:
+            first[j] = at
+            j = parent[j]
+    for at in range(n):
+        j = post[at]
+        if parent[j] != -1:
+            count[parent[j]] -= 1
+        for e in range(start[j], start[j + 1]):
+            i = adjacent[e]
+            if i <= j or first[j] <= latest[i]:
+                continue
+            latest[i] = first[j]
+            count[j] += 1
+            before = leaf[i]
+            leaf[i] = j
+            if before != -1:
+                common = before
+                while common != ancestor[common]:
+                    common = ancestor[common]
+                while before != common:
+                    above = ancestor[before]
+                    ancestor[before] = common
+                    before = above
+                count[common] -= 1
+        if parent[j] != -1:
+            ancestor[j] = parent[j]
+    for j in range(n):
+        if parent[j] != -1:
+            count[parent[j]] += count[j]
     return count
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.linalg.distances import leaves_of
+from glle_engine.linalg.nearest.leaves import Leaves
 from glle_engine.linalg.nearest.partition import PrincipalAxes, leaf_boxes, leaf_order, node_boxes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def found(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the result of the search in leaves, in the order of the points; each point must come once."""
     indices, distances = np.full((len(points), k), -1, np.int32), np.empty((len(points), k))
-    for rows, nearest, apart in leaves_of(data).nearest(points, own, k):
+    for rows, nearest, apart in Leaves(data).nearest(points, own, k):
         assert (indices[rows] == -1).all()
         indices[rows], distances[rows] = nearest, apart
     assert (indices >= 0).all()
@@ -126,7 +126,7 @@ def test_structure_and_copies_leave_out_most_pairs() -> None:
     surface = np.sin(rng.random((n, 2)) @ rng.standard_normal((2, 50)) + rng.random(50))
     copies = rng.standard_normal((3, 20))[rng.integers(0, 3, n)]
     normal = rng.standard_normal((n, 50))
-    shares = [leaves_of(data).work(10, 1 << 20)[0] / n**2 for data in (surface, copies, normal)]
+    shares = [Leaves(data).work(10, 1 << 20)[0] / n**2 for data in (surface, copies, normal)]
     assert shares[0] < 0.3
     assert shares[1] < 0.3
     assert 0.9 < shares[2] <= 1.0
@@ -135,7 +135,7 @@ def test_structure_and_copies_leave_out_most_pairs() -> None:
 def test_work_of_some_groups_stands_for_all() -> None:
     """The extrapolated work is near the work of all groups."""
     data = np.random.default_rng(0).random((8000, 4))
-    leaves = leaves_of(data)
+    leaves = Leaves(data)
     np.testing.assert_allclose(leaves.work(10, 16), leaves.work(10, 1 << 20), rtol=0.3)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
+    from glle_engine.base.spec import Metric
 
 
 def notes(posterior: Posterior) -> set[str]:
@@ -51,7 +52,33 @@ def test_many_copies_of_one_point_disconnect_and_the_remedy_says_so() -> None:
     """A clump of more than k equal points is a separate component."""
     X = np.concatenate([manifolds.make("s_curve", 200, seed=0).X, np.full((12, 3), 40.0)])
     with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
-        fit(X, n_neighbors=6)
+        fit(X, n_neighbors=6, disconnected="error")
+
+
+@pytest.mark.parametrize("landmarks", [None, 120])
+def test_bridges_are_the_first_note_and_a_figure(landmarks: int | None) -> None:
+    """Separate clusters are fitted, with other findings after the note."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((100, 3)) + 20 * i for i in range(3)])
+    X = np.column_stack([X, np.ones(len(X))])  # a constant feature, for another note
+    posterior = fit(X, landmarks=landmarks)
+    first, *further = posterior.diagnostics.notes
+    assert first.code == "bridged"
+    assert "falls into 3 parts; 2 edges" in first.message
+    assert "disconnected='error'" in first.message
+    assert "constant-features" in {note.code for note in further}
+    assert posterior.diagnostics.figures["n_bridges"] == 2
+
+
+@pytest.mark.parametrize(
+    ("p", "metric", "is_noted"), [(3, "euclidean", False), (4, "euclidean", True), (4, "hamming", False)]
+)
+def test_more_components_than_features(p: int, metric: Metric, is_noted: bool) -> None:  # noqa: FBT001
+    """More coordinates than features are named; categories have as many dimensions as levels."""
+    X = manifolds.make("s_curve", 100, seed=0).X
+    X = np.round(4 * X) if metric == "hamming" else X
+    fitted = fit(X, n_components=p, metric=metric)
+    assert ("more-components-than-features" in notes(fitted)) == is_noted
 
 
 def test_feature_scales_that_differ_by_a_million(sheet: NDArray[np.float64]) -> None:
@@ -82,21 +109,21 @@ def test_scales_are_noted_from_a_ratio_of_thirty(ratio: float, is_noted: bool) -
 
 
 def test_a_disconnected_graph_names_components_sizes_and_the_k_that_connects() -> None:
-    """Three clumps are refused with details, bridged with a note, or fitted separately."""
+    """Three clumps are an error with details, bridged with a note, or fitted separately."""
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.standard_normal((size, 3)) + 40 * place for place, size in enumerate((50, 20, 35))])
     with pytest.raises(DisconnectedGraphError) as caught:
-        fit(X, n_neighbors=6)
+        fit(X, n_neighbors=6, disconnected="error")
     details = caught.value.details
     assert (details["components"], details["sizes"]) == (3, [50, 35, 20])
     assert fit(X, n_neighbors=details["smallest_connecting_k"]).n_points == 105
-    assert "bridged" in notes(fit(X, n_neighbors=6, disconnected="bridge"))
+    assert "bridged" in notes(fit(X, n_neighbors=6))
     assert [len(part.points) for part in fit_components(X, n_neighbors=6)] == [50, 35, 20]
 
 
 def test_more_than_one_closed_class(two_clumps: NDArray[np.float64]) -> None:
     """In one piece when directions are forgotten, but no way leads from one clump to the other: said, and embedded."""
-    fitted = fit(two_clumps, n_neighbors=8)
+    fitted = fit(two_clumps, n_neighbors=8, disconnected="error")
     assert len(fitted.diagnostics.figures["closed_classes"]) == 2
     assert "closed-classes" in notes(fitted)
     assert fitted.eigenvalues[0] < 1e-12 < fitted.eigenvalues[1]
@@ -104,7 +131,7 @@ def test_more_than_one_closed_class(two_clumps: NDArray[np.float64]) -> None:
         assert np.isfinite(embedding).all()
         assert np.ptp(embedding[:40, 0]) < 1e-4, "the first coordinate only separates the clumps"
         assert abs(embedding[0, 0] - embedding[-1, 0]) > 1
-    whole = fit(two_clumps, n_neighbors=8, disconnected="bridge")
+    whole = fit(two_clumps, n_neighbors=8)
     assert len(whole.diagnostics.figures["closed_classes"]) == 1
 
 

@@ -1,0 +1,66 @@
+"""Masked values of numpy.ma."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import fit, manifolds
+from glle_engine.base.errors import NotFiniteError
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.methods.registry import method
+from glle_engine.metrics.registry import score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHEET = manifolds.make("swiss_roll", 60, seed=0).X
+LABELS = np.arange(60) % 3
+
+
+def masked(values: Any) -> Any:
+    """Return values of which two are masked, as an array of numpy.ma."""
+    mask = np.zeros(np.shape(values), bool)
+    mask.flat[[3, 20]] = True
+    return np.ma.masked_array(values, mask=mask)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fit(masked(SHEET)),
+        lambda: fit(list(masked(SHEET))),
+        lambda: fit(SHEET).transform(SHEET, masked(SHEET)),
+        lambda: fit(SHEET, neighbors=masked(kneighbors(SHEET, 8)[0])),
+        lambda: method("pca").embed(masked(SHEET)),
+        lambda: method("supervised-lle").embed(SHEET, labels=masked(LABELS)),
+        lambda: method("t-sne").embed(SHEET, init=masked(SHEET[:, :2])),
+        lambda: score(SHEET, masked(SHEET[:, :2]), ["trustworthiness"]),
+        lambda: score(SHEET, SHEET[:, :2], ["neighborhood_hit"], labels=masked(LABELS)),
+    ],
+)
+def test_masked_values_are_refused_with_their_number(call: Callable[[], Any]) -> None:
+    """An array below a mask holds any numbers, such as fill values, which are no data."""
+    with pytest.raises(NotFiniteError, match=r"2 values of .* are masked") as caught:
+        call()
+    assert caught.value.details == {"masked": 2}
+    assert "getmaskarray" in caught.value.remedy
+
+
+def test_the_estimator_refuses_masked_values() -> None:
+    """scikit-learn forgets the mask."""
+    estimator = pytest.importorskip("glle_engine.estimator")
+    model = estimator.GLLE().fit(SHEET)
+    for call in (model.fit, model.transform, lambda X: model.sample(X=X)):
+        with pytest.raises(NotFiniteError, match="2 values"):
+            call(masked(SHEET))
+
+
+@pytest.mark.parametrize("mask", [np.ma.nomask, False, np.zeros(SHEET.shape, bool)])
+def test_arrays_without_masked_values_are_their_data(mask: Any) -> None:
+    """Equal data, equal bits."""
+    whole = fit(np.ma.masked_array(SHEET, mask=mask))
+    assert whole.data_sha256 == fit(SHEET).data_sha256
+    assert whole.embedding.tobytes() == fit(SHEET).embedding.tobytes()
