@@ -3,7 +3,7 @@
     from glle import Client
 
     with Client("http://127.0.0.1:8000") as client:
-        posterior = client.fit(X, labels=y, n_neighbors=10)  # an array, a frame, or the path of a file
+        posterior = client.fit(X, labels=y, n_neighbors=10)  # an array, a table, or the path of a file
         draws = posterior.draws(100)  # embeddings (100, n, 2)
         summary = posterior.summary()  # consensus, spread, stability
 
@@ -14,7 +14,7 @@
 `help(Client.fit)` lists the parameters, and `help(Client)` all methods.
 
 Imports nothing of the server, and of the engine only `fit`, at its first use. The client needs httpx and numpy; pandas
-for frames, rich for progress bars. Read `client` first.
+for frames, pyarrow for tables of polars and others, rich for progress bars. Read `client` first.
 """
 
 from importlib import import_module

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
 
+from glle.options import data_options
 from glle.progress import Bars
-from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, neighbors_id, upload
+from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, is_stored, neighbors_id, upload
 from glle.resources.embeddings import AsyncEmbedding, Embedding
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.methods import EmbeddingT, MethodOperations
@@ -24,18 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
+    from glle.options import AdviceDataOptions, DataOptions, FitDataOptions
     from glle.transport.session import Session
     from glle.types import (
-        AdviceOptions,
         DatasetPreviewOut,
         DatasetsOptions,
-        FitOptions,
         InfoOut,
         JobsOptions,
         PosteriorEstimateOut,
         PosteriorsOptions,
         SyntheticOptions,
-        UploadOptions,
         UsageOut,
     )
 
@@ -73,33 +72,38 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return f"{type(self).__name__}({self._session.url!r})"
 
     @operation
-    def dataset(
-        self, data: Any, *, labels: Any = None, colors: Any = None, **options: Unpack[UploadOptions]
-    ) -> Steps[DatasetT]:
-        """Return the data set of an array, a frame, the path of a file, or an id; data are uploaded.
+    def dataset(self, data: Any, **options: Unpack[DataOptions]) -> Steps[DatasetT]:
+        """Return the data set of an array, a table, the path of a file, or an id; data are uploaded.
 
         Parameters
         ----------
         data
-            (n, d) values: an array or nested lists, a `pandas.DataFrame`, the path of a csv, npy, Parquet or other
-            file; or the id of a data set.
-        labels, colors
-            One value for each row of an array or a frame, in the order of the rows: an array, a list or a
-            `pandas.Series`. Labels are words or numbers, colors are numbers. A missing label is empty.
+            (n, d) values: an array or nested lists; a table with names, which is a `pandas.DataFrame` or, with pyarrow,
+            any object with an Arrow stream (polars, pyarrow, DuckDB); the path of a csv, npy, Parquet or other file; or
+            the id of a data set.
         options
-            Roles of the columns of a frame or a file: `label`, `color`, and, by names or patterns such as ``x*``,
-            `features`, `id`, `ignore`, `one_hot`. Dialect of a text: `header`, `delimiter`, `decimal`, `charset`.
+            All methods that take data have these options:
+
+            - `label`, `color`: name of a column of a table or a file. Labels are texts or numbers, colors are numbers
+            - `features`, `id`, `ignore`, `one_hot`: columns by names or patterns such as ``x*``: those to fit, those
+              that name the rows, those to leave out, and those of categories, each of which becomes a feature
+            - `labels`, `colors`: one value for each row of an array or a table, in the order of the rows: an array, a
+              list or a `Series`. A missing label is empty
+            - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file
+
+            A column of texts, dates or times is no feature: data with such a column and no role for it are refused.
 
         """
-        if isinstance(data, str) and data.startswith("ds_") and labels is None and colors is None:
-            return (yield from self._get("dataset", data))
-        metadata, index = yield from upload(self._session, data, options, labels=labels, colors=colors)
+        if is_stored(data, options):
+            stored: Any = data if isinstance(data, BaseDataset) else (yield from self._get("dataset", data))
+            return stored
+        metadata, index = yield from upload(self._session, data, options)
         return self._session.build("dataset", metadata, index)
 
     @operation
-    def preview(self, data: Any, **options: Unpack[UploadOptions]) -> Steps[DatasetPreviewOut]:
+    def preview(self, data: Any, **options: Unpack[DataOptions]) -> Steps[DatasetPreviewOut]:
         """Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or None."""
-        return (yield from upload(self._session, data, options, "/preview"))[0]
+        return (yield from upload(self._session, data, options, "/preview", call="preview(frame"))[0]
 
     @operation
     def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> Steps[DatasetT]:
@@ -113,11 +117,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         self,
         data: Any,
         *,
-        labels: Any = None,
-        colors: Any = None,
         neighbors: Any = None,
         timeout: float | None = None,
-        **options: Unpack[FitOptions],
+        **options: Unpack[FitDataOptions],
     ) -> Steps[PosteriorT]:
         """Return the posterior of a data set; fit it unless the service has it.
 
@@ -125,8 +127,6 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         ----------
         data
             A data set, its id, or any argument of `dataset`.
-        labels, colors
-            As for `dataset`. The fit does not use them; pictures, scores and the explorer do.
         neighbors
             Neighbors in place of a search, `n_neighbors` of each point: indices (n, k), a pair of indices and
             distances, a sparse graph as of scikit-learn's `kneighbors_graph`, a file of indices, or a data set of them
@@ -134,7 +134,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         timeout
             Seconds; None for no limit.
         options
-            Parameters of the posterior:
+            Options of `dataset` for data to upload, such as ``label="species"`` and ``ignore=["note"]``: the fit does
+            not use labels and colors, but pictures, scores and the explorer do. Parameters of the posterior:
 
             - `n_neighbors`: k, the number of neighbors of a point, by default 10
             - `n_components`: p, the dimension of the embedding, by default 2
@@ -143,7 +144,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `reg`: ratio of noise to prior variance, the ridge of LLE
             - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic", "tangent", or
               "auto" for that whose draws keep neighbors better
-            - `disconnected`: "refuse" a graph of several components, or "bridge" it
+            - `disconnected`: "bridge" a graph of several components, with a note, or "error"
             - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
             - `standardize`: "zscore" or "robust" for features in different units
             - `metric`: distance of the neighbors: "euclidean", "cosine", "correlation", "hamming", or
@@ -156,7 +157,11 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         """
         is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")
-        body: dict[str, Any] = {"dataset": (yield from dataset_id(self._session, data, labels, colors)), **options}
+        of_data, spec = data_options(options)
+        body: dict[str, Any] = {
+            "dataset": (yield from dataset_id(self._session, data, of_data, call="fit(frame")),
+            **spec,
+        }
         if neighbors is not None:
             body["neighbors"] = yield from neighbors_id(self._session, neighbors)
         reply = yield from self._session.send(Call.command("/v1/posteriors", body))
@@ -167,21 +172,27 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     def estimate_fit(
-        self, data: Any, *, timeout: float | None = None, **options: Unpack[FitOptions]
+        self, data: Any, *, timeout: float | None = None, **options: Unpack[FitDataOptions]
     ) -> Steps[PosteriorEstimateOut]:
         """Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or None.
 
         Parameters as for `fit`.
         """
-        body = Body.of_json({"dataset": (yield from dataset_id(self._session, data)), **options})
+        of_data, spec = data_options(options)
+        dataset = yield from dataset_id(self._session, data, of_data, call="estimate_fit(frame")
+        body = Body.of_json({"dataset": dataset, **spec})
         query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
         call = Call("POST", "/v1/posteriors/estimate", query, body=body, by_content=True)
         return (yield from self._session.fetch(call, timeout)).json()
 
     @operation
-    def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceOptions]) -> Steps[Result]:
-        """Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them."""
-        body = {"dataset": (yield from dataset_id(self._session, data)), **options}
+    def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceDataOptions]) -> Steps[Result]:
+        """Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them.
+
+        Options: those of `dataset` for data to upload, and `n_neighbors`, `n_components`, `max_components` to examine.
+        """
+        of_data, spec = data_options(options)
+        body = {"dataset": (yield from dataset_id(self._session, data, of_data, call="advice(frame")), **spec}
         _, reply = yield from self._session.run_job("/v1/advice", body, timeout)
         return Result.of_json(reply.json())
 

@@ -1,4 +1,4 @@
-"""Uploads of data: arrays, frames and files as bodies, encoded piece by piece while they are sent."""
+"""Uploads of data: arrays, tables and files as bodies, encoded piece by piece while they are sent."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
+    import pyarrow as pa
 
     from glle.transport.sinks import Array
     from glle.types import UploadOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 2**20
 _PIECE_ROWS = 2048
 _LISTS = frozenset({"features", "id", "ignore", "one_hot"})
+_ARROW = "application/vnd.apache.arrow.stream"
 
 MEDIA_TYPES = {
     ".npy": NPY,
@@ -39,8 +41,8 @@ MEDIA_TYPES = {
     ".gz": "application/gzip",  # the service sees what is in it
     ".zst": "application/zstd",
     ".feather": "application/vnd.apache.arrow.file",
-    ".arrow": "application/vnd.apache.arrow.stream",
-    ".arrows": "application/vnd.apache.arrow.stream",
+    ".arrow": _ARROW,
+    ".arrows": _ARROW,
 }
 
 
@@ -53,11 +55,29 @@ class Upload:
     index: Any = None
 
 
-def upload_of(data: Any, options: UploadOptions | None = None, labels: Any = None, colors: Any = None) -> Upload:
-    """Return the upload of an array, a frame, nested lists, or the path of a file.
+@dataclass(frozen=True)
+class _Column:
+    """Column of a table: its name, whether its values are numbers or texts, and its type in words."""
 
-    `options` are the roles of columns: `label` of a frame may also be an index level. `labels` and `colors` have one
-    value for each row of an array or a frame. Data that cannot be sent without a loss raise ValueError.
+    name: str
+    is_number: bool
+    is_text: bool
+    type: str
+
+
+def upload_of(
+    data: Any,
+    options: UploadOptions | None = None,
+    labels: Any = None,
+    colors: Any = None,
+    *,
+    call: str = "dataset(frame",
+) -> Upload:
+    """Return the upload of an array, a table, nested lists, or the path of a file.
+
+    `options` are the roles of columns: `label` of a pandas frame may also be an index level. `labels` and `colors` have
+    one value for each row of an array or a table. `call` is the beginning of the call in the remedies of errors. Data
+    that cannot be sent without a loss raise ValueError.
     """
     query = {name: value for name, value in (options or {}).items() if value is not None and value != []}
     for name in _LISTS.intersection(query):
@@ -68,18 +88,35 @@ def upload_of(data: Any, options: UploadOptions | None = None, labels: Any = Non
             raise ValueError("labels= and colors= go with an array or a frame. Name a file's columns: label=, color=.")
         return _file_upload(Path(data), query)
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _frame_upload(data, query, _vectors(data, query, labels, colors))
+        return _frame_upload(data, query, _vectors(len(data), query, labels, colors), call)
+    table = _arrow_table(data) if hasattr(data, "__arrow_c_stream__") else None
+    if table is not None:
+        return _arrow_upload(table, query, _vectors(table.num_rows, query, labels, colors), call)
     if query:
         given = ", ".join(f"{name}={value!r}" for name, value in query.items())
-        raise ValueError(f"{given} needs named columns: give a pandas.DataFrame, or a CSV file.")
+        raise ValueError(f"{given} needs named columns: give a frame of pandas or polars, or a CSV file.")
     if hasattr(data, "toarray"):  # scipy.sparse
         raise ValueError(
             f"The data are a sparse matrix of shape {getattr(data, 'shape', ())}, and the service takes dense data. "
             "Give 50 components by sklearn.decomposition.TruncatedSVD, or data.toarray(). glle_engine.fit takes sparse "
             "data."
         )
-    array = np.asarray(data)
-    return Upload(_array_body(array, _vectors(array, query, labels, colors)))
+    if hasattr(data, "collect_schema"):  # polars.LazyFrame
+        raise ValueError("The data are a query without values: give data.collect().")
+    array = as_array(data, "The data")
+    return Upload(_array_body(array, _vectors(len(array) if array.ndim else 0, query, labels, colors)))
+
+
+def as_array(values: Any, name: str) -> Array:
+    """Return values as an array; raise ValueError if some are masked by numpy.ma, because arrays have no mask."""
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if masked:
+        raise ValueError(
+            f"{name}: {masked:,} values are masked. Remove or impute rows with masked values, as by "
+            "X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or X.filled(value); nothing is dropped silently."
+        )
+    return np.asarray(values)
 
 
 def neighbor_indices(neighbors: Any) -> Any:
@@ -97,7 +134,7 @@ def neighbor_indices(neighbors: Any) -> Any:
             )
         return rows.indices.reshape(rows.shape[0], -1)
     if isinstance(neighbors, tuple) and len(neighbors) == 2:
-        parts = [np.asarray(part) for part in neighbors]
+        parts = [as_array(part, "The neighbors") for part in neighbors]
         whole = [part for part in parts if part.dtype.kind in "iu"]
         if len(whole) != 1 or parts[0].shape != parts[1].shape:
             raise ValueError("A pair of neighbors has indices (n, k) of integers and distances (n, k).")
@@ -105,8 +142,8 @@ def neighbor_indices(neighbors: Any) -> Any:
     return neighbors
 
 
-def _vectors(data: Any, query: dict[str, Any], labels: Any, colors: Any) -> dict[str, Array]:
-    """Return `labels` and `color`, those that are given, with one value for each row of the data.
+def _vectors(rows: int, query: dict[str, Any], labels: Any, colors: Any) -> dict[str, Array]:
+    """Return `labels` and `color`, those that are given, with one value for each of the rows.
 
     A missing label is the empty text among texts, and NaN among numbers.
     """
@@ -117,14 +154,12 @@ def _vectors(data: Any, query: dict[str, Any], labels: Any, colors: Any) -> dict
         keyword = "labels" if role == "label" else "colors"
         if role in query:
             raise ValueError(f"{role}= names a column, {keyword}= has the values: give one of them.")
-        vector = np.asarray(values)
+        vector = as_array(values, keyword)
         if vector.dtype.kind == "O":
             missing = np.array([value is None or value != value for value in vector.tolist()])  # noqa: PLR0124 # NaN
             vector = np.where(missing, "", vector).astype(str)
-        if vector.shape != (len(data),):
-            raise ValueError(
-                f"{keyword} has shape {vector.shape}; the data have {len(data)} rows: give one value a row."
-            )
+        if vector.shape != (rows,):
+            raise ValueError(f"{keyword} has shape {vector.shape}; the data have {rows} rows: give one value a row.")
         if vector.dtype.kind not in ("fiubU" if role == "label" else "fiub"):
             raise ValueError(f"{keyword} is of dtype {vector.dtype}: convert it with .astype(float).")
         vectors[name] = vector.astype(np.int64) if vector.dtype.kind == "b" else vector
@@ -180,6 +215,8 @@ def _npz(arrays: dict[str, Array]) -> Iterator[bytes]:
 class _Pieces:
     """Stream that holds what was written since the last `take`."""
 
+    closed = False  # pyarrow reads it
+
     def __init__(self) -> None:
         self._written: list[bytes] = []
 
@@ -200,23 +237,25 @@ class _Pieces:
         return written
 
 
-def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array]) -> Upload:
+def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array], call: str) -> Upload:
     """Return a frame as CSV with its names, or as npy or npz if its columns are only numbered."""
     label = query.get("label")
     columns = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
     labels = None if label is None else _labels(frame, label)
     names = [str(name) for name in columns.columns]
     kinds = [getattr(kind, "kind", "O") for kind in columns.dtypes]
-    _require_numbers(names, kinds, query)
+    types = [(name, kind, str(dtype)) for name, kind, dtype in zip(names, kinds, columns.dtypes, strict=True)]
+    described = [_Column(name, kind in "fiub", kind in "OSUT", dtype) for name, kind, dtype in types]
+    _require_numbers(described, query, vectors, call)
     if not query and list(columns.columns) == list(range(columns.shape[1])):
         values = columns.to_numpy()
         values = values.astype(float) if values.dtype.kind == "O" else values
         return Upload(_array_body(values, vectors), index=frame.index)
     query = {**query, "header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
     beside = {} if labels is None else {str(label): labels}
-    for role, vector in zip(("label" if name == "labels" else name for name in vectors), vectors.values(), strict=True):
-        query[role] = _unused(role, names)
-        beside[query[role]] = vector.tolist()
+    for role, name, vector in _vector_columns(vectors, names):
+        query[role] = name
+        beside[name] = vector.tolist()
 
     def pieces() -> Iterator[bytes]:
         yield _csv([[*names, *beside]])
@@ -237,22 +276,128 @@ def _rows(frame: pd.DataFrame) -> list[Any]:
     return list(zip(*(frame.iloc[:, at].tolist() for at in range(frame.shape[1])), strict=True))
 
 
-def _unused(name: str, names: list[str]) -> str:
-    """Return a name that no column has."""
-    while name in names:
-        name += "_"
-    return name
+def _vector_columns(vectors: dict[str, Array], names: list[str]) -> Iterator[tuple[str, str, Array]]:
+    """Yield role, name and values of the columns of `labels` and `color`, with names that no column has."""
+    for key, vector in vectors.items():
+        role = name = "label" if key == "labels" else key
+        while name in names:
+            name += "_"
+        yield role, name, vector
 
 
-def _require_numbers(names: list[str], kinds: list[str], query: dict[str, Any]) -> None:
-    """Raise ValueError if a column of text has no role."""
+def _arrow_table(data: Any) -> pa.Table | None:
+    """Return the table of an object with an Arrow stream, with types that the service reads; None for a single column.
+
+    Views of texts become texts, and decimals become int64 or float64.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 # optional
+    except ImportError as error:
+        message = (
+            f"Data of the type {type(data).__module__}.{type(data).__qualname__} need pyarrow: pip install pyarrow."
+        )
+        raise ImportError(message) from error
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid:  # the stream is one array: a polars.Series, a pyarrow.ChunkedArray
+        return None
+    table = reader.read_all().replace_schema_metadata(None)
+    for at, column in enumerate(table.schema):
+        target = _read_type(column.type)
+        if target == column.type:
+            continue
+        try:
+            table = table.set_column(at, column.name, table.column(at).cast(target))
+        except pa.ArrowInvalid as error:
+            remedy = f"Cast the column {column.name!r} of type {column.type} to float64."
+            raise ValueError(f"{str(error).rstrip('.')}. {remedy}") from error
+    return table
+
+
+def _read_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that the service reads in place of a view of texts, or of a decimal; other types as they are."""
+    import pyarrow as pa  # noqa: PLC0415 # optional
+
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _read_type(kind.value_type), kind.ordered)
+    if pa.types.is_decimal(kind):
+        return pa.float64() if kind.scale > 0 else pa.int64()
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
+
+
+def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Array], call: str) -> Upload:
+    """Return a table as an Arrow stream with its names and types; dates and times of labels and one-hot become text."""
+    import pyarrow as pa  # noqa: PLC0415 # optional
+    from pyarrow import compute  # noqa: PLC0415 # optional
+
+    label = query.get("label")
+    if label is not None and label not in table.column_names:
+        raise ValueError(f"There is no column {label!r}: name one of {', '.join(table.column_names)}.")
+    _require_numbers([_arrow_column(column) for column in table.schema if column.name != label], query, vectors, call)
+    for at, column in enumerate(table.schema):
+        if pa.types.is_temporal(column.type) and _matches(column.name, [label, *query.get("one_hot", [])]):
+            texts = compute.replace_substring_regex(table.column(at).cast(pa.large_string()), r"\.0+(Z?)$", r"\1")
+            table = table.set_column(at, column.name, texts)
+    query = dict(query)
+    for role, name, vector in _vector_columns(vectors, table.column_names):
+        query[role] = name
+        table = table.append_column(name, pa.array(vector))
+    table = table.unify_dictionaries().combine_chunks()  # the service bounds the number of batches
+    rows = max(1, _PIECE_BYTES * table.num_rows // max(1, table.nbytes))
+
+    def pieces() -> Iterator[bytes]:
+        sink = _Pieces()
+        with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema) as stream:
+            for batch in table.to_batches(max_chunksize=rows):
+                stream.write_batch(batch)
+                yield sink.take()
+        yield sink.take()
+
+    return Upload(Body(_ARROW, pieces), query)
+
+
+def _arrow_column(column: pa.Field) -> _Column:
+    """Return the description of a column of a table."""
+    import pyarrow as pa  # noqa: PLC0415 # optional
+
+    kind = column.type
+    text = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return _Column(column.name, is_number, pa.types.is_string(text) or pa.types.is_large_string(text), str(kind))
+
+
+def _require_numbers(columns: list[_Column], query: dict[str, Any], vectors: dict[str, Array], call: str) -> None:
+    """Raise ValueError if a column that is no number has no role, with all such columns and the calls that help."""
+    for column in columns:
+        if column.name == query.get("color") and not column.is_number and column.type != "object":
+            raise ValueError(f"The column {column.name!r} of type {column.type} is no color: name a column of numbers.")
     apart = [query.get("color"), *(pattern for role in ("id", "ignore", "one_hot") for pattern in query.get(role, ()))]
-    texts = [name for name, kind in zip(names, kinds, strict=True) if kind not in "fiub" and not _matches(name, apart)]
+    refused = [column for column in columns if not column.is_number and not _matches(column.name, apart)]
     if "features" in query:
-        texts = [name for name in texts if _matches(name, query["features"])]
+        refused = [column for column in refused if _matches(column.name, query["features"])]
+    if not refused:
+        return
+    names = [column.name for column in refused]
+    texts = [column.name for column in refused if column.is_text]
+    others = [column.name for column in refused if not column.is_text]
+    ways = [f"leave {'it' if len(names) == 1 else 'them'} out with {_call(call, query, ignore=names)}"]
     if texts:
-        remedy = f"give ignore={texts!r} or one_hot={texts!r}, or name one as label=."
-        raise ValueError(f"The columns {', '.join(texts)} are no numbers: {remedy}")
+        ways.append(f"make a feature of each category with {_call(call, query, one_hot=texts, ignore=others)}")
+    if texts and "label" not in query and "labels" not in vectors:
+        label, rest = texts[0], [name for name in names if name != texts[0]]
+        ways.insert(0, f"take {label!r} as labels with {_call(call, query, label=label, ignore=rest)}")
+    listed = [repr(column.name) + ("" if column.is_text else f" ({column.type})") for column in refused]
+    subject = f"The column {listed[0]} is" if len(names) == 1 else f"The columns {', '.join(listed)} are"
+    raise ValueError(f"{subject} not numeric: {'; or '.join(ways)}.")
+
+
+def _call(call: str, query: dict[str, Any], **more: Any) -> str:
+    """Return a call with the roles of its query and more."""
+    roles = dict(query)
+    for role, value in more.items():
+        if value:
+            roles[role] = [*roles.get(role, []), *value] if role in _LISTS else value
+    return ", ".join([call, *(f"{role}={value!r}" for role, value in roles.items())]) + ")"
 
 
 def _matches(name: str, patterns: list[str | None]) -> bool:

@@ -274,6 +274,10 @@ class DatasetPage(TypedDict):
     """
     Value of ?cursor= for the next page; null on the last.
     """
+    unreadable: NotRequired[list[str]]
+    """
+    Ids of records that have no JSON, and are left out; each can be deleted.
+    """
     items: list[DatasetOut]
 
 
@@ -354,7 +358,7 @@ class DrawsIn(TypedDict):
     """
     priority: NotRequired[Literal["interactive", "batch"]]
     """
-    interactive draws run before every batch; they may take no longer than a shard.
+    interactive draws do not wait for batches; they may take no longer than a shard.
     """
 
 
@@ -424,7 +428,6 @@ class EstimatedOut(TypedDict):
     spec: dict[str, Any]
     search: list[float]
     factorization: dict[str, Any]
-    compiled: bool
     fit: CostOut
     stages: dict[str, float]
     draw: CostOut
@@ -441,6 +444,32 @@ class GeneratedArraysOut(TypedDict):
     data: CubeOut
     """
     (count, n, d), a data set for each draw.
+    """
+
+
+class InfoOut(TypedDict):
+    """Versions and limits of the service."""
+
+    name: str
+    versions: dict[str, str]
+    """
+    Versions of the engine and its libraries.
+    """
+    limits: dict[str, int | float]
+    """
+    Settings that limit requests; a quota of 0 is none.
+    """
+    manifolds: list[str]
+    """
+    Names for POST /v1/datasets/synthetic.
+    """
+    posterior_defaults: dict[str, Any]
+    """
+    Defaults of POST /v1/posteriors.
+    """
+    numbers: str
+    """
+    Version of the engine's numbers, part of all ids; with `+` and a fingerprint where the workers compute other bits than the pinned ones.
     """
 
 
@@ -545,23 +574,6 @@ class NoteOut(TypedDict):
     message: str
 
 
-class NumericsOut(TypedDict):
-    """Numerics kind of live workers, whose results have the same bits."""
-
-    numbers: str
-    """
-    Version of the numbers; with `+` and a digest for a kind other than the pinned one.
-    """
-    pinned: bool
-    """
-    Whether reference results have the pinned bits of this version.
-    """
-    workers: int
-    """
-    Workers with a recent heartbeat.
-    """
-
-
 class PointsIn(TypedDict):
     """New points to embed, as a data set or inline."""
 
@@ -622,9 +634,9 @@ class PosteriorIn(TypedDict):
     """
     Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations.
     """
-    disconnected: NotRequired[Literal["refuse", "bridge"]]
+    disconnected: NotRequired[Literal["bridge", "error"]]
     """
-    Refuse a graph of several components, or bridge components and closed classes by their shortest edges.
+    Parts of the graph: join components and closed classes by their shortest edges, with a note (bridge), or refuse a graph of several components (error).
     """
     noise: NotRequired[Literal["isotropic", "tangent", "auto"]]
     """
@@ -736,6 +748,10 @@ class PosteriorPage(TypedDict):
     """
     Value of ?cursor= for the next page; null on the last.
     """
+    unreadable: NotRequired[list[str]]
+    """
+    Ids of records that have no JSON, and are left out; each can be deleted.
+    """
     items: list[PosteriorOut]
 
 
@@ -829,6 +845,10 @@ class QuotasOut(TypedDict):
     """
     Posteriors; DELETE frees them.
     """
+    idempotency_keys: QuotaOut
+    """
+    Idempotency-Keys whose answers are kept; they expire.
+    """
 
 
 class ReadyOut(TypedDict):
@@ -844,7 +864,7 @@ class ReadyOut(TypedDict):
     """
     queue_length: NotRequired[int | None]
     """
-    Waiting tasks; with a key only.
+    Waiting tasks and single draws; with a key only.
     """
     checks: NotRequired[list[CheckOut] | None]
     """
@@ -1003,9 +1023,9 @@ class SpreadFiguresOut(TypedDict):
     """
     Half-samples that were embedded.
     """
-    share: NotRequired[float]
+    share: float
     """
-    Of the points in each sample; a result of an earlier version lacks it.
+    Of the points in each sample.
     """
     refits: int
     """
@@ -1275,9 +1295,9 @@ class FitOptions(TypedDict):
     """
     Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations.
     """
-    disconnected: NotRequired[Literal["refuse", "bridge"]]
+    disconnected: NotRequired[Literal["bridge", "error"]]
     """
-    Refuse a graph of several components, or bridge components and closed classes by their shortest edges.
+    Parts of the graph: join components and closed classes by their shortest edges, with a note (bridge), or refuse a graph of several components (error).
     """
     noise: NotRequired[Literal["isotropic", "tangent", "auto"]]
     """
@@ -1334,7 +1354,7 @@ class DrawsOptions(TypedDict):
     """
     priority: NotRequired[Literal["interactive", "batch"]]
     """
-    interactive draws run before every batch; they may take no longer than a shard.
+    interactive draws do not wait for batches; they may take no longer than a shard.
     """
 
 
@@ -2066,32 +2086,6 @@ class EstimateOut(TypedDict):
     """
 
 
-class InfoOut(TypedDict):
-    """Versions and limits of the service."""
-
-    name: str
-    versions: dict[str, str]
-    """
-    Versions of the engine and its libraries.
-    """
-    limits: dict[str, int | float]
-    """
-    Settings that limit requests; a quota of 0 is none.
-    """
-    manifolds: list[str]
-    """
-    Names for POST /v1/datasets/synthetic.
-    """
-    posterior_defaults: dict[str, Any]
-    """
-    Defaults of POST /v1/posteriors.
-    """
-    numerics: list[NumericsOut] | None
-    """
-    Numerics kinds of the live workers; null if the queue's Redis does not answer.
-    """
-
-
 class JobOut(TypedDict):
     """A job: a fit, draws, or an analysis."""
 
@@ -2125,7 +2119,7 @@ class JobOut(TypedDict):
     """
     priority: Literal["interactive", "batch"]
     """
-    An interactive job runs before every batch.
+    An interactive job does not wait for batches.
     """
     posterior: str | None
     """
@@ -2155,6 +2149,10 @@ class JobPage(TypedDict):
     next: str | None
     """
     Value of ?cursor= for the next page; null on the last.
+    """
+    unreadable: NotRequired[list[str]]
+    """
+    Ids of records that have no JSON, and are left out; each can be deleted.
     """
     items: list[JobOut]
 
@@ -2290,7 +2288,7 @@ class PosteriorEstimateOut(TypedDict):
     """
     allowed_seconds: float
     """
-    Limit on the expected time: that of a job over GLLE_COST_MARGIN.
+    Limit on the expected time: half of GLLE_JOB_TIMEOUT.
     """
     allowed_bytes: int
     """
@@ -2302,7 +2300,7 @@ class PosteriorEstimateOut(TypedDict):
     """
     problem: ProblemOut | None
     """
-    Reason why the limits do not allow it, with remedies; null if they do. POST /v1/posteriors refuses only a fit that cannot finish even on a machine of GLLE_COST_MARGIN times the speed.
+    Reason why the limits do not allow it, with remedies; null if they do. POST /v1/posteriors refuses only a fit that cannot finish even on a machine of twice the speed.
     """
 
 
@@ -2386,9 +2384,9 @@ class SpreadOut(TypedDict):
     Neighbors that may be kept.
     """
     figures: SpreadFiguresOut
-    reliability: NotRequired[MovementReliabilityOut]
+    reliability: MovementReliabilityOut
     """
-    Read it before ranks; a result of an earlier version lacks it.
+    Read it before ranks.
     """
     notes: list[NoteOut]
     """

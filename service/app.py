@@ -12,7 +12,7 @@ from service.encoding.compression import CompressionMiddleware
 from service.explorer import routes as explorer
 from service.middleware import cors
 from service.middleware.access_policy import AccessPolicy, required_scope
-from service.middleware.answer_cache import AnswerCache, AnswerCacheMiddleware
+from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache, AnswerCacheMiddleware
 from service.middleware.authentication import AuthenticationMiddleware
 from service.middleware.concurrency import ConcurrencyMiddleware
 from service.middleware.errors import ErrorMiddleware
@@ -91,10 +91,10 @@ def create_app(stores: Stores) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # method names of generated clients
     )
     app.state.stores = stores
-    app.state.stream_limiter = StreamLimiter(settings.max_streams, settings.max_tenant_streams)
+    app.state.stream_limiter = StreamLimiter()
     app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
     app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
-    app.state.answer_cache = AnswerCache(settings.recent_bytes, stores.posteriors.state)
+    app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, stores.posteriors.state)
     app.state.recent_posteriors = RecentPosteriors()
     app.state.readers = ReaderProcesses(settings)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
@@ -104,8 +104,8 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(module.router)
     problems.install(app)
     app.add_middleware(RequestLimitMiddleware)
-    app.add_middleware(ConcurrencyMiddleware, limit=settings.max_requests)
-    app.add_middleware(SlowBodyMiddleware, seconds=settings.patience, speed=settings.least_speed)
+    app.add_middleware(ConcurrencyMiddleware)
+    app.add_middleware(SlowBodyMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(
         AnswerCacheMiddleware, cache=app.state.answer_cache, on_deletion=app.state.recent_posteriors.clear
@@ -122,6 +122,7 @@ def create_app(stores: Stores) -> FastAPI:
         ObservabilityMiddleware,
         observe=app.state.metrics.observe,
         is_draining=app.state.shutdown.is_draining,
+        resource_policy="cross-origin" if settings.cors_origins.strip() else "same-origin",
         has_access_log=has_access_log(settings),
     )
     generate = app.openapi

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+import redis
 from hypothesis import settings as hypothesis_settings
+from rq.rate_limit import RateLimitRegistry
 
 from worker.base.settings import Settings
-from worker.base.versions import short_queue
-from worker.jobs.rq_types import NAME, open_queue
+from worker.jobs.rq_types import QUEUES, open_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -40,6 +41,7 @@ SHARING = {
             "tests/system/jobs/test_embeddings.py",
             "tests/system/jobs/test_jobs.py",
             "tests/system/jobs/test_main_job.py",
+            "tests/system/operations/test_autoscaling.py",
             "tests/system/operations/test_doctor.py",
             "tests/system/operations/test_life.py",
             "tests/system/operations/test_logs.py",
@@ -91,22 +93,14 @@ def evict(stores: Stores, prefix: str) -> None:
 
 
 def in_turn(stores: Stores) -> list[str]:
-    """Return the waiting tasks, short ones first, each in the order of execution, without changing the queues."""
-    client = stores.client
-    short, long = (open_queue(name, client) for name in (short_queue(NAME), NAME))
-    before = {key: client.dump(key) for key in client.keys(f"{long.key}*")}
-    order = []
-    for queue in (short, long):
-        while queue.count:
-            id_ = queue.pop_job_id()
-            assert id_ is not None
-            order.append(id_)
-    if left := client.keys(f"{long.key}*"):
-        client.delete(*left)
-    for key, value in before.items():
-        assert value is not None
-        client.restore(key, 0, value)
-    return order
+    """Return the tasks that wait, interactive ones first; those behind their tenant's limit are last in a queue."""
+    tasks, limits = [], RateLimitRegistry.all(stores.client)
+    for name in QUEUES:
+        tasks += open_queue(name, stores.client).get_job_ids()
+        for limit in limits:
+            if limit.key.startswith(f"{name}:"):
+                tasks += limit.get_rate_limited_job_ids()
+    return tasks
 
 
 @pytest.hookimpl(wrapper=True)
@@ -196,14 +190,14 @@ def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settin
     """Start real servers for the whole session, as `glle up` does."""
     from worker.operations.embedded_redis import cache_server, queue_server  # noqa: PLC0415 # engine tests need no server
 
-    settings = Settings(
-        data_dir=str(tmp_path_factory.mktemp("servers")), cache_bytes=64 * 2**20, heartbeat=1, queue_fsync="everysec"
-    )
+    settings = Settings(data_dir=str(tmp_path_factory.mktemp("servers")), cache_bytes=64 * 2**20, heartbeat=1)
     queue, cache = queue_server(settings), cache_server(settings)
     for server in (queue, cache):
         server.spawn()
     for server in (queue, cache):
         server.wait()
+    with redis.Redis.from_url(queue.url) as client:
+        client.config_set("appendfsync", "everysec")  # no test of this session needs its writes on disk
     yield replace(settings, redis_url=queue.url, cache_url=cache.url)
     for server in (queue, cache):
         server.stop()

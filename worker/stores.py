@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Self
 
 from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings, SettingsError
+from worker.base.versions import numbers_of
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import RetryPolicy
-from worker.jobs.executor_queue import DRAWN, DrawRequests, draw_outcomes
+from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
 from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
+from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
@@ -28,7 +30,7 @@ from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.api_keys import KeyStore
-from worker.tenancy.quotas import JobLimits, Quotas
+from worker.tenancy.quotas import MAX_JOBS, JobLimits, Quotas
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
 WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
@@ -66,14 +68,15 @@ class Stores:
     def connect(cls, settings: Settings, *, patient: bool = False) -> Self:
         """Return the stores of these settings; nothing is sent yet.
 
-        With `patient`, as in a worker, each call waits for a server that is away or fails over (GLLE_REDIS_PATIENCE).
+        With `patient`, as in a worker, each call waits for a server that is away or fails over (`PATIENCE_SECONDS`).
         Otherwise calls fail at once while a server does not answer: see `worker.connections.circuit_breaker`.
 
-        Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
+        Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas` or
+        `allow_other_bits`.
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
         client, arrays = (
-            connect(settings, seconds, RetryPolicy(settings.redis_patience) if patient else CircuitBreaker(seconds))
+            connect(settings, seconds, RetryPolicy(PATIENCE_SECONDS) if patient else CircuitBreaker(seconds))
             for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
         )
         counts = Counters(client)
@@ -82,7 +85,7 @@ class Stores:
         datasets, imports, keys = _user_data(settings, client, objects, patient=patient)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
-        jobs = JobStore(client, ttl=settings.job_ttl, room=room)
+        jobs = JobStore(client, ttl=settings.job_ttl, numbers=numbers_of(settings), room=room)
         queue = TaskQueue(client, jobs, settings)
         return cls(
             settings=settings,
@@ -96,15 +99,20 @@ class Stores:
             jobs=jobs,
             queue=queue,
             recovery=JobRecovery(client, jobs, queue, settings),
-            requests=DrawRequests(client),
+            requests=DrawRequests(arrays),
             endings=Notifications(connect_queue(settings), ENDED),  # separate: a silent channel is no failed server
             changes=Notifications(connect_queue(settings), CHANGED),
-            drawn=Notifications(connect_queue(settings), DRAWN, draw_outcomes),
+            drawn=Notifications(connect_cache(settings), DRAWN, draw_outcomes),
             counts=counts,
             keys=keys,
             quotas=quotas,
             room=room,
         )
+
+    @property
+    def numbers(self) -> str:
+        """The numerics version of the deployment's results."""
+        return numbers_of(self.settings)
 
     def of(self, tenant: str) -> Self:
         """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""
@@ -116,7 +124,7 @@ class Stores:
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
             requests=self.requests.of(tenant),
-            jobs=self.jobs.of(tenant, JobLimits(open=quota.jobs, all_open=self.settings.max_jobs, ended=quota.records)),
+            jobs=self.jobs.of(tenant, JobLimits(open=quota.jobs, all_open=MAX_JOBS, ended=quota.records)),
         )
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from glle.cli.output import (
     point_columns,
     save_columns,
 )
+from glle.options import DataOptions
 from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from glle.types import MethodOut
 
 SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a comparison
-_RESERVED = {"labels", "truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed
+_RESERVED = {"truth", "scores", "score_neighbors", "timeout", *DataOptions.__annotations__}  # arguments of Client.embed
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,12 +86,11 @@ def _method(text: str) -> dict[str, Any]:
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict[str, Any]]:
     """Return the data set, and the options that `embed` and `compare` of the client have in common."""
-    has_labels = "label" in selected(args, UploadOptions)
-    if has_labels and args.labels:
+    if args.labels and "label" in selected(args, UploadOptions):
         raise ValueError("--label names a column of the file, --labels another file: give one of them.")
     data = dataset_of(client, args.data, args)
     labels, truth = (text and dataset_of(client, text) for text in (args.labels, args.truth))
-    return data, {"labels": data if has_labels else labels, "truth": truth, "timeout": args.timeout}
+    return data, {"labels": labels, "truth": truth, "timeout": args.timeout}
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:

@@ -76,9 +76,14 @@ def add_upload_options(parser: argparse.ArgumentParser) -> None:
 
 def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> Dataset | str:
     """Return the data set of a command-line argument: the id itself, or the uploaded file."""
+    options = {} if args is None else selected(args, UploadOptions)
     if text.startswith("ds_") and not Path(text).exists():
+        if given := ", ".join(f"--{name.replace('_', '-')}" for name in options):
+            raise ValueError(
+                f"The data set {text} is stored with the roles of its columns: leave out {given}, or give its file."
+            )
         return text
-    dataset = client.dataset(Path(text), **({} if args is None else selected(args, UploadOptions)))
+    dataset = client.dataset(Path(text), **options)
     for notice in dataset.metadata["notices"]:
         print(in_words(notice, flag), file=sys.stderr)  # noqa: T201 # the command's output
     return dataset

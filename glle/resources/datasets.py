@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle.inputs import neighbor_indices, upload_of
+from glle.inputs import as_array, neighbor_indices, upload_of
 from glle.transport.calls import Call, Steps, path_of
 from glle.transport.errors import in_words, keyword
 from glle.transport.operation import Async, Blocking, operation
@@ -15,10 +15,11 @@ from glle.transport.operation import Async, Blocking, operation
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from glle.options import DataOptions
     from glle.transport.calls import Dtype
     from glle.transport.session import Session
     from glle.transport.sinks import Array
-    from glle.types import DatasetOut, UploadOptions
+    from glle.types import DatasetOut
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,48 +97,64 @@ def ids_of(session: Session, dataset: Any) -> Steps[Array | None]:
     return (yield from session.send(Call.npy(path_of("datasets", dataset["id"], "ids"), {}))).body
 
 
-def dataset_id(session: Session, data: Any, labels: Any = None, colors: Any = None) -> Steps[str]:
-    """Return the id of a data set; upload data that have none, with their labels and colors."""
-    if isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_")):
-        if labels is not None or colors is not None:
-            raise ValueError("The data set is stored, and its labels and colors with it: give its values with labels=.")
+def is_stored(data: Any, options: DataOptions) -> bool:
+    """Return whether data are a data set or its id. Raise ValueError if it has options, which only an upload has."""
+    if not (isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_"))):
+        return False
+    given = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
+    if given:
+        raise ValueError(
+            f"The data set is stored with the roles of its columns, its labels and its colors: leave out {given}, or "
+            "give the data in place of the data set."
+        )
+    return True
+
+
+def dataset_id(
+    session: Session, data: Any, options: DataOptions | None = None, *, call: str = "dataset(frame"
+) -> Steps[str]:
+    """Return the id of a data set; upload data that have none. `call` as for `glle.inputs.upload_of`."""
+    options = options or {}
+    if is_stored(data, options):
         return data.id if isinstance(data, BaseDataset) else data
-    metadata, _ = yield from upload(session, data, {}, labels=labels, colors=colors)
+    metadata, _ = yield from upload(session, data, options, call=call)
     return metadata["id"]
 
 
 def neighbors_id(session: Session, neighbors: Any) -> Steps[str]:
     """Return the id of the data set of neighbors (`glle.inputs.neighbor_indices`); upload those that have none."""
-    return (yield from dataset_id(session, neighbor_indices(neighbors)))
+    return (yield from dataset_id(session, neighbor_indices(neighbors), call="neighbors=client.dataset(frame"))
 
 
-def labelled(session: Session, data: Any) -> Steps[tuple[str, bool]]:
+def labelled_dataset(session: Session, data: Any, options: DataOptions, *, call: str) -> Steps[tuple[str, bool]]:
     """Return the id of a data set, and whether it has labels; upload data that have none."""
-    if isinstance(data, BaseDataset):
+    if not is_stored(data, options):
+        metadata, _ = yield from upload(session, data, options, call=call)
+    elif isinstance(data, BaseDataset):
         metadata = data.metadata
-    elif isinstance(data, str) and data.startswith("ds_"):
-        metadata = (yield from session.send(Call("GET", path_of("datasets", data)))).json()
     else:
-        metadata, _ = yield from upload(session, data, {})
+        metadata = (yield from session.send(Call("GET", path_of("datasets", data)))).json()
     return metadata["id"], metadata["has_labels"]
 
 
 def upload(
-    session: Session, data: Any, options: UploadOptions, path: str = "", *, labels: Any = None, colors: Any = None
+    session: Session, data: Any, options: DataOptions, path: str = "", *, call: str = "dataset(frame"
 ) -> Steps[tuple[Any, Any]]:
     """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
-    content = upload_of(data, options, labels, colors)
-    call = Call("POST", "/v1/datasets" + path, content.query, content.body, by_content=True)
-    return (yield from session.send(call)).json(), content.index
+    roles: Any = {**options}
+    labels, colors = roles.pop("labels", None), roles.pop("colors", None)
+    content = upload_of(data, roles, labels, colors, call=call)
+    request = Call("POST", "/v1/datasets" + path, content.query, content.body, by_content=True)
+    return (yield from session.send(request)).json(), content.index
 
 
-def column_id(session: Session, data: Any) -> Steps[str | None]:
-    """Return the id of a data set of one value per point; words become numbers."""
+def column_id(session: Session, data: Any, keyword: str) -> Steps[str | None]:
+    """Return the id of a data set of one value per point, the argument `keyword`; words become numbers."""
     if data is None:
         return None
     if not isinstance(data, str) and np.ndim(data) == 1:
-        vector = np.asarray(data)
+        vector = as_array(data, "The values")
         if vector.dtype.kind not in "iufb":
             vector = np.unique(vector, return_inverse=True)[1]
         data = vector.astype(np.float64)[:, None]
-    return (yield from dataset_id(session, data))
+    return (yield from dataset_id(session, data, call=f"{keyword}=client.dataset(frame"))

@@ -13,6 +13,7 @@ from glle.transport.operation import Async, Blocking, operation
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from glle.options import DataOptions
     from glle.transport.session import Session
     from glle.transport.sinks import Array
     from glle.types import SpreadOptions
@@ -30,12 +31,12 @@ class BaseEmbedding(Result):
         return str(self.metadata["id"])
 
     @operation
-    def transform(self, data: Any, *, timeout: float | None = None) -> Steps[Result]:
-        """Place new points: `embedding` (m, p). Training points get their coordinates.
+    def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Steps[Result]:
+        """Place new points: `embedding` (m, p). Training points get their coordinates. Options as for `dataset`.
 
         PCA, PPCA, kernel PCA and NPE have a map to new points; other methods raise `InvalidRequestError`.
         """
-        body = {"dataset": (yield from dataset_id(self._session, data))}
+        body = {"dataset": (yield from dataset_id(self._session, data, options, call="transform(frame"))}
         path = path_of("embeddings", self.id, "transform")
         _, reply = yield from self._session.run_job(path, body, timeout, Call.npz)
         return Result(reply.body)
@@ -66,7 +67,7 @@ class BaseEmbedding(Result):
             `covariance`, `baseline` and `classes`.
 
         """
-        body = {"labels": (yield from column_id(self._session, labels)), **options}
+        body = {"labels": (yield from column_id(self._session, labels, "labels")), **options}
         _, reply = yield from self._session.run_job(path_of("embeddings", self.id, "spread"), body, timeout)
         return Result.of_json(reply.json())
 

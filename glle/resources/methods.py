@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from glle.resources.datasets import column_id, dataset_id, labelled
+from glle.options import data_options
+from glle.resources.datasets import column_id, dataset_id, labelled_dataset
 from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps, path_of
 from glle.transport.operation import operation
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
+    from glle.options import CompareDataOptions, DataOptions
     from glle.transport.session import Session
-    from glle.types import CompareOptions, EstimateOut, MethodOut, MethodsOptions, ScoreOut
+    from glle.types import EstimateOut, MethodOut, MethodsOptions, ScoreOut
 
 
 EmbeddingT = TypeVar("EmbeddingT")
@@ -43,7 +45,6 @@ class MethodOperations(Generic[EmbeddingT]):
         method: str,
         /,
         *,
-        labels: Any = None,
         truth: Any = None,
         scores: Sequence[str] | None = None,
         score_neighbors: int | None = None,
@@ -58,11 +59,8 @@ class MethodOperations(Generic[EmbeddingT]):
             A data set, its id, or any argument of `dataset`.
         method
             Name of the method; `methods` lists them.
-        labels
-            Class of each point: a vector of integers or words, or a data set of one column. By default those of the
-            data set, if it has labels.
         truth
-            True coordinates, in the same forms; for a synthetic data set the data set itself.
+            True coordinates: an array, a data set or its id; for a synthetic data set the data set itself.
         scores
             Names of scores; None for all fast ones, () for none.
         score_neighbors
@@ -70,7 +68,9 @@ class MethodOperations(Generic[EmbeddingT]):
         timeout
             Seconds; None for no limit.
         parameters
-            Parameters of the method, such as `n_neighbors`.
+            Parameters of the method, such as `n_neighbors`; options of `dataset` for data to upload, such as
+            ``label="species"`` and ``ignore=["note"]``; and `labels`, the class of each point: a vector of integers or
+            words, or a data set of one column. By default the labels are those of the data set, if it has labels.
 
         Returns
         -------
@@ -79,13 +79,12 @@ class MethodOperations(Generic[EmbeddingT]):
             `transform` places new points, if the method has a map.
 
         """
-        dataset, has_labels = yield from labelled(self._session, data)
+        of_data, spec = data_options(parameters)
         body = {
-            "dataset": dataset,
+            **(yield from self._scored_data(data, of_data, {method}, scores, f"embed(frame, {method!r}")),
             "method": method,
-            "parameters": parameters,
-            "labels": (yield from column_id(self._session, dataset if labels is None and has_labels else labels)),
-            "truth": (yield from column_id(self._session, truth)),
+            "parameters": spec,
+            "truth": (yield from column_id(self._session, truth, "truth")),
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
         }
@@ -110,22 +109,22 @@ class MethodOperations(Generic[EmbeddingT]):
         data: Any,
         methods: Sequence[str | dict[str, Any]],
         *,
-        labels: Any = None,
         truth: Any = None,
         timeout: float | None = None,
-        **options: Unpack[CompareOptions],
+        **options: Unpack[CompareDataOptions],
     ) -> Steps[Result]:
         """Return the scores of several methods on one data set.
 
         Parameters
         ----------
-        data, labels, truth, timeout
+        data, truth, timeout
             As for `embed`.
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            `scores`, `n_neighbors` of the scores, `align`, with which the result has the embeddings, and `spread`, a
-            number of half-samples, with which each row has the figures of its movement.
+            Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `n_neighbors` of the scores,
+            `align`, with which the result has the embeddings, and `spread`, a number of half-samples, with which each
+            row has the figures of its movement.
 
         Returns
         -------
@@ -133,13 +132,14 @@ class MethodOperations(Generic[EmbeddingT]):
             `rows`, one per method: scores, seconds and notes, or a `problem`; embeddings by label; the id of the `job`.
 
         """
-        dataset, has_labels = yield from labelled(self._session, data)
+        of_data, spec = data_options(options)
+        compared = [{"method": method} if isinstance(method, str) else method for method in methods]
+        names = {method.get("method") for method in compared}
         body = {
-            "dataset": dataset,
-            "methods": [{"method": method} if isinstance(method, str) else method for method in methods],
-            "labels": (yield from column_id(self._session, dataset if labels is None and has_labels else labels)),
-            "truth": (yield from column_id(self._session, truth)),
-            **options,
+            **(yield from self._scored_data(data, of_data, names, spec.get("scores"), "compare(frame, methods")),
+            "methods": compared,
+            "truth": (yield from column_id(self._session, truth, "truth")),
+            **spec,
         }
         return (yield from self._run("/v1/comparisons", body, timeout))
 
@@ -155,11 +155,41 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     def estimate(self, data: Any, method: str, /, **parameters: Any) -> Steps[EstimateOut]:
-        """Return the expected seconds and bytes of an embedding, and the `problem` of its refusal, or None."""
-        dataset = yield from dataset_id(self._session, data)
-        body = Body.of_json({"dataset": dataset, "method": method, "parameters": parameters})
+        """Return the expected seconds and bytes of an embedding, and the `problem` of its refusal, or None.
+
+        Parameters as for `embed`.
+        """
+        of_data, spec = data_options(parameters)
+        dataset = yield from dataset_id(self._session, data, of_data, call=f"estimate(frame, {method!r}")
+        body = Body.of_json({"dataset": dataset, "method": method, "parameters": spec})
         call = Call("POST", "/v1/embeddings/estimate", body=body, by_content=True)
         return (yield from self._session.send(call)).json()
+
+    def _scored_data(
+        self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None, call: str
+    ) -> Steps[dict[str, str | None]]:
+        """Return the ids of a data set and of its labels: a separate vector, or those of the data set if they are used.
+
+        The service refuses labels that neither a method nor a score uses.
+        """
+        of_upload: Any = {name: value for name, value in options.items() if name != "labels"}
+        labels = options.get("labels")
+        if labels is not None and options.get("label") is not None:
+            raise ValueError("label= names a column, labels= has the values: give one of them.")
+        dataset, has_labels = yield from labelled_dataset(self._session, data, of_upload, call=call)
+        if labels is None and has_labels and (yield from self._use_labels(methods, scores)):
+            labels = dataset
+        return {"dataset": dataset, "labels": (yield from column_id(self._session, labels, "labels"))}
+
+    def _use_labels(self, methods: set[Any], scores: Sequence[str] | None) -> Steps[bool]:
+        """Return whether one of the methods or scores uses labels, as the default scores (None) do."""
+        if scores is None:
+            return True
+        for path, names, needs in (("scores", set(scores), "needs"), ("methods", methods, "needs_labels")):
+            items = (yield from self._session.send(Call("GET", f"/v1/{path}"))).json()["items"] if names else []
+            if any(item["name"] in names and item[needs] in {"labels", True} for item in items):
+                return True
+        return False
 
     def _embedding(self, result: Result) -> EmbeddingT:
         made: EmbeddingT = self._session.classes["embedding"](result.arrays, result.metadata, _session=self._session)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
+from glle.options import data_options
 from glle.resources.datasets import dataset_id
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.results import Result, warn_of_scale
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from glle.options import TransformDataOptions
     from glle.transport.calls import Dtype, Reply
     from glle.transport.session import Session
     from glle.transport.sinks import Array
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
         PosteriorOut,
         ReconstructionsOptions,
         SummaryOptions,
-        TransformOptions,
     )
 
 JobT = TypeVar("JobT")
@@ -168,11 +169,15 @@ class BasePosterior(Generic[JobT]):
 
     @operation
     def transform(
-        self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformOptions]
+        self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformDataOptions]
     ) -> Steps[Result]:
-        """Embed new points: `embedding` (m, p), `distances` (m,); with `draws=` also `mean` and `covariance`."""
-        dataset = yield from dataset_id(self._session, data)
-        return Result((yield from self._run("transform", {"dataset": dataset, **options}, timeout, Call.npz)).body)
+        """Embed new points: `embedding` (m, p), `distances` (m,); with `draws=` also `mean` and `covariance`.
+
+        Options: those of `dataset` for data to upload; `draws`, `first`, `seed` and `scale` of the draws.
+        """
+        of_data, spec = data_options(options)
+        dataset = yield from dataset_id(self._session, data, of_data, call="transform(frame")
+        return Result((yield from self._run("transform", {"dataset": dataset, **spec}, timeout, Call.npz)).body)
 
     @operation
     def reconstructions(

@@ -16,17 +16,25 @@ import numpy as np
 import glle_engine
 from glle.cli import VARIABLES
 from glle_engine import manifolds
-from worker.base.settings import unknown_variables
+from service.middleware.access_policy import page_warning
+from worker.base.settings import SettingsError, unknown_variables
 from worker.operations import doctor
 from worker.operations.health import Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from worker.base.settings import Settings
 
 RESPONSE_SECONDS = 60.0
-POINTS = 150
+WAIT_SECONDS = 30  # of one request; a service may wait for less
+PAUSE_SECONDS = 0.5  # between two requests
+FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
+# More than a quick fit has (worker/records/priority.py), so that a worker forks a process for the task. It takes some
+# seconds, because a shorter task may end before its dying worker; the posterior has 25 MB.
+POINTS, NEIGHBORS = 5000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
 
@@ -38,11 +46,23 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
         yield Check("settings", "warning", f"Not settings: {', '.join(misspelt)}.", remedy)
     else:
         yield Check("settings", "ok", "All GLLE_* variables are settings.")
+    yield access(settings)
     yield from doctor.deployment(settings)
     if url is None:
         yield port(settings.host, settings.port)
     else:
         yield from service(url, environ.get("GLLE_KEY", ""))
+
+
+def access(settings: Settings) -> Check:
+    """Check that the service would start, and not admit every web page."""
+    try:
+        warning = page_warning(settings)
+    except SettingsError as error:
+        return Check("access", "problem", str(error), "Correct that setting: the service does not start with it.")
+    if warning:
+        return Check("access", "warning", warning, "Name the origins, or create a key with `glle keys create`.")
+    return Check("access", "ok", "Web pages of other origins have no access without a key, except the named ones.")
 
 
 def port(host: str, number: int) -> Check:
@@ -96,7 +116,8 @@ def _readiness(status: int, body: bytes) -> Check:
         state = json.loads(body)
         if "workers" not in state:
             return Check("ready", "ok", "It is ready. Set GLLE_KEY for details.")
-        return Check("ready", "ok", f"It is ready: {state['workers']} workers, {state['queue_length']} queued tasks.")
+        waiting = f"{state['queue_length']} tasks and draws wait"
+        return Check("ready", "ok", f"It is ready: {state['workers']} workers, {waiting}.")
     return _failure("ready", status, body)
 
 
@@ -111,47 +132,68 @@ def _end_to_end(server: _Http) -> Iterator[Check]:
     remedy = "" if same else "Check which version the service should run."
     yield Check("version", "ok" if same else "warning", f"Service {remote}, local {local}.", remedy)
 
-    started, seed = time.perf_counter(), secrets.randbelow(2**31)  # a random seed, so that no result is cached
-    status, body = server.request("POST", "/v1/datasets/synthetic", {"name": "s_curve", "n": POINTS, "seed": seed})
+    # A random seed, so that no result is cached.
+    limits, seed = json.loads(body)["limits"], secrets.randbelow(2**31)
+    points = min(POINTS, limits["max_points"])
+    spec = {"n_neighbors": min(NEIGHBORS, limits["max_neighbors"]), "noise": "auto"}
+    recipe = {"name": "s_curve", "n": points, "seed": seed}
+    status, body = server.request("POST", "/v1/datasets/synthetic", recipe)
     if status != http.HTTPStatus.CREATED:
         yield _failure("end to end", status, body)
         return
     dataset = json.loads(body)["id"]
     try:
-        yield _fit_and_draw(server, dataset, seed, started)
+        yield from _fit_and_draw(server, dataset, manifolds.make("s_curve", points, seed=seed).X, spec)
     finally:
         server.request("DELETE", f"/v1/datasets/{dataset}?force=true")
 
 
-def _fit_and_draw(server: _Http, dataset: str, seed: int, started: float) -> Check:
-    name = "end to end"
-    status, body = server.request("POST", "/v1/posteriors?wait=30", {"dataset": dataset})
+def _fit_and_draw(server: _Http, dataset: str, X: NDArray[np.float64], spec: dict[str, Any]) -> Iterator[Check]:
+    """Yield whether a long fit succeeds, and whether a draw of its posterior is the local engine's."""
+    started = time.perf_counter()
+    status, body = _fit(server, {"dataset": dataset, **spec})
     if status not in {http.HTTPStatus.OK, http.HTTPStatus.CREATED}:
-        return _failure(name, status, body)
-    path = f"/v1/posteriors/{json.loads(body)['id']}/draws/0?wait=30"
+        yield _failure("long task", status, body, f"A fit of {len(X):,} points failed. ")
+        return
+    yield Check("long task", "ok", f"Fitted {len(X):,} points in {time.perf_counter() - started:.2f} s.")
+    name, started = "end to end", time.perf_counter()
+    path = f"/v1/posteriors/{json.loads(body)['id']}/draws/0?wait={WAIT_SECONDS}"
     status, body = server.request("GET", path, accept="application/x-npy")
     if status != http.HTTPStatus.OK:
-        return _failure(name, status, body)
+        yield _failure(name, status, body)
+        return
+    seconds = time.perf_counter() - started
     remote = np.load(io.BytesIO(body), allow_pickle=False)
-    local = glle_engine.fit(manifolds.make("s_curve", POINTS, seed=seed).X).draw(0).embedding
+    local = glle_engine.fit(X, **spec).draw(0).embedding
     if remote.shape != local.shape or not np.allclose(remote, local, rtol=1e-4, atol=1e-4 * float(np.abs(local).max())):
         remedy = "Compare the versions of glle, numpy and scipy: the same draw is equal everywhere."
-        return Check(name, "problem", "Its draw differs from the local engine's.", remedy)
-    seconds = time.perf_counter() - started
-    return Check(name, "ok", f"Uploaded, fitted and drew in {seconds:.2f} s; the draw is correct.")
+        yield Check(name, "problem", "Its draw differs from the local engine's.", remedy)
+        return
+    yield Check(name, "ok", f"Drew in {seconds:.2f} s; the draw is correct.")
 
 
-def _failure(name: str, status: int, body: bytes) -> Check:
-    """Return the check of an unexpected response, with the service's own detail and remedy."""
+def _fit(server: _Http, command: dict[str, Any]) -> tuple[int, bytes]:
+    """Return the response with the posterior of a fit, or with what prevents it."""
+    until = time.monotonic() + FIT_SECONDS
+    status, body = server.request("POST", f"/v1/posteriors?wait={WAIT_SECONDS}", command)
+    while status == http.HTTPStatus.ACCEPTED and time.monotonic() < until:
+        time.sleep(PAUSE_SECONDS)
+        path = f"/v1/posteriors/{json.loads(body)['posterior']}?wait={WAIT_SECONDS}"
+        status, body = server.request("GET", path)
+    return status, body
+
+
+def _failure(name: str, status: int, body: bytes, what: str = "") -> Check:
+    """Return the check of an unexpected response: what failed, and the service's own detail and remedy."""
     try:
         answer = json.loads(body)
         if status == http.HTTPStatus.ACCEPTED:
             remedy = "Check the workers and their log: the queue may be long, or no worker runs."
-            return Check(name, "problem", f"Job {answer['id']} did not end within 30 s ({answer['status']}).", remedy)
-        return Check(name, "problem", f"{status}: {answer['detail']}", answer["remedy"])
+            return Check(name, "problem", f"{what}Job {answer['id']} did not end in time ({answer['status']}).", remedy)
+        return Check(name, "problem", f"{what}{status}: {answer['detail']}", answer["remedy"])
     except (ValueError, KeyError, TypeError):
         remedy = "Check the proxies: this is not a response of glle."
-        return Check(name, "problem", f"It answers {status} with a body that glle does not know.", remedy)
+        return Check(name, "problem", f"{what}It answers {status} with a body that glle does not know.", remedy)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from glle import cli
 from service.cli import backup, keys, store
 from service.cli import settings as settings_page
-from service.cli.options import StartError, add_flags, require_both_urls, settings_of
+from service.cli.options import CANNOT_START, StartError, add_flags, require_both_urls, settings_of
 from service.cli.process_tree import ApiSupervisor, with_descriptors
 from service.server.listening import BACKLOG, SharedSocket
 from worker.base.problems import ProblemError
@@ -108,7 +108,7 @@ def _start(options: argparse.Namespace) -> int:
         return run(options, settings_of(options, os.environ))
     except (SettingsError, StartError) as error:
         _log(f"glle: {error}")
-        return 2
+        return CANNOT_START
     except ProblemError as error:
         _log(f"glle: {error.problem.detail} {error.problem.remedy}")
         return 1
@@ -146,7 +146,7 @@ def _serve_on(sock: SharedSocket, settings: Settings, started: Callable[[], obje
     from service.server.uvicorn_server import Server  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
-    if tracing.wanted(settings):
+    if tracing.has_collector():
         tracing.TRACING.start("glle-api")
     app = create_app(Stores.connect(settings))
     app.state.stores.datasets.remove_abandoned()
@@ -173,7 +173,7 @@ def _worker(options: argparse.Namespace, settings: Settings) -> int:
     return worker.main(options.name)
 
 
-def _preload(options: argparse.Namespace, settings: Settings) -> int:
+def _preload(options: argparse.Namespace, _settings: Settings) -> int:
     """Run the preloader of a process tree, and in its processes their commands."""
 
     def load(command: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ def _preload(options: argparse.Namespace, settings: Settings) -> int:
         from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
 
         if command[0] == "worker":
-            worker.load(settings)
+            worker.load()
 
     def run(command: Sequence[str], descriptors: Sequence[int]) -> int:
         return main(with_descriptors(command, descriptors))
@@ -239,12 +239,17 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _check_access(settings: Settings) -> None:
-    """Log a warning if every request would be refused; raise `SettingsError` if the API would be open to others."""
-    from service.middleware.access_policy import AccessPolicy  # noqa: PLC0415 # each command loads what it needs
+    """Log a warning if every request would be refused, or every web page admitted.
 
-    policy = AccessPolicy.of(settings)
+    Raise `SettingsError` if the API would be open to others.
+    """
+    from service.middleware import access_policy  # noqa: PLC0415 # each command loads what it needs
+
+    policy = access_policy.AccessPolicy.of(settings)
     if settings.data_in == "folder" and policy.is_shut:  # stored keys need the servers, which may not run yet
         logging.announce("Requests need an API key, and no key exists. `glle keys create` creates one.", settings)
+    if warning := access_policy.page_warning(settings):
+        logging.announce(f"{warning} Name the origins, or create a key with `glle keys create`.", settings)
 
 
 def _print(text: str) -> None:

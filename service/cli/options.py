@@ -14,6 +14,9 @@ _DEST = "setting_"
 _LONGEST_SPAN = 36_500  # days of a hundred years
 
 
+CANNOT_START = 2  # exit code of a command whose settings, arguments or machine prevent its start
+
+
 class StartError(RuntimeError):
     """Reason why a command cannot start; the message names the remedy."""
 
@@ -27,7 +30,7 @@ def add_flags(command: argparse.ArgumentParser, settings: Settings) -> None:
         group.add_argument(
             row.flag,
             dest=_DEST + row.name,
-            metavar=type(row.default).__name__.upper(),
+            metavar="SIZE" if row.is_size else type(row.default).__name__.upper(),
             help=f"{row.help}{choices} ({value or 'empty'})".replace("%", "%%"),
         )
 
@@ -53,9 +56,8 @@ def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Sett
             continue
         if row.secret and row.shown(text) != text:
             raise SettingsError(f"{row.flag} has a password, which command lines show: set {row.variable} instead.")
-        row.parse(text, f"{row.flag} {text}")
-        flags[row.variable] = text
-    return Settings.from_env({**environ, **flags})
+        flags[row.name] = text
+    return Settings.from_env(environ, flags)
 
 
 def require_both_urls(settings: Settings) -> None:

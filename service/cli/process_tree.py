@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from service.server.listening import STOP_SECONDS
 from worker.execution import process_guard
 from worker.observability import logging
 from worker.operations.preloader import Forked, Preloader
@@ -33,10 +34,9 @@ PROGRAM = ("-m", "service.cli", "preload")
 
 @dataclass
 class Process:
-    """A running process, with its name in the registry if it is a worker."""
+    """A running process."""
 
     popen: subprocess.Popen[bytes] | Forked
-    worker: str = ""
 
 
 @dataclass
@@ -199,7 +199,7 @@ class ApiSupervisor:
                 time.sleep(TICK)
         finally:
             settings = self._settings
-            tree.stop(tree.children, settings.drain + settings.stop_grace + COLD_SECONDS, lambda: self._signals > 1)
+            tree.stop(tree.children, settings.drain + STOP_SECONDS + COLD_SECONDS, lambda: self._signals > 1)
             tree.close()
         return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worker.base.settings import Settings, rows, table
+from worker.base.settings import Settings, rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,8 @@ variable. Use the same settings for every process of a deployment. `glle setting
 `glle settings --current` prints the values of its environment, with passwords hidden. `glle settings --write` writes
 this page.
 
+A size is a number of bytes, or a number with a unit: `512MB` is 512,000,000 bytes, `512MiB` 536,870,912.
+
 | Variable | Flag | Default | |
 |---|---|---|---|
 """
@@ -26,8 +28,8 @@ this page.
 
 def listed() -> str:
     """Return one line for each setting: variable, default, help."""
-    width = max(len(name) for name, _, _ in table())
-    return "\n".join(f"{name:<{width}}  {default!s:<12}  {text}" for name, default, text in table())
+    width = max(len(row.variable) for row in rows())
+    return "\n".join(f"{row.variable:<{width}}  {row.shown(row.default):<12}  {row.help}" for row in rows())
 
 
 def current(environ: Mapping[str, str]) -> str:
@@ -47,6 +49,6 @@ def page() -> str:
     lines = []
     for row in rows():
         choices = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""
-        default = f"`{row.default}`" if row.default != "" else ""
+        default = f"`{row.shown(row.default)}`" if row.default != "" else ""
         lines.append(f"| `{row.variable}` | `{row.flag}` | {default} | {row.help}{choices} |\n")
     return _HEAD + "".join(lines)

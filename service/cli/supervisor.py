@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import redis
-
 from service.cli.data_folder import locked, published
-from service.cli.options import StartError
+from service.cli.options import CANNOT_START, StartError
 from service.cli.process_tree import TICK, Process, ProcessTree, answers
+from service.server.listening import STOP_SECONDS
 from worker.observability import logging
 from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server
 from worker.storage.free_space import DiskReserve
@@ -26,7 +25,8 @@ from worker.storage.free_space import DiskReserve
 if TYPE_CHECKING:
     from worker.base.settings import Settings
 
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0  # the first start in an environment compiles for a minute or two
+COMPILING_SECONDS = 10.0  # after which a start probably compiles
 READY_PROBE_SECONDS = 5.0
 
 
@@ -108,7 +108,7 @@ class Supervisor:
                 if self._servers:
                     stack.enter_context(published(data, settings))
                 self._wait_until_ready(data)
-                self._supervise(settings)
+                self._supervise()
             except ServerError as error:
                 raise StartError(str(error)) from error
             finally:
@@ -153,16 +153,22 @@ class Supervisor:
     def _worker(self, environment: dict[str, str]) -> Process:
         # A new name for each start, because the registry remembers a killed worker for a while.
         name = f"{socket.gethostname()}-{os.getpid()}-{next(self._numbers)}".replace(".", "-")
-        return replace(self._tree.command(["worker", "--name", name], environment), worker=name)
+        return self._tree.command(["worker", "--name", name], environment)
 
     def _wait_until_ready(self, data: Path) -> None:
         """Wait for the API, then log its address."""
         host, port = self._sock.getsockname()[:2]
-        deadline = time.monotonic() + READY_SECONDS
+        start, is_named = time.monotonic(), False
         while not self._is_stopping and not answers(host, port, "/readyz", READY_PROBE_SECONDS):
             self._start_line.show()
-            self._restart_ended()
-            if time.monotonic() > deadline:
+            if any(process.popen.returncode == CANNOT_START for process in self._restart_ended()):
+                raise StartError("A process cannot start. See the message above.")
+            waited = time.monotonic() - start
+            if waited > COMPILING_SECONDS and not is_named:
+                is_named = True
+                self._start_line.clear()
+                self._log("The first start in an environment compiles its loops, which takes a minute or two.")
+            if waited > READY_SECONDS:
                 raise StartError(f"The service is not ready after {READY_SECONDS:g} s. See the messages above.")
             time.sleep(TICK / 2)
         self._start_line.clear()
@@ -170,11 +176,9 @@ class Supervisor:
             shown = f"[{host}]" if ":" in host else host
             self._log(ready_text(f"http://{shown}:{port}", data, self._settings))
 
-    def _supervise(self, settings: Settings) -> None:
-        lost: list[Process] = []
+    def _supervise(self) -> None:
         while not self._is_stopping:
-            lost += self._restart_ended()
-            lost[:] = [process for process in lost if not _recover(settings, process)]
+            self._restart_ended()
             if self._servers:
                 self._reserve.hold()  # again, once the disk has room
             time.sleep(TICK)
@@ -191,26 +195,10 @@ class Supervisor:
         """Stop the API and the workers (warm, cold, then by SIGKILL), then the servers, which keep the queue."""
         self._start_line.clear()
         if self._is_stopping:
-            self._log(f"glle stops. Work in progress has {self._settings.stop_grace:g} s to end.")
+            self._log(f"glle stops. Work in progress has {STOP_SECONDS:g} s to end.")
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
-        self._tree.stop(self._tree.children[len(self._servers) :], self._settings.stop_grace)
+        self._tree.stop(self._tree.children[len(self._servers) :], STOP_SECONDS)
         for server in self._servers:
             server.stop()
         self._tree.close()
-
-
-def _recover(settings: Settings, process: Process) -> bool:
-    """Enqueue the task of a dead worker at once, because its heartbeat would expire only after some 20 s.
-
-    Return False if the queue server did not answer.
-    """
-    from worker.stores import Stores  # noqa: PLC0415 # a second less to start, and the head needs no scipy until a worker dies
-
-    if process.worker:
-        try:
-            with contextlib.closing(Stores.connect(settings)) as stores:
-                stores.recovery.requeue_tasks_of(process.worker)
-        except redis.RedisError:
-            return False
-    return True

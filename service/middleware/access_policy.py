@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import redis
 
+from service.middleware.cors import allowed_origins
 from service.middleware.proxies import Proxies, proxy_trace
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import Settings, SettingsError
@@ -15,6 +16,8 @@ from worker.records.tenants import DEFAULT
 from worker.tenancy.api_keys import KeyStore
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from starlette.types import Scope
 
     from worker.tenancy import api_keys
@@ -24,6 +27,7 @@ OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
 METRICS = "/metrics"  # covers all tenants
 _AUTHORIZATION = b"authorization"
 _READ_METHODS = frozenset({"GET", "HEAD"})
+_OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
 _PREFLIGHT = "OPTIONS"  # browsers send it without a key; the response lists methods only
 
 
@@ -40,11 +44,15 @@ class AccessPolicy:
     """Authentication of requests by API key, or by origin while no key exists.
 
     `auth` is the setting: auto, required or off. `is_local` means that only this machine reaches the service.
+    `origins` are those whose pages may use it, `*` for all.
     """
 
-    def __init__(self, store: KeyStore, auth: str, proxies: Proxies, *, is_local: bool) -> None:
+    def __init__(
+        self, store: KeyStore, auth: str, proxies: Proxies, *, is_local: bool, origins: Collection[str] = ()
+    ) -> None:
         self._store = store
         self._proxies = proxies
+        self._origins = frozenset(origins)
         self._is_required = auth == "required" or (auth == "auto" and not is_local)
         self._is_off = auth == "off"
 
@@ -52,7 +60,7 @@ class AccessPolicy:
     def of(cls, settings: Settings, store: KeyStore | None = None) -> Self:
         """Return the policy of these settings.
 
-        Raise `SettingsError` if other machines could connect without a key, or `trusted_proxies` is malformed.
+        Raise `SettingsError` if other machines could connect without a key, or a setting is malformed.
         """
         host = settings.published or settings.host
         is_local = is_loopback(host)
@@ -60,17 +68,27 @@ class AccessPolicy:
             remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
             raise SettingsError(f"GLLE_AUTH=off would admit every client that reaches {host}. {remedy}")
         proxies = Proxies(settings.trusted_proxies)
-        return cls(store or KeyStore.under(settings.data_dir), settings.auth, proxies, is_local=is_local)
+        origins = allowed_origins(settings.cors_origins)
+        keys = store or KeyStore.under(settings.data_dir)
+        return cls(keys, settings.auth, proxies, is_local=is_local, origins=origins)
 
     @property
     def is_open(self) -> bool:
         """Whether requests need no key: on loopback, until the first key is created."""
-        return self._is_off or not (self._is_required or self._store.has_key_file())
+        return self._is_open(self._store)
+
+    def _is_open(self, store: KeyStore) -> bool:
+        return self._is_off or not (self._is_required or store.has_key_file())
 
     @property
     def is_shut(self) -> bool:
         """Whether requests need a key and none exists."""
         return not self.is_open and not self._store.all()
+
+    @property
+    def admits_every_page(self) -> bool:
+        """Whether every web page in a browser of this machine can use the service."""
+        return self.is_open and "*" in self._origins
 
     def is_authenticated(self, scope: Scope) -> bool:
         """Return whether a request to an open path would pass on a guarded path; False if the keys cannot be read."""
@@ -83,17 +101,31 @@ class AccessPolicy:
     def authenticate(self, scope: Scope) -> str:
         """Return the tenant of a request; the default tenant if no key is needed.
 
-        Raise ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host`` or ``keys-unreadable``.
+        While the server of the keys is away, the keys that were read last authenticate the request for the metrics,
+        because they report that server. Others raise `redis.RedisError`.
+
+        Raise ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin`` or
+        ``keys-unreadable``.
         """
+        try:
+            return self._authenticate(scope, self._store)
+        except redis.RedisError:
+            if scope["path"] != METRICS:
+                raise
+            return self._authenticate(scope, self._store.last_read())
+
+    def _authenticate(self, scope: Scope, store: KeyStore) -> str:
         if self._is_off:
+            _require_own_page(scope, self._origins)
             return DEFAULT
-        if self.is_open:
+        if self._is_open(store):
             _require_local_name(scope)
+            _require_own_page(scope, self._origins)
             if (trace := self._proxy_trace(scope)) is None:
                 return DEFAULT
             if _AUTHORIZATION not in dict(scope["headers"]):
                 raise _key_required(f"The request came through a proxy (it has {trace}) and has no key.")
-        key = self._store.verify(_bearer_token(scope))
+        key = store.verify(_bearer_token(scope))
         path, method = scope["path"], scope["method"]
         needed = required_scope(path, method) or "read"
         if needed not in key.scopes:
@@ -113,6 +145,14 @@ class AccessPolicy:
         if client is not None and is_loopback(client):
             return None
         return proxy_trace(scope) or "the address of a trusted proxy"
+
+
+def page_warning(settings: Settings) -> str:
+    """Return the warning that every web page can use the service without a key, or an empty string."""
+    is_known = settings.data_in == "folder" or settings.auth == "off"  # stored keys need the servers
+    if not (is_known and AccessPolicy.of(settings).admits_every_page):
+        return ""
+    return "GLLE_CORS_ORIGINS=* without keys: every web page in a browser of this machine can read, write and delete."
 
 
 def is_loopback(host: str) -> bool:
@@ -142,6 +182,30 @@ def _require_local_name(scope: Scope) -> None:
             detail = f"The request is for the host {host!r}; without keys the service answers to loopback names only."
             remedy = "Use 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
             raise refuse("foreign-host", 403, detail, remedy, host=host)
+
+
+def _require_own_page(scope: Scope, origins: Collection[str]) -> None:
+    """Refuse a request of another origin's web page to a service without keys, unless CORS admits the origin.
+
+    Such a page could upload and delete, and start draws: browsers send a form, a text or a GET without a preflight,
+    and hide only the response. `Sec-Fetch-Site` cannot be set by a page (Fetch Metadata Request Headers, W3C): only
+    `same-origin` and `none`, of an address that the user entered, prove a request of the own page. A page at another
+    port is `same-site` and another origin. Without that header a browser's `Origin` must be that of the request.
+    """
+    headers = dict(scope["headers"])
+    site, origin = (str(headers.get(name, b""), "latin-1").strip() for name in (b"sec-fetch-site", b"origin"))
+    if site in _OWN_SITES or "*" in origins or origin in origins:
+        return
+    own = f"{scope.get('scheme', 'http')}://{str(headers.get(b'host', b''), 'latin-1')}"
+    if not site and (not origin or origin.lower() == own.lower()):
+        return
+    page = f"the page of {origin[:100]!r}" if origin else f"a page of another origin (Sec-Fetch-Site: {site[:20]})"
+    remedy = (
+        "Enter the address in the browser, or use the explorer at /. For pages of that origin add it to"
+        " GLLE_CORS_ORIGINS; or make a key with `glle keys create`, which pages then have to send."
+    )
+    detail = f"The request is of {page}; without keys the service answers to its own pages only."
+    raise refuse("foreign-origin", 403, detail, remedy, origin=origin[:100] or None, site=site[:20] or None)
 
 
 def _bearer_token(scope: Scope) -> str:

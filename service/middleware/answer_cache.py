@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ALIVE_SECONDS = 1.0  # longest time a posterior deleted through another process is still served
 MAX_ALIVE = 4096  # posteriors with a valid check
 MAX_WORDS = 256  # shared header names and values
+MAX_CACHE_BYTES = 64 * 2**20  # of the cache of a process
 MAX_ANSWER_BYTES = 2**20  # of a cached body
 MAX_KEY_BYTES = 256  # a longer key is replaced by its digest
 # Overhead of an entry beside the objects `_cost` measures: its slot in the ordered dictionary, which grows by doubling,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from service.middleware.access_policy import required_scope
+from service.middleware.access_policy import METRICS, required_scope
 from service.schemas.problems import problem_response, redis_problem
 from worker.base.problems import ProblemError
 from worker.connections.event_loop import on_loop
@@ -54,7 +54,8 @@ class AuthenticationMiddleware:
                 try:
                     scope[_TENANT] = tenant = await on_loop(self._policy.authenticate, scope)
                     await self._rate_limiter.count(tenant)
-                    if not await on_loop(lambda: self._policy.is_open):  # other tenants may exist
+                    # Other tenants may exist. The metrics are no tenant's, and need no server for their keys.
+                    if scope["path"] != METRICS and not await on_loop(lambda: self._policy.is_open):
                         send = pad_not_found(send)
                 except ProblemError as error:
                     challenge = _CHALLENGES.get(error.problem.code)

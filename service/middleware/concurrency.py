@@ -11,26 +11,26 @@ from worker.base.problems import Problem
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+MAX_REQUESTS = 800  # in progress in a process, waiting ones included
 RETRY_SECONDS = 1  # most requests take milliseconds
 
 
 class ConcurrencyMiddleware:
-    """Response 503 to each request beyond `limit` requests in progress (0: no limit), probes excepted.
+    """Response 503 to each request beyond `MAX_REQUESTS` requests in progress, probes excepted.
 
     A refused request takes no thread and no memory for its body. Answers from the answer cache do not count.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._limit = limit
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if not self._limit or scope["type"] != "http" or scope["path"] in PROBE_PATHS:
+        if scope["type"] != "http" or scope["path"] in PROBE_PATHS:
             await self._app(scope, receive, send)
             return
-        if self._running >= self._limit:
+        if self._running >= MAX_REQUESTS:
             await problem_response(self._problem())(scope, receive, send)
             return
         self._running += 1
@@ -43,7 +43,7 @@ class ConcurrencyMiddleware:
         return Problem(
             code="too-many-requests",
             status=503,
-            detail=f"This API process has {self._limit:,} requests in progress; it accepts no more.",
-            remedy="Send the request again after Retry-After. Use more API processes, or raise GLLE_MAX_REQUESTS.",
-            details={"allowed": self._limit, "retry_after": RETRY_SECONDS},
+            detail=f"This API process has {MAX_REQUESTS:,} requests in progress; it accepts no more.",
+            remedy="Send the request again after Retry-After. Or have more API processes started: GLLE_API_PROCESSES.",
+            details={"allowed": MAX_REQUESTS, "retry_after": RETRY_SECONDS},
         )

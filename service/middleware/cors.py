@@ -25,8 +25,8 @@ RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-polic
 _PREFLIGHT_SECONDS = 3600  # browsers cap it at two hours
 
 
-def install(app: FastAPI, origins: str) -> None:
-    """Allow these origins, separated by commas, or all with `*`; raise `SettingsError` for other text."""
+def allowed_origins(origins: str) -> list[str]:
+    """Return the origins of GLLE_CORS_ORIGINS, or ``["*"]``; raise `SettingsError` for other text."""
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     for origin in allowed:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
@@ -34,7 +34,12 @@ def install(app: FastAPI, origins: str) -> None:
                 f"GLLE_CORS_ORIGINS: {origin!r} is no origin. Give scheme, host and port, such as"
                 " https://lab.example.org or http://localhost:3000, without a path."
             )
-    if allowed:
+    return allowed
+
+
+def install(app: FastAPI, origins: str) -> None:
+    """Allow these origins (`allowed_origins`)."""
+    if allowed := allowed_origins(origins):
         app.add_middleware(
             CORSMiddleware,
             allow_origins=allowed,

@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 
 from service.schemas.labels import MERGE_PATCH
 from service.schemas.problems import plain_problem, problem_response
-from worker.observability.request_context import REQUEST_ID
+from worker.base.clock import now_ms
+from worker.observability.request_context import REQUEST_ID, REQUEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +33,11 @@ access_log = logging.getLogger("glle.access")
 
 
 class ObservabilityMiddleware:
-    """X-Request-Id and Server-Timing headers, request metrics by route template, and the optional access log.
+    """Headers of every response, request metrics by route template, and the optional access log.
 
-    `observe` gets method, route template, status, and start by `time.perf_counter`. While `is_draining` returns true,
-    responses close their connection.
+    `resource_policy` is the Cross-Origin-Resource-Policy: which pages may embed a response. `observe` gets method,
+    route template, status, and start by `time.perf_counter`. While `is_draining` returns true, responses close their
+    connection.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class ObservabilityMiddleware:
         observe: Callable[[str, str, int, float], None],
         is_draining: Callable[[], bool],
         *,
+        resource_policy: str = "same-origin",
         has_access_log: bool = False,
     ) -> None:
         self._app = app
         self._observe = observe
         self._is_draining = is_draining
+        self._resource_policy = resource_policy.encode()
         self._has_access_log = has_access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +63,7 @@ class ObservabilityMiddleware:
         started = time.perf_counter()
         request_id = _request_id(scope)
         REQUEST_ID.set(request_id.decode())  # the server runs each request in a separate context
+        REQUEST_MS.set(now_ms())
         status, size = 500, 0
 
         async def send_observed(message: Message) -> None:
@@ -71,6 +76,7 @@ class ObservabilityMiddleware:
                     *message.get("headers", ()),
                     (b"x-request-id", request_id),
                     (b"x-content-type-options", b"nosniff"),
+                    (b"cross-origin-resource-policy", self._resource_policy),
                     (b"server-timing", b"app;dur=%.1f" % milliseconds),
                 ]
                 if self._is_draining():

@@ -29,7 +29,8 @@ def proxy_trace(scope: Scope) -> str | None:
     for name, _ in scope["headers"]:
         if name in _HEADERS or name.startswith(_PREFIX):
             return f"the header {str(name, 'latin-1')}"
-    return "HTTP/1.0" if scope.get("http_version") == "1.0" else None
+    version = scope.get("http_version", "1.1")
+    return None if version == "1.1" else f"HTTP/{version}"
 
 
 class Proxies:

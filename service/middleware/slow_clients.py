@@ -30,23 +30,29 @@ PROBE_PATHS = frozenset({"/livez", "/readyz"})
 # Connections beyond the limits that may still carry a probe, and their timeout in seconds. Without them an orchestrator
 # would kill a process that is only busy.
 MAX_PROBES, MAX_ADDRESS_PROBES, PROBE_SECONDS = 100, 10, 2.0
+PATIENCE_SECONDS = 30.0  # for a request's head, for the first byte of its body, and for an idle connection
+MIN_SPEED = 1024  # bytes per second of a body after its first byte
+MAX_CONNECTIONS = 1000  # of a process
+MAX_ADDRESS_CONNECTIONS = 800  # of one address in a process, unless it is a trusted proxy
 HEAD_BYTES = 64 * 2**10  # of a head or of trailers; the parser itself has no limit
+
+_VERSIONS = frozenset({"1.0", "1.1"})  # the parser also accepts 0.9 and 2.0, whose heads differ
+# Of the parser, for a version that it does not know, and for the preface of HTTP/2.
+_VERSION_ERRORS = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
 
 
 class SlowBodyMiddleware:
     """Response 408 to a body that arrives too slowly.
 
-    After `size` bytes the deadline is ``seconds + size / speed``, in seconds and bytes per second; speed 0 disables it.
+    After `size` bytes the deadline is ``PATIENCE_SECONDS + size / MIN_SPEED``.
     """
 
-    def __init__(self, app: ASGIApp, seconds: float, speed: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._seconds = seconds
-        self._speed = speed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or not self._speed or not _has_body(scope):
+        if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return
         started, size, has_more = time.monotonic(), 0, True
@@ -55,19 +61,23 @@ class SlowBodyMiddleware:
             nonlocal size, has_more
             if not has_more:
                 return await receive()
-            remaining = self._seconds + size / self._speed - (time.monotonic() - started)
+            remaining = PATIENCE_SECONDS + size / MIN_SPEED - (time.monotonic() - started)
             try:
                 async with asyncio.timeout(max(0.0, remaining)):
                     message = await receive()
             except TimeoutError:
                 # Frameworks pass an HTTPException through wherever they read the body. Later bytes are no request.
-                detail = f"{size:,} bytes of the body arrived, more slowly than {self._speed:,} bytes a second"
+                detail = f"{size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
                 raise HTTPException(408, detail, {"Connection": "close"}) from None
             size += len(message.get("body", b""))
             has_more = message.get("more_body", False)
             return message
 
         await self._app(scope, receive_in_time, send)
+
+
+class _VersionError(ValueError):
+    """A version of HTTP that the service does not speak."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -77,7 +87,6 @@ class LimitedProtocol(HttpToolsProtocol):
     a chunked body are ignored, so that no header arrives after the checks.
     """
 
-    settings: ClassVar[Settings]
     proxies: ClassVar[Proxies]
     held: ClassVar[Counter[str]]  # connections by address
     probing: ClassVar[Counter[str]]  # connections beyond the limits, by address
@@ -94,7 +103,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's signature
         """Start the timeout of the first head; beyond the limits accept a probe or refuse."""
         super().connection_made(transport)
-        self._address, self._seconds = str((self.client or ("", 0))[0]), self.settings.patience
+        self._address, self._seconds = str((self.client or ("", 0))[0]), PATIENCE_SECONDS
         self.held[self._address] += 1
         self._excess = self._connection_problem()
         if self._excess is not None:
@@ -108,15 +117,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _connection_problem(self) -> Problem | None:
         """Return the problem of a connection beyond the limits, or None."""
-        limit, address_limit = self.settings.max_connections, self.settings.max_address
-        if limit and len(self.connections) > limit:
-            detail, setting = f"There are {limit:,} connections already.", "GLLE_MAX_CONNECTIONS"
-        elif address_limit and self.held[self._address] > address_limit and not self.proxies.trust(self._address):
-            detail = f"There are {address_limit:,} connections of {self._address} already."
-            setting = "GLLE_MAX_ADDRESS, or name the proxy of many clients in GLLE_TRUSTED_PROXIES"
+        if len(self.connections) > MAX_CONNECTIONS:
+            detail, more = f"There are {MAX_CONNECTIONS:,} connections already.", "start more API processes"
+        elif self.held[self._address] > MAX_ADDRESS_CONNECTIONS and not self.proxies.trust(self._address):
+            detail = f"There are {MAX_ADDRESS_CONNECTIONS:,} connections of {self._address} already."
+            more = "name the proxy of many clients in GLLE_TRUSTED_PROXIES"
         else:
             return None
-        remedy = f"Try again in some seconds; close unused connections, or raise {setting}."
+        remedy = f"Try again in some seconds; close unused connections, or {more}."
         return Problem(code="too-many-connections", status=503, detail=detail, remedy=remedy)
 
     def data_received(self, data: bytes) -> None:
@@ -126,8 +134,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes += len(data)
         try:
             self._parse(data)
-        except HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+        except HttpParserError as error:
+            if isinstance(error.__context__, _VersionError) or str(error) in _VERSION_ERRORS:
+                self._refuse(plain_problem(505, "The service speaks HTTP/1.1 and HTTP/1.0."))
+            else:
+                self.send_400_response("Invalid HTTP request received.")
         if self.transport.is_closing():
             return
         if self._is_in_head and self._head_bytes > HEAD_BYTES:
@@ -178,8 +189,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_continued:
             self._is_continued = False
             return
+        if (version := self.parser.get_http_version()) not in _VERSIONS:
+            raise _VersionError(version)
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (hosts < 1 and self.parser.get_http_version() == "1.1"):
+        if hosts > 1 or (hosts < 1 and version == "1.1"):
             raise ValueError("A request must have one Host header.")
         self._is_in_head, self._is_in_body, self._head_bytes = False, True, 0
         super().on_headers_complete()
@@ -220,7 +233,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         detail = f"No complete request head arrived in {self._seconds:g} s."
-        remedy = "Send the head of a request at once, or raise GLLE_PATIENCE."
+        remedy = "Send the head of a request at once."
         self._refuse(Problem(code="request-timeout", status=408, detail=detail, remedy=remedy))
 
     def _refuse(self, problem: Problem) -> None:
@@ -241,7 +254,7 @@ class LimitedProtocol(HttpToolsProtocol):
 def limited_protocol(settings: Settings) -> type[LimitedProtocol]:
     """Return a protocol class with these settings; uvicorn instantiates it for each connection without arguments."""
     proxies = Proxies(settings.trusted_proxies)
-    members = {"settings": settings, "proxies": proxies, "held": Counter(), "probing": Counter()}
+    members = {"proxies": proxies, "held": Counter(), "probing": Counter()}
     return type("LimitedProtocol", (LimitedProtocol,), members)
 
 

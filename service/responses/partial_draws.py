@@ -12,7 +12,6 @@ from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import LimitedStreamingResponse, job_states
 from service.submission.jobs import reopened
 from worker.connections.event_loop import on_loop
-from worker.jobs.shards import draw_counts
 from worker.records.draws import batch_end
 from worker.records.tenants import DEFAULT
 
@@ -86,7 +85,7 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
 def _complete(here: Stores, job: Job, spec: DrawsSpec) -> int:
     """Return the number of complete draws before the first gap."""
     complete = 0
-    for shard, count in enumerate(draw_counts(here.client, job, spec.shards)):
+    for shard, count in enumerate(here.jobs.shard_counts(job)):
         complete += count
         if count < spec.shard_size(shard):
             break

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.stores import Stores
 
+MAX_STREAMS, MAX_TENANT_STREAMS = 100, 80  # of a process, and of each tenant in it
 SOON_SECONDS = 0.15  # after a change, because one that followed at once was not published
 OUTAGE_SECONDS = 60.0  # a stream survives an outage or a failover of Redis this long
 LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a lost worker
@@ -35,22 +36,20 @@ class StreamLimiter:
     A stream costs a connection and one look at its job per second.
     """
 
-    def __init__(self, limit: int, tenant_limit: int) -> None:
-        self._limit = limit
-        self._tenant_limit = tenant_limit
+    def __init__(self) -> None:
         self._of_tenant: Counter[str] = Counter()
         self.open = 0
         self.is_stopped = False
 
     def enter(self, tenant: str) -> contextlib.ExitStack:
         """Count a new stream and return the context that releases it once, or raise ``too-many-streams``."""
-        for count, limit, owner, setting in (
-            (self.open, self._limit, "", "GLLE_MAX_STREAMS"),
-            (self._of_tenant[tenant], self._tenant_limit, " of this tenant", "GLLE_MAX_TENANT_STREAMS"),
+        for count, limit, owner in (
+            (self.open, MAX_STREAMS, ""),
+            (self._of_tenant[tenant], MAX_TENANT_STREAMS, " of this tenant"),
         ):
             if count >= limit:
                 detail = f"{count} streams{owner} are open; {limit} are allowed."
-                remedy = f"Try again later, follow the job with GET /v1/jobs/{{id}}?wait=30, or raise {setting}."
+                remedy = "Try again later, or follow the job with GET /v1/jobs/{id}?wait=30."
                 raise refuse("too-many-streams", 503, detail, remedy, allowed=limit)
         self.open += 1
         self._of_tenant[tenant] += 1

@@ -43,6 +43,7 @@ from service.submission.fit_planning import require_affordable_summary, summary_
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.validation import (
+    MAX_NEIGHBORS,
     new_points,
     require_calibratable,
     require_data,
@@ -61,12 +62,11 @@ from worker.analyses.posterior_analyses import (
     ReconstructionsSpec,
     TransformSpec,
 )
-from worker.base.numerics import numbers_for
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
+from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
 from worker.records.dataset import Array
-from worker.records.draws import draw_seconds
 from worker.records.fits import spec_of
 from worker.records.priority import Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord
@@ -131,13 +131,13 @@ async def summary(
     negotiate(request, _SUMMARY_MEDIA)
     record = await on_loop(require_posterior, stores, id_)
     await on_loop(require_sample, stores, record, source, first=first, count=count)
-    spec = summary_spec(record, scale, resamples, count=count, first=first, seed=seed, source=source)
+    spec = summary_spec(stores, record, scale, resamples, count=count, first=first, seed=seed, source=source)
     cached = partial(stores.cache.view, spec.cache_key(id_))
     entry = await on_loop(cached)
     if entry is None:
         await on_loop(require_data, stores, record)
         parts = await on_loop(partial(require_affordable_summary, stores, record, spec, shared=True))
-        is_quick = not spec.resamples and _is_quick(stores, record, count)
+        is_quick = not spec.resamples and _is_quick(record, count)
         terms = Terms(priority="interactive" if is_quick else "batch")
         submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms, parts=parts)
         result = await computed(stores, cached, submit, wait)
@@ -212,10 +212,10 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
     return await job_response(stores, partial(in_thread, _advice, stores, body, command), command.wait)
 
 
-def _is_quick(stores: Stores, record: PosteriorRecord, count: int) -> bool:
+def _is_quick(record: PosteriorRecord, count: int) -> bool:
     """Return whether a summary is quick: few draws of a posterior that is quick to fit."""
-    seconds = count * draw_seconds(record.n, record.spec["n_components"])
-    return is_quick_fit(record.n, record.d, record.spec) and seconds <= stores.settings.shard_seconds
+    seconds = count * record.draw_seconds
+    return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
 
 def _submitted(
@@ -250,10 +250,10 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
         seed=body.seed,
         scale=body.scale,
         source=body.source,
-        engine=numbers_for(record.numbers),
+        engine=stores.numbers,
     )
     request = (f"POST /v1/posteriors/{id_}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
-    short = shape[0] <= record.n and _is_quick(stores, record, spec.total)
+    short = shape[0] <= record.n and _is_quick(record, spec.total)
     return _submitted(stores, command, request, spec, id_, points, short=short)
 
 
@@ -261,7 +261,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
     require_data(stores, record)
-    require_drawable(stores, record, body.source, total=body.count, last=body.first + body.count - 1)
+    require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(
         count=body.count,
@@ -269,29 +269,27 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
         seed=body.seed,
         scale=body.scale,
         source=body.source,
-        engine=numbers_for(record.numbers),
+        engine=stores.numbers,
     )
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return _submitted(stores, command, request, spec, id_, short=_is_quick(stores, record, spec.total))
+    return _submitted(stores, command, request, spec, id_, short=_is_quick(record, spec.total))
 
 
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
     require_data(stores, record)
-    engine = numbers_for(record.numbers)
-    spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=engine)
+    spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
     return _submitted(stores, command, request, spec, id_)
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     dataset = require_dataset(stores, body.dataset)
-    allowed = stores.settings.max_neighbors
-    ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= allowed] or [allowed]
-    require_within(stores, "n_neighbors", max(ks))
-    require_within(stores, "n_components", body.n_components)
-    require_within(stores, "max_components", body.max_components)
+    ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= MAX_NEIGHBORS] or [MAX_NEIGHBORS]
+    require_within("n_neighbors", max(ks))
+    require_within("n_components", body.n_components)
+    require_within("max_components", body.max_components)
     least = FitSpec(
         n_neighbors=min(ks),
         n_components=body.n_components,
@@ -309,6 +307,6 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
         reg=body.reg,
         standardize=body.standardize,
         metric=body.metric,
-        engine=stores.queue.numbers_for_new(),
+        engine=stores.numbers,
     )
     return _submitted(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)

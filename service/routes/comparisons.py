@@ -22,6 +22,7 @@ from worker.analyses.spread import spread_of
 from worker.base.problems import Problem, ProblemError
 from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
+from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
 from worker.records.priority import Terms
 from worker.records.sharding import PartsSharding
@@ -68,7 +69,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
             require_affordable_together(costs, allowed, body.spread)
         sizes, seconds = [part.size for part in spec.parts()], sum(cost.seconds for cost in costs)
-        parts = PartsSharding.of("refits", sizes, seconds / max(1, len(sizes)), stores.settings.shard_seconds)
+        parts = PartsSharding.of("refits", sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
         job = analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
         for row in spec.methods:
             if row["problem"] is None:
@@ -126,14 +127,13 @@ def _comparison(
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
         for label, plan in zip(body.labelled(), plans, strict=True)
     ]
-    engine = stores.queue.numbers_for_new()
     spec = ComparisonSpec(
         dataset=dataset.id,
         methods=tuple(rows),
         align=body.align,
         spread=body.spread,
         spread_labels=spread_labels,
-        engine=engine,
+        engine=stores.numbers,
         **asdict(judged),
     )
     present = stores.cache.contains([spec.embedding(row).recipe.cache_key for row in rows])

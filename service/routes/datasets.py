@@ -30,6 +30,7 @@ from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import id_columns, matrix_columns, table_response, with_ids
+from service.middleware.authentication import tenant_of
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
@@ -44,7 +45,7 @@ from service.uploads.limits import Limits
 from service.uploads.packing import MULTIPART
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
-from service.uploads.spool import received
+from service.uploads.spool import receive_body
 from worker.base.problems import ProblemError, refuse
 from worker.records.labels import matches_labels
 from worker.storage.datasets import Array, Dataset, Table
@@ -146,8 +147,8 @@ async def _received(
     body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), options, settings)
     incoming = Path(settings.data_dir) / "incoming"
     async with (
-        received(request, incoming, body.cap, settings.disk_reserve) as file,
-        contextlib.nullcontext() if body.is_safe(file) else processes.slot(),
+        receive_body(request, incoming, body.cap) as file,
+        contextlib.nullcontext() if body.is_safe(file) else processes.slot(tenant_of(request.scope)),
     ):
         yield body, file, processes
 
@@ -162,10 +163,10 @@ async def _received(
         **_CREATED,
         **documented(
             _409=IN_USE,
-            _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
+            _413="Longer than GLLE_MAX_BODY (JSON: than a 128th of it).",
             _415="Not npy, npz, CSV, Arrow, Parquet or JSON, nor these by gzip or zstd; or pyarrow is not installed.",
             _422="Not a finite matrix: see the row and the column.",
-            _507="The disk is full, but for GLLE_DISK_RESERVE.",
+            _507="The disk is full, but for the reserve.",
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
@@ -228,7 +229,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
             _413="Body too long.",
             _415="Not JSON.",
             _422="A value out of range.",
-            _507="The disk is full, but for GLLE_DISK_RESERVE.",
+            _507="The disk is full, but for the reserve.",
         ),
     },
 )
@@ -260,7 +261,7 @@ async def list_datasets(
     """
     records = stores.datasets.newest(position(cursor))
     matching = ((at, record if matches_labels(record, name, tag) else None) for at, record in records)
-    return await listed(request, matching, limit, DatasetPage, DatasetOut.of)
+    return await listed(request, matching, limit, DatasetOut.of)
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="No such data set."))
@@ -441,7 +442,7 @@ def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
 
 def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table and start its cache index; return its record and whether it is new."""
-    require_room(Path(stores.settings.data_dir), 8 * table.values.size, stores.settings.disk_reserve)
+    require_room(Path(stores.settings.data_dir), 8 * table.values.size)
     source = {name: value for name, value in table.source.items() if name != "layout"}
     dataset, new = stores.datasets.add(replace(table, source=source))
     if new:

@@ -6,7 +6,6 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.linalg import LANES
 from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import (
     CSV,
@@ -57,7 +56,7 @@ from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
-from service.submission.jobs import accepted, chains_of, computed, job_response, submitted
+from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import (
     require_calibratable,
@@ -66,13 +65,12 @@ from service.submission.validation import (
     require_quick,
     require_sample,
 )
-from worker.base.numerics import numbers_for
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
+from worker.records import sharding
 from worker.records.cache_entry import Entry
-from worker.records.draws import AUTO, DrawsSpec, shard_seconds
+from worker.records.draws import AUTO, QUICK_SECONDS, DrawsSpec
 from worker.records.ids import digest
-from worker.records.job import SHORT_SECONDS
 from worker.records.priority import Terms
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -201,7 +199,7 @@ def _draw_response(request: Request, entry: Entry, query: ResultQuery, media: st
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
     # Seconds differ between two computations of one draw, which have the same ETag.
-    members = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds", "numbers"}}
+    members = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds"}}
     more = [("notes", list(query.notes))] if query.notes else []
     return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items(), *more], headers)
 
@@ -211,7 +209,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: CommandOptions)
     record = require_posterior(stores, id_)
     spec = _spec(stores, record, body)
     if terms.priority == "interactive":
-        require_quick(spec, stores.settings.shard_seconds)
+        require_quick(spec, sharding.SHARD_SECONDS)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
     return once(stores, command.key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
 
@@ -219,7 +217,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: CommandOptions)
 def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     """Return the specification of the draws, or raise a problem if the cache cannot hold them."""
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
-    n, p, most = record.n, record.spec["n_components"], stores.settings.shard_seconds
+    n, p = record.n, record.spec["n_components"]
     spec = DrawsSpec(
         n=n,
         p=p,
@@ -230,7 +228,8 @@ def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
         grid=body.scales is not None,
         source=body.source,
         align=body.align,
-        shard_seconds=shard_seconds(n, p, body.count * len(scales), most),
+        draw_seconds=record.draw_seconds,
+        shard_seconds=sharding.SHARD_SECONDS,
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
@@ -244,7 +243,6 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
     """Return the job of draws; the job of a single draw is shared only until it ends."""
     if single:  # requests for auto and for its number share one job
         spec = _calibrated(stores, record.id, spec)
-    numbers = numbers_for(record.numbers)
     return submitted(
         stores,
         terms,
@@ -253,10 +251,8 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        chains=chains_of(stores, spec, numbers),
-        numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
-        short=LANES * record.draw_seconds <= SHORT_SECONDS,
+        short=terms.priority == "interactive" and record.single_draw_seconds <= QUICK_SECONDS,
     )[0]
 
 

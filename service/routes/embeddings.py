@@ -59,11 +59,10 @@ from service.submission.validation import new_points, require_dataset, require_n
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.spread import PART, SpreadSpec
-from worker.base.numerics import numbers_for
 from worker.base.problems import Problem, ProblemError, refuse
-from worker.base.versions import queue_name
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
+from worker.records import sharding
 from worker.records.cache_entry import Entry, entry_bytes
 from worker.records.priority import Terms
 from worker.records.sharding import PartsSharding
@@ -331,7 +330,7 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     stores.cache.check_size(entry_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
     seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)
-    is_quick = seconds <= stores.settings.shard_seconds
+    is_quick = seconds <= sharding.SHARD_SECONDS
     terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
     request = (f"POST /v1/embeddings/{recipe.id}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
     submit = partial(analysis_job, stores, spec, posterior=None, terms=terms, points=points)
@@ -368,12 +367,10 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
     def submit() -> Job:
         missing = spec.missing(stores.cache.contains)
-        seconds, most = spread_cost(plan, n, d, **missing, share=body.share).seconds, stores.settings.shard_seconds
+        seconds, most = spread_cost(plan, n, d, **missing, share=body.share).seconds, sharding.SHARD_SECONDS
         allowed = Allowance.of(stores.settings, command.deadline)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
-            workers = 1
-            if seconds > allowed.seconds:
-                workers = max(1, stores.queue.live_workers(queue_name(numbers_for(spec.engine))))
+            workers = max(1, stores.queue.live_workers()) if seconds > allowed.seconds else 1
             require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
         sizes = [part.size for part in spec.parts()]
         parts = PartsSharding.of("refits", sizes, seconds / len(sizes), most)
@@ -397,14 +394,14 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
         truth=judged.truth,
         scores=judged.scores,
         n_neighbors=judged.n_neighbors,
-        engine=stores.queue.numbers_for_new(),
+        engine=stores.numbers,
     )
 
     def submit() -> Job:
         if not any(stores.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
             plan.require_affordable(dataset.n, dataset.d, Allowance.of(stores.settings, command.deadline))
             require_not_all_equal(stores, dataset)
-        is_quick = plan.cost(dataset.n, dataset.d).seconds <= stores.settings.shard_seconds
+        is_quick = plan.cost(dataset.n, dataset.d).seconds <= sharding.SHARD_SECONDS
         terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
         job = analysis_job(stores, spec, posterior=None, terms=terms)
         stores.embeddings.note(spec.recipe, job.id)

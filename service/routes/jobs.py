@@ -63,10 +63,10 @@ async def list_jobs(
 ) -> Response:
     """List the jobs, the newest first; a record expires GLLE_JOB_TTL after the job's end.
 
-    A tenant keeps the newest GLLE_QUOTA_RECORDS records of ended jobs.
+    A tenant keeps the newest records of ended jobs, as many as its quota allows.
     """
     records = stores.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
-    return await listed(request, records, limit, JobPage, JobOut.of)
+    return await listed(request, records, limit, JobOut.of)
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))

@@ -108,7 +108,7 @@ Wait = Annotated[
     Query(
         ge=0,
         allow_inf_nan=False,
-        description="Seconds to wait for the job to end, at most GLLE_MAX_WAIT; then 202. A request without a job "
+        description="Seconds to wait for the job to end, at most 60; then 202. A request without a job "
         "answers at once.",
     ),
 ]

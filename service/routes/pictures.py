@@ -1,6 +1,6 @@
 """Pictures of draws, summaries, embeddings and comparisons as PNG or SVG, for clients without a plotting library."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -38,11 +38,10 @@ from service.submission.validation import (
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
 from worker.analyses.posterior_analyses import MOST_SUMMARISED
-from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
-from worker.records.draws import draw_seconds
+from worker.records import sharding
 from worker.records.priority import ANY_TIME, Terms
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -105,7 +104,7 @@ async def see_draw(
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
     grid = DrawGrid(first=index, seed=seed, scales=(scale,), source=source, align=align)
-    return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
+    return await _posterior_picture(stores, request, _spec("draws", stores, asdict(grid), options), id_, wait, grid)
 
 
 @router.get(
@@ -130,7 +129,7 @@ async def see_draws(
 ) -> Response:
     """Return a sheet of draws, one row for each of several `scales` (GLLE figure 4): immutable, with a strong ETag."""
     grid = DrawGrid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
-    return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
+    return await _posterior_picture(stores, request, _spec("draws", stores, asdict(grid), options), id_, wait, grid)
 
 
 @router.get(
@@ -159,10 +158,12 @@ async def see_summary(
     record = await on_loop(require_posterior, stores, id_)
     grid = DrawGrid(count=count, first=first, seed=seed, source=source)
     await on_loop(_require_panels, stores, id_, grid, "summary")
-    summary = summary_spec(record, scale, resamples, count=count, first=first, seed=seed, source=source)
+    summary = summary_spec(stores, record, scale, resamples, count=count, first=first, seed=seed, source=source)
     if not all(await on_loop(stores.cache.contains, [summary.cache_key(id_)])):
         await on_loop(partial(require_affordable_summary, stores, record, summary, shared=False))
-    return await _posterior_picture(stores, request, _spec("summary", summary.to_dict(), options), id_, wait, grid)
+    return await _posterior_picture(
+        stores, request, _spec("summary", stores, summary.to_dict(), options), id_, wait, grid
+    )
 
 
 @router.get(
@@ -178,7 +179,7 @@ async def see_embedding(
     record = await on_loop(stores.embeddings.fetch, id_)
     dataset = record.recipe.dataset
     await run_in_threadpool(_require_color, stores, dataset, options.color)
-    spec = _spec("embedding", record.spec.to_dict(), options, dataset)
+    spec = _spec("embedding", stores, record.spec.to_dict(), options, dataset)
     return await _picture(stores, request, spec, None, wait)
 
 
@@ -205,14 +206,15 @@ async def see_comparison(
         return accepted(job)
     require_success(job)
     await run_in_threadpool(_require_color, stores, job.subject, options.color)
-    return await _picture(stores, request, _spec("comparison", job.spec, options, job.subject), None, wait)
+    return await _picture(stores, request, _spec("comparison", stores, job.spec, options, job.subject), None, wait)
 
 
-def _spec(of: Subject, asked: dict[str, Any], options: PictureOptions, dataset: str | None = None) -> PictureSpec:
+def _spec(
+    of: Subject, stores: Stores, asked: dict[str, Any], options: PictureOptions, dataset: str | None = None
+) -> PictureSpec:
     require_matplotlib()
     width = options.width or (PANEL_PIXELS if of == "embedding" or asked.get("count") == 1 else SHEET_PIXELS)
-    engine = numbers_for(asked.get("engine", numbers_of("")))
-    fields = {**asdict(options), "width": width, "of": of, "asked": asked, "dataset": dataset, "engine": engine}
+    fields = {**asdict(options), "width": width, "of": of, "asked": asked, "dataset": dataset, "engine": stores.numbers}
     return PictureSpec.from_dict(fields)
 
 
@@ -223,11 +225,9 @@ async def _posterior_picture(
     record = await on_loop(_require_panels, stores, posterior, grid, spec.of)
     await on_loop(require_data, stores, record)
     await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
-    engine = numbers_for(record.numbers)
-    spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})
     total = grid.count * len(grid.scales)
-    seconds = total * draw_seconds(record.n, record.spec["n_components"])
-    is_quick = spec.of == "draws" and (total == 1 or seconds <= stores.settings.shard_seconds)
+    seconds = total * record.draw_seconds
+    is_quick = spec.of == "draws" and (total == 1 or seconds <= sharding.SHARD_SECONDS)
     terms = Terms(priority="interactive" if is_quick else "batch")
     return await _picture(stores, request, spec, posterior, wait, terms)
 

@@ -17,6 +17,7 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
+from service.middleware.authentication import tenant_of
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
@@ -43,6 +44,7 @@ from service.submission.fit_planning import (
     estimate_job,
     estimate_of,
     estimate_spec,
+    require_affordable_draws,
     require_possible_fit,
     require_storable,
 )
@@ -58,14 +60,13 @@ from service.submission.validation import (
 )
 from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_media
 from service.uploads.sandbox.processes import ReaderProcesses
-from service.uploads.spool import received
+from service.uploads.spool import receive_body
 from worker.base.clock import now_iso
-from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.fits import recorded
-from worker.records.ids import content_sha256, posterior_id
+from worker.records.ids import posterior_id
 from worker.records.labels import matches_labels
 from worker.records.priority import Priority, Terms, is_quick_fit
 from worker.records.tenants import DEFAULT, dataset_id
@@ -101,8 +102,8 @@ ArrayName = Literal[
         **ACCEPTED,
         **documented(
             **ON_DATASET,
-            _422="Parameters, k >= n, all points equal; beyond the limits; a disconnected graph if the fit ends within "
-            "the wait.",
+            _422="Parameters, k >= n, all points equal; beyond the limits; with `disconnected` error a graph of "
+            "several components, if the fit ends within the wait.",
         ),
     },
 )
@@ -174,7 +175,7 @@ async def list_posteriors(
     """
     records = stores.posteriors.listed(position(cursor))
     matching = ((at, r if r is not None and matches_labels(r, name, tag) else None) for at, r in records)
-    return await listed(request, matching, limit, PosteriorPage, PosteriorOut.of)
+    return await listed(request, matching, limit, PosteriorOut.of)
 
 
 @router.get(
@@ -262,10 +263,10 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
         201: {"model": PosteriorOut, "description": "Stored."},
         **documented(
             _409="Of another numerics version, whose draws have other bits. " + IN_USE,
-            _413="Longer than GLLE_MAX_BODY, or unpacked than GLLE_MAX_INFLATED; or too large for the cache.",
+            _413="Longer than GLLE_MAX_BODY, or unpacked than twice that; or too large for the cache.",
             _415="Not application/zip.",
             _422="Not the file of an export, or changed since; beyond the limits.",
-            _507="The disk is full, but for GLLE_DISK_RESERVE.",
+            _507="The disk is full, but for the reserve.",
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": content("The file.", MEDIA)[200]["content"]}},
@@ -281,8 +282,8 @@ async def import_posterior(request: Request, stores: TenantStores, key: Key = No
     settings, processes = stores.settings, request.app.state.readers
     incoming = Path(settings.data_dir) / "incoming"
     async with (
-        received(request, incoming, settings.max_body, settings.disk_reserve, LARGE) as file,
-        processes.slot(),
+        receive_body(request, incoming, settings.max_body, LARGE) as file,
+        processes.slot(tenant_of(request.scope)),
     ):
         digest = await run_in_threadpool(content_digest, file) if key is not None else ""
         stored, identity = partial(_imported, stores, processes, file), ("POST /v1/posteriors/import", digest)
@@ -310,9 +311,7 @@ def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job
     if entry is None:
         return _refit(stores, record)
     members = {name: value for name, value in record.to_dict().items() if name not in {"name", "tags", "tenant"}}
-    arrays = {name: np.asarray(array) for name, array in entry.arrays.items()} if record.arrays_sha256 is None else {}
-    sha256 = record.arrays_sha256 or content_sha256({}, arrays)  # early records have no digest
-    about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": sha256}
+    about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": record.arrays_sha256}
     heads = {"head.json": entry.meta["head"], "export.json": about}
     texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
     headers = immutable_headers(hashlib.sha256(b"".join(texts.values())).hexdigest(), media, "", "export")
@@ -351,14 +350,16 @@ def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tu
         id_ = imported_id(facts["sha256"], tenant)
         record = PosteriorRecord(id=id_, dataset=dataset, created=now_iso(), tenant=tenant, **fields)
         for name in ("n_neighbors", "n_components"):
-            require_within(stores, name, record.spec[name])
+            require_within(name, record.spec[name])
         stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
+        require_affordable_draws(stores, record)
         nbytes = 0 if stores.posteriors.exists(id_) else checked.seek(0, 2)
         stores.datasets.require_room(nbytes)
         checked.seek(0)
         with stores.imports.sealed(id_, tenant, checked) as publish, stores.imports.exclusive(id_):
             existing = stores.posteriors.get(id_)
             if existing is None:
+                stores.room.require()
                 stores.posteriors.require_room()
             with stores.datasets.room_for(nbytes if existing is None else 0):
                 publish()  # also for an existing one, whose file may be damaged
@@ -424,8 +425,8 @@ def _record_or_job(stores: Stores, id_: str) -> PosteriorRecord | Job:
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _checked(stores, body)
-    numbers, parameters = stores.queue.numbers_for_new(), recorded(spec, body.neighbors)
-    id_ = posterior_id(dataset.id, parameters, numbers)
+    parameters = recorded(spec, body.neighbors)
+    id_ = posterior_id(dataset.id, parameters, stores.numbers)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
     def existing_or_submitted() -> PosteriorRecord | Job:
@@ -434,7 +435,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions
         stores.posteriors.require_room()
         require_possible_fit(stores, dataset, spec)
         in_thread(require_not_all_equal, stores, dataset)
-        return _fit(stores, id_, dataset.id, parameters, numbers, terms)
+        return _fit(stores, id_, dataset.id, parameters, terms)
 
     def recall(name: str) -> PosteriorRecord | Job | None:
         if name.startswith("post_"):
@@ -455,8 +456,8 @@ def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     if body.neighbors is not None:
         spec = body.fit_spec(in_thread(_given_neighbors, stores, body.neighbors, dataset.n))
     spec = spec.of_points(dataset.n)
-    require_within(stores, "n_neighbors", spec.n_neighbors)
-    require_within(stores, "n_components", spec.n_components)
+    require_within("n_neighbors", spec.n_neighbors)
+    require_within("n_components", spec.n_components)
     require_enough_points(dataset.n, spec)
     return dataset, spec
 
@@ -471,7 +472,7 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
             details={"rows": given.n, "points": n},
         )
     least = max(2, given.d - 1)  # each point may be among its neighbors
-    require_within(stores, "n_neighbors", least)
+    require_within("n_neighbors", least)
     require_storable(stores, n, FitSpec(n_neighbors=least))  # before the neighbors are in memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
@@ -481,14 +482,14 @@ def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
     return "interactive" if is_quick_fit(n, d, spec) else "batch"
 
 
-def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:
+def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
     fields = {"dataset": dataset, "spec": spec}
-    return submitted(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1, numbers=numbers)[0]
+    return submitted(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)[0]
 
 
 def _refit(stores: Stores, record: PosteriorRecord) -> Job:
     terms = Terms(priority=_priority(record.n, record.d, record.spec))
-    return _fit(stores, record.id, record.dataset, record.spec, numbers_for(record.numbers), terms)
+    return _fit(stores, record.id, record.dataset, record.spec, terms)
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:

@@ -1,11 +1,11 @@
 """Info, health, metrics and the documentation page."""
 
 import platform
+from dataclasses import asdict
 from typing import Literal
 
 import fastapi
 import numpy as np
-import redis
 import scipy
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -21,27 +21,29 @@ from service.schemas.resources import (
     CheckOut,
     InfoOut,
     LiveOut,
-    NumericsOut,
     QuotaOut,
     QuotasOut,
     ReadyOut,
     UsageOut,
 )
-from worker.base.numerics import kind_of
+from service.submission.idempotency import kept_keys
+from service.submission.planning import COST_MARGIN
+from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
+from service.submission.waiting import MAX_WAIT_SECONDS
+from service.uploads.limits import INFLATION, MAX_FEATURES
+from service.uploads.registry import max_json
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
-from worker.observability.live_workers import workers_by_numbers
+from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
 from worker.records.tenants import DEFAULT
 from worker.stores import Stores
+from worker.tenancy.quotas import MAX_IDEMPOTENCY_KEYS, MAX_JOBS
 
 router = APIRouter(tags=["service"])
 
 _LIMITS = (
-    "max_body", "max_json", "max_inflated", "max_points", "max_features", "max_neighbors", "max_components",
-    "max_draws", "max_jobs", "max_wait", "cache_bytes", "job_timeout", "job_ttl", "quota_bytes", "quota_jobs",
-    "quota_requests", "quota_records", "quota_posteriors", "cost_margin", "method_bytes",
-)  # fmt: skip
+    "max_body", "max_points", "cache_bytes", "job_timeout", "job_ttl", "method_bytes")  # fmt: skip
 
 
 @router.get("/v1/info", summary="Versions and limits", responses=documented())
@@ -56,10 +58,22 @@ async def info(stores: TenantStores) -> InfoOut:
             "fastapi": fastapi.__version__,
             "python": platform.python_version(),
         },
-        limits={name: getattr(stores.settings, name) for name in _LIMITS},
+        limits={
+            **{name: getattr(stores.settings, name) for name in _LIMITS},
+            "max_json": max_json(stores.settings),
+            "max_inflated": INFLATION * stores.settings.max_body,
+            "max_features": MAX_FEATURES,
+            "max_neighbors": MAX_NEIGHBORS,
+            "max_components": MAX_COMPONENTS,
+            "max_draws": MAX_DRAWS,
+            "max_jobs": MAX_JOBS,
+            "max_wait": MAX_WAIT_SECONDS,
+            "cost_margin": COST_MARGIN,
+            **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items()},
+        },
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
-        numerics=await on_loop(_kinds, stores),
+        numbers=stores.numbers,
     )
 
 
@@ -76,26 +90,16 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     (datasets, _), nbytes = in_thread(stores.datasets.usage), in_thread(stores.datasets.stored_bytes)
     posteriors, posterior_bytes = stores.posteriors.usage()
     is_open, ended = stores.jobs.counts()
+    keys, keys_reset = kept_keys(stores)
     quotas = QuotasOut(
         bytes=QuotaOut.of(nbytes, quota.bytes),
         jobs=QuotaOut.of(is_open, quota.jobs),
         requests=QuotaOut.of(requests, quota.requests, reset),
         records=QuotaOut.of(ended, quota.records),
         posteriors=QuotaOut.of(posteriors, quota.posteriors),
+        idempotency_keys=QuotaOut.of(keys, MAX_IDEMPOTENCY_KEYS, keys_reset),
     )
     return UsageOut(tenant=tenant, quotas=quotas, datasets=datasets, posterior_bytes=posterior_bytes)
-
-
-def _kinds(stores: Stores) -> list[NumericsOut] | None:
-    """Return the numerics kinds of the live workers, or None if the queue server does not answer."""
-    try:
-        live = workers_by_numbers(stores.client, stores.settings)
-    except redis.RedisError:
-        return None
-    return [
-        NumericsOut(numbers=numbers, pinned=not kind_of(numbers), workers=len(workers))
-        for numbers, workers in sorted(live.items())
-    ]
 
 
 @router.get("/livez", summary="Is the process alive?", responses=documented())
@@ -106,10 +110,10 @@ async def livez() -> LiveOut:
 
 @router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
 async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
-    """Return 200 if the servers answer, each queue has a worker, data can be written, and this process is not stopping.
+    """Return 200 if the servers answer, a worker is alive, data can be written, and this process is not stopping.
 
-    The status is `degraded` while a check has a warning: the queue server is above GLLE_QUEUE_HIGH_WATER, so that new
-    jobs are refused; the disk has less free than GLLE_DISK_RESERVE, so that uploads are refused; or the object store
+    The status is `degraded` while a check has a warning: the queue server uses more than 80 % of its memory, so that
+    new jobs are refused; the disk has less free than its reserve, so that uploads are refused; or the object store
     does not answer.
 
     Otherwise 503: the problem of the first failed check, and all checks in `details.checks`. A request without a key,
@@ -129,7 +133,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
         states = [check.to_dict() for check in checks]
         raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=states)
     queues = await on_loop(queue_states, stores)
-    workers = {worker.name for queue in queues for worker in queue.workers}
+    workers = await on_loop(live_workers, stores.client)
     return ReadyOut(
         status=status,
         workers=len(workers),
@@ -157,4 +161,5 @@ async def metrics(request: Request) -> Response:
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=documented())
 async def documentation(request: Request) -> HTMLResponse:
     """Return a page with every route and model that loads nothing from other hosts."""
-    return HTMLResponse(docs_page.page(request.app.openapi()))
+    headers = {"Content-Security-Policy": docs_page.POLICY, "Referrer-Policy": "no-referrer"}
+    return HTMLResponse(docs_page.page(request.app.openapi()), headers=headers)

@@ -35,12 +35,12 @@ class PosteriorEstimateOut(BaseModel):
         description="Sizes of the analysed graphs: that of all points, or of subsamples, from which the cost is "
         "extrapolated."
     )
-    allowed_seconds: float = Field(description="Limit on the expected time: that of a job over GLLE_COST_MARGIN.")
+    allowed_seconds: float = Field(description="Limit on the expected time: half of GLLE_JOB_TIMEOUT.")
     allowed_bytes: int = Field(description="Limit on the expected memory, GLLE_METHOD_BYTES.")
     most_points: int | None = Field(
         description="Largest number of such points within the limits, at most n; null if there is none."
     )
     problem: ProblemOut | None = Field(
         description="Reason why the limits do not allow it, with remedies; null if they do. POST /v1/posteriors "
-        "refuses only a fit that cannot finish even on a machine of GLLE_COST_MARGIN times the speed."
+        "refuses only a fit that cannot finish even on a machine of twice the speed."
     )

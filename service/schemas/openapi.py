@@ -148,7 +148,8 @@ def _document_security(contract: dict[str, Any], scope_of: Callable[[str, str], 
             operation["security"] = [{"bearer": []}]
             responses = documented(
                 _401="The key is missing or invalid: see WWW-Authenticate.",
-                _403=f"The key lacks the scope {scope}; or, without keys, the host is not a loopback name.",
+                _403=f"The key lacks the scope {scope}; or, without keys, the host is not a "
+                "loopback name, or the request is of another origin's page.",
                 _429="A quota of the tenant is used up: see Retry-After.",
             )
             added = {str(status): responses[status] for status in (401, 403, 429)}

@@ -34,12 +34,13 @@ _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
     404: ("no-such-route", "See /docs for the routes."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
-    408: ("request-timeout", "Send it over a faster line; or raise GLLE_PATIENCE, or lower GLLE_LEAST_SPEED."),
+    408: ("request-timeout", "Send it over a faster line, compressed, or in smaller parts."),
     413: ("body-too-large", "Send a smaller body; upload data to POST /v1/datasets, and name them by their id."),
     414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
     431: ("head-too-large", "Send fewer or shorter headers."),
+    505: ("http-version", "Send the request by HTTP/1.1."),
 }
 
 # Retry-After in seconds, by code or status.

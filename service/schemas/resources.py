@@ -106,7 +106,7 @@ class DrawsIn(CommandIn):
     source: Source = Field(default="posterior", description="Law of the weights to draw from.")
     align: Align = Field(default="procrustes", description="Whether to rotate to the reference embedding.")
     priority: Priority = Field(
-        default="batch", description="interactive draws run before every batch; they may take no longer than a shard."
+        default="batch", description="interactive draws do not wait for batches; they may take no longer than a shard."
     )
 
     @model_validator(mode="after")
@@ -301,7 +301,7 @@ class JobOut(BaseModel):
     started: str | None
     finished: str | None
     deadline: str | None = Field(description="Time at which it fails unless it has ended.")
-    priority: Priority = Field(description="An interactive job runs before every batch.")
+    priority: Priority = Field(description="An interactive job does not wait for batches.")
     posterior: str | None = Field(description="Id of the posterior it fits or uses; null if it is about a data set.")
     dataset: str | None = Field(
         description="Id of the data set in the request, to fit, embed, transform or advise on; else null. Inline "
@@ -342,6 +342,9 @@ class Page(BaseModel):
     """Page of a list."""
 
     next: str | None = Field(description="Value of ?cursor= for the next page; null on the last.")
+    unreadable: list[str] = Field(
+        default=[], description="Ids of records that have no JSON, and are left out; each can be deleted."
+    )
 
 
 class DatasetPage(Page):
@@ -385,6 +388,7 @@ class QuotasOut(BaseModel):
     requests: QuotaOut = Field(description="Requests of the last minute, to one second's share of each API process.")
     records: QuotaOut = Field(description="Records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
+    idempotency_keys: QuotaOut = Field(description="Idempotency-Keys whose answers are kept; they expire.")
 
 
 class UsageOut(BaseModel):
@@ -415,18 +419,8 @@ class ReadyOut(BaseModel):
 
     status: Literal["ok", "degraded"] = Field(default="ok", description="degraded: a check has a warning.")
     workers: int | None = Field(default=None, description="Workers with a recent heartbeat; with a key only.")
-    queue_length: int | None = Field(default=None, description="Waiting tasks; with a key only.")
+    queue_length: int | None = Field(default=None, description="Waiting tasks and single draws; with a key only.")
     checks: list[CheckOut] | None = Field(default=None, description="All checks; with a key only.")
-
-
-class NumericsOut(BaseModel):
-    """Numerics kind of live workers, whose results have the same bits."""
-
-    numbers: str = Field(
-        description="Version of the numbers; with `+` and a digest for a kind other than the pinned one."
-    )
-    pinned: bool = Field(description="Whether reference results have the pinned bits of this version.")
-    workers: int = Field(description="Workers with a recent heartbeat.")
 
 
 class InfoOut(BaseModel):
@@ -437,6 +431,7 @@ class InfoOut(BaseModel):
     limits: dict[str, int | float] = Field(description="Settings that limit requests; a quota of 0 is none.")
     manifolds: list[str] = Field(description="Names for POST /v1/datasets/synthetic.")
     posterior_defaults: dict[str, Any] = Field(description="Defaults of POST /v1/posteriors.")
-    numerics: list[NumericsOut] | None = Field(
-        description="Numerics kinds of the live workers; null if the queue's Redis does not answer."
+    numbers: str = Field(
+        description="Version of the engine's numbers, part of all ids; with `+` and a fingerprint where the workers "
+        "compute other bits than the pinned ones."
     )

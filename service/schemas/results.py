@@ -272,7 +272,6 @@ class EstimatedOut(BaseModel):
     spec: dict[str, Any]
     search: list[float]
     factorization: dict[str, Any]
-    compiled: bool
     fit: CostOut
     stages: dict[str, float]
     draw: CostOut
@@ -311,7 +310,7 @@ class SpreadFiguresOut(BaseModel):
     """Figures of the movement of an embedding."""
 
     half_samples: int = Field(description="Half-samples that were embedded.")
-    share: float | None = _optional("Of the points in each sample; a result of an earlier version lacks it.")
+    share: float = Field(description="Of the points in each sample.")
     refits: int = Field(description="Refits with other seeds.")
     failed: int = Field(description="Half-samples that could not be embedded, and are left out.")
     n_neighbors: int = Field(description="Neighbors that may be kept.")
@@ -368,9 +367,7 @@ class SpreadOut(BaseModel):
     labels: str | None = Field(description="Data set with the classes; null for clusters of the embedding.")
     n_neighbors: int = Field(description="Neighbors that may be kept.")
     figures: SpreadFiguresOut
-    reliability: MovementReliabilityOut | None = _optional(
-        "Read it before ranks; a result of an earlier version lacks it."
-    )
+    reliability: MovementReliabilityOut = Field(description="Read it before ranks.")
     notes: list[NoteOut] = Field(description="Doubts about the movement, with the remedy.")
     arrays: SpreadArraysOut
 

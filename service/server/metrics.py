@@ -11,6 +11,7 @@ import platform
 import shutil
 import time
 from bisect import bisect_left
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from prometheus_client.registry import Collector
 
 import glle_engine
 from worker.observability.counters import BUCKETS
+from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.index import ObjectIndex
@@ -132,9 +134,10 @@ class _Deployment(Collector):
         yield from _server("glle_cache_up", "Whether the cache's Redis answers.", self._cache)
 
     def _data(self) -> Iterator[Metric]:
-        count, size = self._stores.datasets.usage()
-        yield _gauge("glle_datasets", "Data sets.", count)
-        yield _gauge("glle_dataset_bytes", "Bytes of the data sets on disk.", size)
+        with suppress(redis.RedisError):  # the index of stored data sets is in the queue's Redis
+            count, size = self._stores.datasets.usage()
+            yield _gauge("glle_datasets", "Data sets.", count)
+            yield _gauge("glle_dataset_bytes", "Bytes of the data sets on disk.", size)
         free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
         yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
 
@@ -142,26 +145,22 @@ class _Deployment(Collector):
         entered = CounterMetricFamily("glle_jobs_entered", "Jobs that entered a status.", labels=("kind", "status"))
         for (kind, status), count in sorted(self._stores.jobs.transition_counts().items()):
             entered.add_metric((kind, status), count)
-        length = GaugeMetricFamily("glle_queue_length", "Tasks waiting for a worker.", labels=("queue",))
+        length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))
         oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "Wait of the oldest of them.", labels=("queue",))
-        kinds = GaugeMetricFamily(
-            "glle_numerics_workers", "Live workers by the bits of their results.", labels=("numbers", "pinned")
-        )
-        states = queue_states(self._stores)
-        for state in states:
+        running = GaugeMetricFamily("glle_queue_running", "Tasks and requests for draws in work.", labels=("queue",))
+        for state in queue_states(self._stores):
             length.add_metric((state.name,), state.length)
             oldest.add_metric((state.name,), state.oldest_seconds)
-            kinds.add_metric((state.numbers, "yes" if state.is_pinned else "no"), len(state.workers))
-        # By name, because a worker may serve several queues.
-        workers = {worker.name: worker.busy for state in states for worker in state.workers}
+            running.add_metric((state.name,), state.running)
+        workers = live_workers(self._stores.client)
         info = self._stores.client.info("memory")
         return [
             entered,
             length,
             oldest,
-            kinds,
+            running,
             _gauge("glle_workers", "Workers with a recent heartbeat.", len(workers)),
-            _gauge("glle_workers_busy", "Those of them that are busy.", sum(workers.values())),
+            _gauge("glle_workers_busy", "Those of them that are busy.", sum(worker.busy > 0 for worker in workers)),
             _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info.get("used_memory", UNKNOWN)),
             _gauge("glle_redis_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
             *self._stored(),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.middleware.slow_clients import limited_protocol
-from service.server.listening import ACCEPTED
+from service.server.listening import ACCEPTED, STOP_SECONDS
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Server(uvicorn.Server):
                 log_config=None,  # the project's logging formats its lines
                 log_level="debug" if settings.log_level == "debug" else "warning",
                 access_log=False,  # ObservabilityMiddleware logs the route, too
-                timeout_graceful_shutdown=max(1, round(settings.stop_grace)),
+                timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
                 proxy_headers=False,  # trusts any loopback client; service.middleware.proxies does not

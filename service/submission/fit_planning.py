@@ -17,12 +17,11 @@ from glle_engine.posterior.spread.resampling import STREAMS
 from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.problems import ProblemOut
 from service.submission.jobs import analysis_job
-from service.submission.planning import Allowance
+from service.submission.planning import COST_MARGIN, Allowance
 from service.submission.validation import obstacle_to_resampling
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
-from worker.base.numerics import numbers_for
 from worker.base.problems import Problem, ProblemError, refuse
-from worker.base.versions import queue_name
+from worker.records import sharding
 from worker.records.priority import Terms
 from worker.records.resamples import PER_BLOCK, resamples_bytes
 from worker.records.sharding import PartsSharding
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-SHORT_VALUES = 2**24  # of a data set whose estimate an executor makes in less than two seconds
+SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.posterior.spread.ensemble`)
@@ -53,11 +52,11 @@ class Sample(TypedDict):
 
 def estimate_spec(stores: Stores, dataset: Dataset, spec: FitSpec) -> EstimateSpec:
     """Return the analysis that estimates a fit."""
-    return EstimateSpec(dataset=dataset.id, parameters=spec.to_dict(), engine=stores.queue.numbers_for_new())
+    return EstimateSpec(dataset=dataset.id, parameters=spec.to_dict(), engine=stores.numbers)
 
 
 def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Job:
-    """Return the job of an estimate; an executor runs it unless the data set is large."""
+    """Return the job of an estimate; it is interactive unless the data set is large."""
     short = dataset.n * dataset.d <= SHORT_VALUES
     return analysis_job(stores, analysis, posterior=None, terms=Terms(priority="interactive"), short=short)
 
@@ -111,7 +110,7 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
 def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> None:
     """Raise a problem if a fit cannot end: no room for its result, or a cached estimate far beyond the time limit.
 
-    A fit is refused only if it exceeds the time of a job on a machine that is faster by GLLE_COST_MARGIN than that of
+    A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than that of
     the estimate. Without a cached estimate no fit is refused for its time.
     """
     require_storable(stores, dataset.n, spec)
@@ -119,14 +118,41 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
     if expected is None:
         return
     settings = stores.settings
-    if expected.fit.seconds > settings.job_timeout * settings.cost_margin:
+    if expected.fit.seconds > settings.job_timeout * COST_MARGIN:
         allowed = Allowance.of(settings)
         is_within = partial(_is_within, stores, allowed)
         raise _too_costly(expected, allowed, expected.most_points(is_within), expected.most_landmarks(is_within))
 
 
+def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
+    """Raise ``too-long`` or ``too-much-memory`` if a draw of an imported posterior exceeds the limits of fits."""
+    allowed, seconds, nbytes = Allowance.of(stores.settings), record.single_draw_seconds, record.draw_cost["bytes"]
+    if seconds <= allowed.seconds and nbytes <= allowed.bytes:
+        return
+    if seconds > allowed.seconds:
+        code, setting = "too-long", "GLLE_JOB_TIMEOUT"
+        excess = f"some {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
+    else:
+        code, setting = "too-much-memory", "GLLE_METHOD_BYTES"
+        excess = f"some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
+    raise refuse(
+        code,
+        422,
+        f"In the graph and the elimination order of the file, a draw takes {excess}.",
+        f"Draw with glle_engine.load, without a service; or fit fewer points, or fewer neighbors; or raise {setting}.",
+        expected_seconds=_rounded(seconds),
+        allowed_seconds=_rounded(allowed.seconds),
+        expected_bytes=_rounded(nbytes),
+        allowed_bytes=allowed.bytes,
+    )
+
+
 def summary_spec(
-    record: PosteriorRecord, scale: float | Literal["auto"] | None, resamples: int | None, **sample: Unpack[Sample]
+    stores: Stores,
+    record: PosteriorRecord,
+    scale: float | Literal["auto"] | None,
+    resamples: int | None,
+    **sample: Unpack[Sample],
 ) -> SummarySpec:
     """Return the summary of a request; without a scale the ensemble, or draws at scale 1 where there is none.
 
@@ -137,7 +163,7 @@ def summary_spec(
         of draws does not use.
 
     """
-    count, source, engine = sample["count"], sample["source"], numbers_for(record.numbers)
+    count, source, engine = sample["count"], sample["source"], stores.numbers
     obstacle = obstacle_to_resampling(record, source)
     if scale is None and (obstacle is None or resamples is not None):
         scale = "auto"
@@ -197,7 +223,7 @@ def require_affordable_summary(
 
     seconds, allowed = seconds_of(spec.resamples), Allowance.of(stores.settings)
     if shared and seconds > allowed.seconds:
-        workers = max(1, stores.queue.live_workers(queue_name(numbers_for(record.numbers))))
+        workers = max(1, stores.queue.live_workers())
         seconds = seconds_of(spec.resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if nbytes > allowed.bytes:
@@ -215,7 +241,7 @@ def require_affordable_summary(
             "resamples",
             [part.size for part in spec.parts()],
             block_seconds * len(missing) / len(blocks),
-            stores.settings.shard_seconds,
+            sharding.SHARD_SECONDS,
         )
     affordable = [r for r in range(FEWEST, spec.resamples, PER_BLOCK) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
@@ -224,7 +250,8 @@ def require_affordable_summary(
         "too-long",
         422,
         f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {_rounded(seconds):,} s"
-        f"{f' of {workers} workers' if workers > 1 else ''}, because the fit took {_rounded(record.seconds):,} s; "
+        f"{f' of {workers} workers' if workers > 1 else ''}, because "
+        f"{'a fit takes' if record.is_imported else 'the fit took'} some {_rounded(record.seconds):,} s; "
         f"{_rounded(allowed.seconds):,} are allowed.",
         f"{fewer if most else 'G'}ive the scale as a number for the spread of the draws "
         f"alone; or {'start more workers, or ' if shared else ''}raise GLLE_JOB_TIMEOUT.",

@@ -17,11 +17,10 @@ from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
 from worker.records.ids import digest, text
 from worker.records.tenants import DEFAULT, tenant_key
+from worker.tenancy.quotas import MAX_IDEMPOTENCY_KEYS, too_many_idempotency_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import redis
 
     from worker.jobs.store import Job
     from worker.stores import Stores
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 # How long a key stays claimed by a request whose process died. A creation that takes longer goes on; a second request
 # then creates the same content-addressed result.
 CLAIM_SECONDS = 10
+ANSWER_SECONDS = 86400  # an answer is kept so long, but no longer than the record of an ended job
 
 Key = Annotated[
     str | None,
@@ -36,20 +36,34 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Chosen by the client: a repeat with the same body gets the same answer, for a day by default.",
+        description="Chosen by the client: a repeat with the same body gets the same answer, for a day at most.",
     ),
 ]
 IN_USE = "Another request with this Idempotency-Key is in progress."  # documents the 409 of routes
 
-# KEYS: name. ARGV: expected value (empty: none), new value, expiry in seconds, 'or nothing' to accept an expired key.
+# KEYS: name, names of the tenant by expiry. ARGV: expected value (empty: none), new value, expiry in seconds, 'or
+# nothing' to accept an expired key, most names. Returns 1, or 0 for another value, or for a name too many minus the
+# seconds until one expires. With 'or nothing' a name is always stored, because its request was accepted.
 _SWAP = """
 local is = redis.call('GET', KEYS[1]) or ''
 if is ~= ARGV[1] and not (is == '' and ARGV[4] == 'or nothing') then return 0 end
-redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+local now, seconds = tonumber(redis.call('TIME')[1]), tonumber(ARGV[3])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if is == '' and ARGV[4] == '' and redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[5]) then
+    return now - tonumber(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2])
+end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', seconds)
+redis.call('ZADD', KEYS[2], now + seconds, KEYS[1])
+if redis.call('TTL', KEYS[2]) < seconds then redis.call('EXPIRE', KEYS[2], seconds) end
 return 1
 """
-# KEYS: name. ARGV: expected value.
-_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+# KEYS: name, names of the tenant by expiry. ARGV: expected value.
+_RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    redis.call('DEL', KEYS[1])
+    redis.call('ZREM', KEYS[2], KEYS[1])
+end
+"""
 
 T = TypeVar("T")
 
@@ -90,7 +104,7 @@ def remembered(
     ------
     ProblemError
         ``idempotency-key-reused`` for another request; ``idempotency-key-in-use`` while another request creates the
-        answer; ``redis-full`` for a new key.
+        answer; ``redis-full`` for a new key, and ``quota-exceeded`` for one beyond the tenant's keys.
 
     """
     if key is None:
@@ -99,7 +113,7 @@ def remembered(
     if stores.room.is_full and not stores.client.exists(name):  # stored answers need no room
         raise stores.room.refusal()
     claim = dump_record({"asked": request_digest, "claim": secrets.token_hex(8)})
-    while not _swap(stores.client, name, "", claim, CLAIM_SECONDS):
+    while not _swap(stores, name, "", claim, CLAIM_SECONDS):
         stored = text(stores.client.get(name) or "")
         if not stored:  # released just now
             continue
@@ -116,17 +130,25 @@ def remembered(
             )
         if (answer := answers.recall(state["made"])) is not None:
             return answer
-        if _swap(stores.client, name, stored, claim, CLAIM_SECONDS):
+        if _swap(stores, name, stored, claim, CLAIM_SECONDS):
             break
     try:
         answer = create()
     except BaseException:
-        stores.client.eval(_RELEASE, 1, name, claim)
+        stores.client.eval(_RELEASE, 2, name, _names(stores), claim)
         raise
     record = dump_record({"asked": request_digest, "made": answers.name(answer)})
     # The claim has expired if the creation took longer.
-    _swap(stores.client, name, claim, record, stores.settings.idempotency_ttl, or_nothing=True)
+    seconds = min(ANSWER_SECONDS, stores.settings.job_ttl)
+    _swap(stores, name, claim, record, seconds, or_nothing=True)
     return answer
+
+
+def kept_keys(stores: Stores) -> tuple[int, float]:
+    """Return the number of the tenant's keys, and the seconds until all have expired."""
+    seconds, _ = stores.client.time()
+    names = _names(stores)
+    return int(stores.client.zcount(names, f"({seconds}", "+inf")), float(max(0, stores.client.ttl(names)))
 
 
 def content_digest(file: IO[bytes]) -> str:
@@ -143,5 +165,15 @@ def _name(stores: Stores, key: str) -> str:
     return tenant_key(f"glle:idempotency:{digest(key)}", stores.tenant or DEFAULT)
 
 
-def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:
-    return bool(client.eval(_SWAP, 1, name, expected, state, seconds, "or nothing" if or_nothing else ""))
+def _names(stores: Stores) -> str:
+    """Return the Redis key of the index of a tenant's names."""
+    return tenant_key("glle:idempotency-names", stores.tenant or DEFAULT)
+
+
+def _swap(stores: Stores, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:
+    """Replace the state of a name; return whether it was the expected one. Raise ``quota-exceeded`` for a new name."""
+    arguments = (expected, state, seconds, "or nothing" if or_nothing else "", MAX_IDEMPOTENCY_KEYS)
+    result = int(stores.client.eval(_SWAP, 2, name, _names(stores), *arguments))
+    if result < 0:
+        raise too_many_idempotency_keys(stores.tenant or DEFAULT, MAX_IDEMPOTENCY_KEYS, -result)
+    return result == 1

@@ -11,18 +11,16 @@ from fastapi import Response
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
-from service.submission.waiting import WAITS
+from service.submission.waiting import MAX_WAIT_SECONDS, WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
-from worker.base.numerics import numbers_for
-from worker.base.versions import queue_name
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
 from worker.records.priority import ANY_TIME, Terms
-from worker.records.sharding import CHAINS, PartsSharding, Sharding
+from worker.records.sharding import PartsSharding
 from worker.records.tenants import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -72,14 +70,13 @@ async def computed(
 
 async def settle(stores: Stores, job: Job, wait: float) -> Job:
     """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
-    wait = min(wait, stores.settings.max_wait)
+    wait = min(wait, MAX_WAIT_SECONDS)
     if not job.is_open:
         return job
     now = partial(on_loop, look, stores, job.id)
     if not wait:
         return await now()
-    tenant, most = stores.tenant or DEFAULT, stores.settings.max_waits
-    return await WAITS.settled(stores.endings, job.id, now, wait, tenant=tenant, most=most)
+    return await WAITS.outcome(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
 
 
 def look(stores: Stores, id_: str) -> Job:
@@ -96,8 +93,6 @@ def submitted(stores: Stores, terms: Terms, *, short: bool | None = None, **fiel
     job, created = stores.jobs.create(terms=terms, short=short, **fields)
     if created:
         stores.queue.enqueue(job)
-    elif terms.priority == "interactive" and job.is_open:
-        stores.queue.promote(job)  # it may have been submitted as a batch
     stores.queue.require_replicated(job.id)  # an existing job may be a moment old
     return job, created
 
@@ -118,7 +113,7 @@ def analysis_job(
     long analysis, which all live workers make.
     """
     subject = posterior or spec.to_dict()["dataset"]
-    key, numbers = spec.cache_key(subject), numbers_for(spec.engine)
+    key = spec.cache_key(subject)
     job, created = submitted(
         stores,
         terms,
@@ -128,21 +123,13 @@ def analysis_job(
         spec=spec.to_dict(),
         total=spec.total,
         reuse=("queued", "running", "succeeded"),
-        numbers=numbers,
         points=points,
         short=short if parts is None else False,
         parts=parts,
-        chains=CHAINS if parts is None else chains_of(stores, parts, numbers),
     )
     if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
         return reopened(stores, job, terms)
     return job
-
-
-def chains_of(stores: Stores, sharding: Sharding, numbers: str) -> int:
-    """Return how many workers may share a job; count the live workers only if their number matters."""
-    most = sharding.chains(sharding.shards)
-    return CHAINS if most == CHAINS else sharding.chains(stores.queue.live_workers(queue_name(numbers)))
 
 
 def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:

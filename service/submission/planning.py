@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
+COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
 ALTERNATIVES = 3  # methods that a refusal names
 
 
@@ -35,7 +36,7 @@ class Allowance:
     def of(cls, settings: Settings, deadline: float | None = None) -> Self:
         """Return the limits of the settings, within a deadline in seconds."""
         seconds = min(settings.job_timeout, deadline or settings.job_timeout)
-        return cls(seconds / settings.cost_margin, settings.method_bytes)
+        return cls(seconds / COST_MARGIN, settings.method_bytes)
 
     def covers(self, cost: Cost) -> bool:
         """Return whether a cost is within the limits."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
+MAX_NEIGHBORS, MAX_COMPONENTS = 200, 50  # of a posterior
+MAX_DRAWS = 10_000  # of one job, all scales together
+
 
 def require_success(job: Job) -> None:
     """Raise the problem of a job that failed or was cancelled."""
@@ -89,11 +92,10 @@ def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
         raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
 
 
-def require_within(stores: Stores, name: str, value: int) -> None:
-    """Raise a problem if `n_neighbors` or `n_components` exceeds its setting."""
-    setting = "max_" + name.partition("_")[2]
-    if value > (allowed := getattr(stores.settings, setting)):
-        remedy = f"Use {name} <= {allowed}, or raise GLLE_{setting.upper()}."
+def require_within(name: str, value: int) -> None:
+    """Raise a problem if `n_neighbors`, `n_components` or `max_components` exceeds its limit."""
+    if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
+        remedy = f"Use {name} <= {allowed}."
         raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
 
 
@@ -109,12 +111,11 @@ def require_calibratable(record: PosteriorRecord, source: Source = "posterior") 
         raise obstacle
 
 
-def require_drawable(stores: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
+def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
     """Raise a problem if there are too many draws, an index is too large, or the law has no prior."""
-    if total > (allowed := stores.settings.max_draws):
-        detail = f"{total:,} draws in one job; {allowed:,} are allowed."
-        remedy = "Create several jobs with different `first`, or raise GLLE_MAX_DRAWS."
-        raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
+    if total > MAX_DRAWS:
+        detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
+        raise refuse("over-the-limit", 422, detail, "Create several jobs with different `first`.", allowed=MAX_DRAWS)
     if last > MAX_COUNTER:
         remedy = "Lower `first` or `count`."
         raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=MAX_COUNTER)
@@ -139,7 +140,7 @@ def require_sample(
 
     """
     total = count * scales
-    require_drawable(stores, record, source, total=total, last=first + count - 1)
+    require_drawable(record, source, total=total, last=first + count - 1)
     stores.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
 
 

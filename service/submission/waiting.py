@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Look = Callable[[], Awaitable[Job]]
     Key = tuple[asyncio.AbstractEventLoop, Notifications, str]
 
+MAX_WAIT_SECONDS = 60.0  # of a request for a job
+MAX_WAITS = 200  # waiting requests of one tenant in a process; one more is answered at once
 _FIRST_SLEEP = 1.0
 _LONGEST_SLEEP = 2.0  # each read costs a round trip; a notification ends the sleep sooner
 
@@ -62,9 +64,9 @@ class Waits:
         self._watches: dict[Key, Watch] = {}
         self._of_tenant: Counter[str] = Counter()
 
-    def has_room(self, tenant: str, most: int) -> bool:
-        """Return whether fewer than `most` requests of a tenant wait."""
-        return self._of_tenant[tenant] < most
+    def has_room(self, tenant: str) -> bool:
+        """Return whether fewer than `MAX_WAITS` requests of a tenant wait."""
+        return self._of_tenant[tenant] < MAX_WAITS
 
     @contextlib.contextmanager
     def counted(self, tenant: str) -> Iterator[None]:
@@ -77,10 +79,10 @@ class Waits:
             if not self._of_tenant[tenant]:
                 del self._of_tenant[tenant]
 
-    async def settled(
-        self, notifications: Notifications, job: str, look: Look, seconds: float, *, tenant: str, most: int
-    ) -> Job:
+    async def outcome(self, notifications: Notifications, job: str, look: Look, seconds: float, *, tenant: str) -> Job:
         """Return a job once it has ended, or its current state after `seconds` or at shutdown.
+
+        Beyond `MAX_WAITS` requests of the tenant it returns at once.
 
         Parameters
         ----------
@@ -88,11 +90,9 @@ class Waits:
             Of ends of jobs.
         look
             Returns the current state of the job.
-        most
-            Waiting requests of a tenant at a time; a further request returns at once.
 
         """
-        if not self.has_room(tenant, most):
+        if not self.has_room(tenant):
             return await look()
         key = (asyncio.get_running_loop(), notifications, job)
         watch = self._watches.get(key)

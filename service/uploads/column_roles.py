@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_PATTERNS = 100  # of a request: each is compared with every name
 MOST_IDS = 10  # columns of ids whose values are stored
-_MOST_LISTED = 100  # column names in a problem
+MAX_LISTED = 100  # column names in a problem
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
 _ID_NAME = re.compile(
@@ -101,9 +101,13 @@ class Layout:
             ``no-such-column``, ``same-column``.
 
         """
-        label, color = (None if name is None else _position(name, names, width) for name in (roles.label, roles.color))
+        positions = {name: at for at, name in reversed(list(enumerate(names or ())))}
+        label, color = (
+            None if name is None else _position(name, positions, names, width) for name in (roles.label, roles.color)
+        )
         ids, ignored, one_hot, chosen = (
-            _matching(entries, names, width) for entries in (roles.id, roles.ignore, roles.one_hot, roles.features)
+            _matching(entries, positions, names, width)
+            for entries in (roles.id, roles.ignore, roles.one_hot, roles.features)
         )
         _require_distinct(
             names,
@@ -115,27 +119,33 @@ class Layout:
                 "one_hot": one_hot,
             },
         )
-        apart = {label, color, *ids, *ignored}
-        features = [at for at in range(width) if at not in apart and (not chosen or at in {*chosen, *one_hot})]
+        apart, wanted = {label, color, *ids, *ignored}, {*chosen, *one_hot}
+        features = [at for at in range(width) if at not in apart and (not chosen or at in wanted)]
         candidates = []
         if not chosen:
-            candidates = [at for at in features if at not in {*one_hot, *kept} and _is_id_name(names, at)]
+            no_ids = {*one_hot, *kept}
+            candidates = [at for at in features if at not in no_ids and _is_id_name(names, at)]
             candidates = candidates if len(candidates) < len(features) else []  # a table has a feature
-        ignored = [at for at in range(width) if at not in {*features, label, color, *ids}]
-        features = [at for at in features if at not in candidates]
+        used = {*features, label, color, *ids}
+        ignored = [at for at in range(width) if at not in used]
+        set_apart = set(candidates)
+        features = [at for at in features if at not in set_apart]
         return cls(names, width, label, color, features, ids, ignored, one_hot, candidates)
 
     def name(self, column: int) -> str:
         """Return the name of a column, or its number from 0, as a request would write it."""
         return (self.names[column] if self.names else "") or str(column)
 
-    def role(self, column: int) -> str:
-        """Return the role of a column."""
-        if column in self.one_hot:
-            return "one_hot"
-        if column in {self.label, self.color}:
-            return "label" if column == self.label else "color"
-        return "id" if column in {*self.ids, *self.candidates} else "ignore" if column in self.ignored else "feature"
+    @property
+    def roles(self) -> dict[int, str]:
+        """Roles by position; a column without an entry is a feature."""
+        return {
+            **dict.fromkeys(self.ignored, "ignore"),
+            **dict.fromkeys(self.id_columns, "id"),
+            **({} if self.color is None else {self.color: "color"}),
+            **({} if self.label is None else {self.label: "label"}),
+            **dict.fromkeys(self.one_hot, "one_hot"),
+        }
 
     @property
     def id_columns(self) -> list[int]:
@@ -229,7 +239,7 @@ def option(name: str, columns: Sequence[str]) -> str:
 
 def no_such_column(name: str, names: list[str] | None, width: int) -> ProblemError:
     """Return the problem of a column that does not exist."""
-    columns = ", ".join(names[:_MOST_LISTED]) if names else f"0 to {width - 1} (there is no header)"
+    columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
     return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Use one of {columns}.")
 
 
@@ -238,7 +248,7 @@ def categorical(code: str, layout: Layout, columns: list[int], detail: str, **de
 
     The details have `options`: for each option that helps the names of its columns.
     """
-    names = [layout.name(column) for column in columns][:_MOST_LISTED]
+    names = [layout.name(column) for column in columns][:MAX_LISTED]
     options = {"ignore": names, "one_hot": names, "label": names[:1]}
     if layout.label is not None:
         del options["label"]
@@ -256,10 +266,8 @@ def categorical(code: str, layout: Layout, columns: list[int], detail: str, **de
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
     """Return name and role of each column, the first hundred; a column without a role has an empty one."""
-    return [
-        {"name": layout.name(at), "role": "" if at in unresolved else layout.role(at)}
-        for at in range(min(layout.width, _MOST_LISTED))
-    ]
+    roles = {**layout.roles, **dict.fromkeys(unresolved, "")}
+    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in range(min(layout.width, MAX_LISTED))]
 
 
 def _is_id_name(names: list[str] | None, column: int) -> bool:
@@ -269,18 +277,17 @@ def _is_id_name(names: list[str] | None, column: int) -> bool:
     return _ID_NAME.fullmatch(name) is not None if name else column == 0
 
 
-def _position(name: str, names: list[str] | None, width: int) -> int:
+def _position(name: str, positions: dict[str, int], names: list[str] | None, width: int) -> int:
     """Return the position of a column by its name or number."""
-    if names and name in names:
-        return names.index(name)
+    if name in positions:
+        return positions[name]
     if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < width:
         return int(name)
     raise no_such_column(name, names, width)
 
 
-def _matching(entries: Sequence[str], names: list[str] | None, width: int) -> list[int]:
+def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str] | None, width: int) -> list[int]:
     """Return the positions of columns by names, numbers, patterns, or several of these with commas."""
-    positions = {name: at for at, name in reversed(list(enumerate(names or ())))}
     words = []
     for entry in entries:
         is_list = "," in entry and entry not in positions
@@ -292,16 +299,15 @@ def _matching(entries: Sequence[str], names: list[str] | None, width: int) -> li
             "too-many-patterns", 422, detail, "Use fewer and wider patterns, such as x*.", allowed=MOST_PATTERNS
         )
     found: set[int] = set()
-    for word in words:
-        if word in positions:
-            found.add(positions[word])
-        elif word in patterns:
-            matches = [at for at in range(width) if fnmatchcase(names[at] if names else str(at), word)]
-            if not matches:
+    for word in dict.fromkeys(words):
+        if word not in positions and _PATTERN.search(word):
+            matches = re.compile(translate(word)).match
+            columns = [at for at in range(width) if matches(names[at] if names else str(at))]
+            if not columns:
                 raise no_such_column(word, names, width)
-            found.update(matches)
+            found.update(columns)
         else:
-            found.add(_position(word, names, width))
+            found.add(_position(word, positions, names, width))
     return sorted(found)
 
 

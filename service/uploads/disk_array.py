@@ -48,7 +48,7 @@ def check_inflated(name: str, size: int, limits: Limits) -> None:
             "inflated-too-large",
             413,
             f"{name} takes {size:,} bytes unpacked; {limits.inflated:,} are allowed.",
-            "Send fewer rows or columns, or raise GLLE_MAX_INFLATED.",
+            "Send fewer rows or columns, or raise GLLE_MAX_BODY.",
             bytes=size,
             allowed=limits.inflated,
         )

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
 
 
+MAX_FEATURES = 10_000
+INFLATION = 2  # bytes of a body unpacked, times `max_body`
 MOST_NAME = 1000  # characters
 _MOST_LISTED = 20  # names in a problem
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -29,7 +31,7 @@ class Limits:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return the limits of the settings."""
-        return cls(settings.max_points, settings.max_features, settings.max_inflated)
+        return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise a problem unless `shape` is that of an (n, d) matrix within the limits."""
@@ -45,16 +47,16 @@ class Limits:
         if 0 in shape:
             remedy = "Send at least one point with at least one feature."
             raise refuse("empty-data", 422, f"The data have shape {shape}.", remedy, shape=list(shape))
-        for size, limit, noun, variable in (
-            (shape[0], self.points, "points", "GLLE_MAX_POINTS"),
-            (shape[1], self.features, "features", "GLLE_MAX_FEATURES"),
+        for size, limit, noun, more in (
+            (shape[0], self.points, "points", ", or raise GLLE_MAX_POINTS"),
+            (shape[1], self.features, "features", ""),
         ):
             if size > limit:
                 raise refuse(
                     "too-many-" + noun,
                     422,
                     f"The data have {size:,} {noun}; {limit:,} are allowed.",
-                    f"Send at most {limit:,} {noun}, or raise {variable}.",
+                    f"Send at most {limit:,} {noun}{more}.",
                     shape=list(shape),
                     allowed=limit,
                 )

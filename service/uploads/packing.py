@@ -123,7 +123,7 @@ def _written(pieces: Iterator[bytes], out: IO[bytes], cap: int) -> bytes:
                 "inflated-too-large",
                 413,
                 f"The body takes more than {cap:,} bytes unpacked.",
-                "Send fewer rows or columns, or raise GLLE_MAX_BODY or GLLE_MAX_JSON.",
+                "Send fewer rows or columns, or raise GLLE_MAX_BODY.",
                 allowed=cap,
             )
         head = head or piece[:_MOST_HEAD]

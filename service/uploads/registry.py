@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Bytes of text that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork.
 _SAFE_TEXT = 2**16
+_JSON_SHARE = 128  # JSON takes many times its bytes in memory
 TEXT = ("text/csv", "text/tab-separated-values", "text/plain")
 
 __all__ = ["ColumnRoles", "Limits", "Reader", "reader_of"]
@@ -45,6 +46,11 @@ class Reader:
     read: Callable[[IO[bytes], Limits, ColumnRoles], Table]
     cap: int
     safe: int = 0
+
+
+def max_json(settings: Settings) -> int:
+    """Return the bytes of a JSON body: a part of `max_body`, or all of one that an API process may read."""
+    return max(settings.max_body // _JSON_SHARE, min(settings.max_body, _SAFE_TEXT))
 
 
 def reader_of(content_type: str, settings: Settings) -> Reader:
@@ -67,7 +73,7 @@ def reader_of(content_type: str, settings: Settings) -> Reader:
         ARROW: Reader(read_arrow, cap),
         ARROW_FILE: Reader(read_arrow, cap),
         PARQUET: Reader(read_parquet, cap),
-        "application/json": Reader(read_json, settings.max_json, _SAFE_TEXT),
+        "application/json": Reader(read_json, max_json(settings), _SAFE_TEXT),
     }
     if kind in {ARROW, ARROW_FILE, PARQUET} and not has_arrow():
         detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from fastapi import Request
 
 _BUFFER = 2**20
-_REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY or GLLE_MAX_JSON."
+_REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY."
 
 
 @asynccontextmanager
-async def received(
-    request: Request, folder: Path, cap: int, reserve: int, remedy: str = _REMEDY
-) -> AsyncIterator[IO[bytes]]:
-    """Yield the body as a temporary file in `folder`, rewound; keep `reserve` bytes of the disk free.
+async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _REMEDY) -> AsyncIterator[IO[bytes]]:
+    """Yield the body as a temporary file in `folder`, rewound; keep the reserve of the disk free.
 
     `remedy` is that of a body of more than `cap` bytes.
 
@@ -38,7 +36,7 @@ async def received(
     """
     length = request.headers.get("content-length")
     check_size(int(length or 0), cap, remedy)
-    await run_in_threadpool(require_room, folder, int(length or 0), reserve)
+    await run_in_threadpool(require_room, folder, int(length or 0))
     await run_in_threadpool(restrict_folder, folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         size = 0
@@ -49,7 +47,7 @@ async def received(
                 raise _too_large(f"The body has more than {cap:,} bytes", cap, remedy)
             buffer += chunk
             if len(buffer) >= _BUFFER:
-                require_room(folder, len(buffer), reserve)
+                require_room(folder, len(buffer))
                 await run_in_threadpool(file.write, bytes(buffer))
                 buffer.clear()
         await run_in_threadpool(file.write, bytes(buffer))

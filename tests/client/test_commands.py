@@ -215,6 +215,11 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),
         (["embed", "ds_x", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
+        (["embed", "ds_x", "pca", "--set", "label=kind"], "label is no parameter of a method"),
+        (
+            ["fit", "ds_x", "--label", "kind", "--one-hot", "a"],
+            "stored with the roles of its columns: leave out --label",
+        ),
         (["draw", "post_x", "--coun", "3", "-o", "draws.npy"], "unrecognized arguments: --coun"),
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),
     ],

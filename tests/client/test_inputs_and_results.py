@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from glle.inputs import upload_of
+from glle.inputs import neighbor_indices, upload_of
 from glle.transport.calls import NPZ, Body
 from glle.transport.errors import flag, in_words, keyword
 from glle.transport.sinks import FileSink, NpySink, NpzSink
@@ -77,7 +77,7 @@ def test_roles_of_a_frame_are_those_of_its_columns() -> None:
     assert b"".join(upload.body.pieces()) == b"a,ok,note,kind\n1.5,True,x,u\n2.5,False,y,\n"
     assert upload.query == {**WRITTEN, "label": "kind", "ignore": ["no*"]}
     assert upload_of(frame, {"features": ["a", "ok"]}).query == {**WRITTEN, "features": ["a", "ok"]}
-    with pytest.raises(ValueError, match="columns note are no numbers"):
+    with pytest.raises(ValueError, match=r"column 'note' is not numeric"):
         upload_of(frame, {"features": ["a", "note"]})
     assert upload_of(frame, {"one_hot": ["note", "kind"]}).query["one_hot"] == ["note", "kind"]
     numbered = upload_of(pd.DataFrame({0: [1.5, 2.5], 1: [True, False]})).body
@@ -113,6 +113,24 @@ def test_sparse_data_are_refused_with_the_remedy() -> None:
         upload_of(csr_array(np.eye(5)))
 
 
+@pytest.mark.parametrize(
+    "send",
+    [
+        upload_of,
+        lambda masked: upload_of(list(masked)),
+        lambda masked: upload_of(masked.data, labels=masked[:, 0]),
+        lambda masked: neighbor_indices((masked.astype(int), masked.data)),
+    ],
+)
+def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any]) -> None:
+    """An uploaded array has no mask; one without masked values goes as its data."""
+    X = np.arange(8.0).reshape(4, 2)
+    sent = upload_of(np.ma.masked_array(X, mask=False)).body.pieces()
+    np.testing.assert_array_equal(np.load(io.BytesIO(b"".join(sent))), X)
+    with pytest.raises(ValueError, match=r"2 values are masked.*getmaskarray"):
+        send(np.ma.masked_array(X, mask=np.array([[1, 0], [1, 0], [0, 0], [0, 0]], bool)))
+
+
 def test_numbered_frame_goes_as_npy() -> None:
     """Columns 0, 1, ... are not names."""
     assert upload_of(pd.DataFrame(np.ones((3, 2)))).body.media == "application/x-npy"
@@ -121,10 +139,10 @@ def test_numbered_frame_goes_as_npy() -> None:
 @pytest.mark.parametrize(
     ("data", "label", "message"),
     [
-        (pd.DataFrame({"a": [1.0], "b": ["x"]}), None, "columns b are no numbers"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), None, "column 'b' is not numeric"),
         (pd.DataFrame({"a": [1.0], "b": ["x"]}), "c", "no column 'c'"),
-        (pd.DataFrame({"a": [1.0], "the b": ["x"]}), None, r"ignore=\['the b'\] or one_hot=\['the b'\]"),
-        (np.ones((2, 2)), "a", "give a pandas.DataFrame"),
+        (pd.DataFrame({"a": [1.0], "the b": ["x"]}), None, r"ignore=\['the b'\]\); .* one_hot=\['the b'\]"),
+        (np.ones((2, 2)), "a", "give a frame of pandas or polars"),
         (np.array([["a"]]), None, "astype"),
         (np.array([[object()]]), None, "astype"),
         ("data.xlsx", None, "is none of .npy"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tomllib
@@ -115,6 +116,39 @@ def test_client_message_lists_the_server_commands() -> None:
     commands = argparse.ArgumentParser().add_subparsers()
     add_commands(commands)
     assert commands.choices.keys() >= cli.SERVER_COMMANDS
+
+
+def test_every_dependency_has_an_upper_bound() -> None:
+    """A new major version, with which no test has run, is not installed; the locked versions are within the bounds."""
+    locked: dict[str, set[str]] = {}
+    for path in (ROOT / "requirements").glob("*.lock"):
+        for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", path.read_text(), re.MULTILINE):
+            locked.setdefault(name.lower(), set()).add(version)
+    for requirement in requirements():
+        name, _, bounds = requirement.partition(";")[0].strip().partition(">=")
+        assert re.fullmatch(r"[\d.]+,<[\d.]+", bounds), requirement
+        lower, upper = (tuple(map(int, bound.split("."))) for bound in bounds.split(",<"))
+        versions = [tuple(map(int, re.findall(r"\d+", version)[:3])) for version in locked.get(name.lower(), ())]
+        assert all(lower <= version < upper for version in versions), requirement
+        assert lower < upper <= (max([lower, *versions])[0] + 1,), requirement
+
+
+def requirements() -> list[str]:
+    """Return the requirements of both projects: dependencies, extras, groups and build back ends."""
+    found: list[str] = []
+    for folder in (ROOT, SERVER):
+        tables = tomllib.loads((folder / "pyproject.toml").read_text())
+        project = tables["project"]
+        lists = [
+            tables["build-system"]["requires"],
+            project["dependencies"],
+            *project.get("optional-dependencies", {}).values(),
+            *tables.get("dependency-groups", {}).values(),
+        ]
+        found += [one for each in lists for one in each if isinstance(one, str)]
+    own = f"glle[client]=={__version__}"
+    assert own in found
+    return [one for one in found if one != own]
 
 
 def test_both_distributions_have_the_version_of_the_engine() -> None:

@@ -23,6 +23,7 @@ from tests.conftest import until
 from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import Settings, table
+from worker.storage.items.objects import MAX_COPIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "deploy" / "kubernetes"
 VERSION = "1.37"
 COMPOSE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]+)\}", (ROOT / "docker-compose.yml").read_text()))
+COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()))
 # Custom resources are not in the schema of Kubernetes; these are their required fields.
 CUSTOM = {
     "ScaledObject": ("keda.sh/v1alpha1", {"scaleTargetRef", "triggers"}),
@@ -149,7 +150,7 @@ def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
     for name in ("api", "worker"):
         (volume,) = [one for one in pods[name]["volumes"] if one["name"] == "data"]
         assert volume.keys() == {"name", "emptyDir"}
-        assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) * 2**30 > settings.copies_bytes
+        assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) * 2**30 > MAX_COPIES
         (mount,) = [one for one in pods[name]["containers"][0]["volumeMounts"] if one["name"] == "data"]
         assert not mount.get("readOnly")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.deploy.prometheus import selectors, series_of
 from tests.service import conftest as service
 
 if TYPE_CHECKING:
@@ -52,11 +53,15 @@ def test_every_metric_is_documented_and_exposed(exposition: str) -> None:
 
 
 def test_alerts_use_exposed_metrics(exposition: str) -> None:
-    """The example rules are YAML, and every name in an expression is exposed."""
+    """The example rules are YAML, and every name and label in an expression is exposed."""
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     rules = yaml.safe_load(block)["groups"][0]["rules"]
     exposed = set(re.findall(r"^# TYPE (\w+) ", exposition, re.MULTILINE))
+    series = series_of(exposition)
     for rule in rules:
+        for selector in selectors(rule["expr"]):
+            named = {label for label, _, _ in selector.matchers}
+            assert any(named <= one.labels.keys() for one in series if one.name == selector.name), rule["alert"]
         names = {name.removesuffix("_count") for name in re.findall(r"glle_\w+", rule["expr"])}
         assert names
         assert names <= exposed, rule["alert"]

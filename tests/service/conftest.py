@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +24,13 @@ from service.uploads.sandbox import processes
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
 from worker.base.settings import Settings
-from worker.base.versions import queue_name
 from worker.execution.draws import draw_and_cache
-from worker.jobs.priority_scripts import TASKS
+from worker.jobs.rq_types import fetch_tasks
+from worker.observability.live_workers import WorkerState, announce
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
-from worker.storage.posteriors import PosteriorRecord
+from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
+    from worker.base.settings import Settings
 
 
 class _Server(uvicorn.Server):
@@ -73,20 +72,18 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
             thread.join()
 
 
-def register_worker(stores: Stores, name: str = "one", seconds: float = 0.0, **members: str) -> None:
-    """Register a worker as RQ does, with its last heartbeat `seconds` ago."""
-    heartbeat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **members}
-    stores.client.sadd(f"rq:workers:{queue_name()}", f"rq:worker:{name}")
-    stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": heartbeat})
+def register_worker(stores: Stores, name: str = "one", **members: Any) -> None:
+    """Register a live worker."""
+    versions = {"engine": glle_engine.__version__, "numbers": glle_engine.NUMBERS}
+    state = {"host": "here", "busy": 0, "threads": "1", **versions, **members}
+    announce(stores.client, stores.settings, WorkerState(name=name, **state))
 
 
-def short_task_metadata(stores: Stores, id_: str) -> dict[str, str]:
-    """Return the request's metadata in the record of a short task."""
-    raw = stores.client.hget(f"{TASKS}{id_}", "task")
-    assert raw is not None
-    metadata: dict[str, str] = json.loads(raw)[2]
-    return metadata
+def task_metadata_of(stores: Stores, id_: str) -> dict[str, str]:
+    """Return the request's metadata in the record of a task."""
+    (task,) = fetch_tasks(stores.client, [id_])
+    assert task is not None
+    return task.meta
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +133,7 @@ def _routes() -> Iterator[None]:
 
 @cache
 def _fork_server() -> processes._Server:
-    return processes._Server(Settings().reader_seconds)
+    return processes._Server(processes.SECONDS)
 
 
 def connected_app(stores: Stores) -> FastAPI:
@@ -225,13 +222,15 @@ def drawn(stores: Stores) -> str:
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.NUMBERS)
     shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
-    stores.posteriors.cache(id_, posterior)
+    sha256 = stores.posteriors.cache(id_, posterior)
     stores.posteriors.record(
         PosteriorRecord(
+            draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
             id=id_, dataset=dataset.id, n=150, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
             eigenvalues=posterior.eigenvalues.tolist(), arrays=shapes, nbytes=0, job="job_1",
-            created="now", provenance={"numbers": glle_engine.NUMBERS},
+            created="now", provenance={"numbers": glle_engine.NUMBERS, ARRAYS: sha256},
         )
     )  # fmt: skip
-    draw_and_cache(stores.draws, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])
+    keys = [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)]
+    draw_and_cache(stores.draws, stores.posteriors.arrays_id(id_), posterior, keys)
     return f"/v1/posteriors/{id_}"

@@ -20,7 +20,7 @@ from worker.execution.draws import draw_and_cache
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
-from worker.storage.posteriors import PosteriorRecord
+from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -86,16 +86,18 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
-    stores.posteriors.cache(id_, posterior)
+    sha256 = stores.posteriors.cache(id_, posterior)
     stores.posteriors.record(
         PosteriorRecord(
+            draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
             id=id_, dataset=dataset.id, n=60, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
             eigenvalues=posterior.eigenvalues.tolist(), arrays={}, nbytes=0, job=job.id, created="now",
-            tenant=job.tenant, provenance={"numbers": NUMBERS},
+            tenant=job.tenant, provenance={"numbers": NUMBERS, ARRAYS: sha256},
         )
     )  # fmt: skip
     stores.jobs.succeed(job.id)
-    draw_and_cache(stores.draws, id_, posterior, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
+    arrays_id = stores.posteriors.arrays_id(id_)
+    draw_and_cache(stores.draws, arrays_id, posterior, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, job.id)
     recipe.load_or_compute(TaskContext(stores, job), silent)

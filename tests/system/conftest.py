@@ -20,9 +20,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
-from worker.base.versions import queue_name, short_queue
 from worker.execution import process_guard
-from worker.observability.live_workers import begun_key
+from worker.execution.worker import QUEUES_OF_ROLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,15 +31,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 ONE_EACH = {"GLLE_API_PROCESSES": "1", "GLLE_WORKERS": "1"}  # starts in half the time
 MAX_JOBS = 20
-READER_BYTES = 2**27  # memory limit of a reader
 # Heartbeats and maintenance are rare, so that few commands belong to no operation.
 LIMITED = {
     "GLLE_LOG_FORMAT": "json",
     "OTEL_BSP_SCHEDULE_DELAY": "100",  # ms between two exports of spans
     "GLLE_API_PROCESSES": "1",
     "GLLE_HEARTBEAT": "60",
-    "GLLE_MAX_JOBS": str(MAX_JOBS),
-    "GLLE_READER_BYTES": str(READER_BYTES),
+    "GLLE_QUOTAS": f"*=jobs:{MAX_JOBS}",
 }
 
 
@@ -57,23 +54,18 @@ class Up:
         return [child for child in children(self.process.pid) if word in command_line(child)]
 
     def named(self, name: str, worker: int | None = None) -> list[int]:
-        """Return the pids of the workers' children with a name, `glle-forking` or `glle-executor`."""
+        """Return the pids of the workers' children with a name, such as `glle-sampler`."""
         workers = self.children("worker") if worker is None else [worker]
         return [child for pid in workers for child in children(pid) if name_of(child) == name]
 
     def horses(self, worker: int | None = None) -> list[int]:
         """Return the pids of the work-horses, of all workers or of one."""
-        return [horse for forking in self.named("glle-forking", worker) for horse in children(forking)]
+        forking = [pid for role in QUEUES_OF_ROLE for pid in self.named(f"glle-{role}", worker)]
+        return [horse for pid in forking for horse in children(pid)]
 
     def busy_worker(self) -> int | None:
-        """Return the pid of a worker whose executor has begun a task, or None."""
-        with self.redis("GLLE_REDIS_URL") as client:
-            begun = client.zrange(begun_key(short_queue(queue_name())), 0, -1)
-        for name in (entry.decode().rpartition(":")[2] for entry in begun):
-            for pid in self.children("worker"):
-                if command_line(pid).rstrip().endswith(f"--name {name}"):
-                    return pid
-        return None
+        """Return the pid of a worker that runs a task, or None."""
+        return next((pid for pid in self.children("worker") if self.horses(pid)), None)
 
     def apis(self) -> list[int]:
         """Return the pids of the API processes."""

@@ -153,7 +153,7 @@ class EmbeddingSpec(AnalysisSpec):
         """The inputs of the embedding itself."""
         from glle_engine.methods import METHODS  # noqa: PLC0415 # tasks load the methods, the stores do not
 
-        embedder = METHODS.get(self.method)  # None in the record of another version's job
+        embedder = METHODS.get(self.method)  # None in the record of a job whose method was removed since
         return Recipe(
             dataset=self.dataset,
             method=self.method,

@@ -107,7 +107,7 @@ class SummarySpec(SampleSpec):
             sample = replace(self, scale=calibration.meta["scale"])
             request |= {"scale": sample.scale, "calibration": calibration_facts(calibration.meta)}
             extra_arrays["half_sample_spread"] = calibration.arrays["half_sample_spread"]
-            warnings = calibration.meta.get("notes", [])  # a cached calibration of an earlier version has none
+            warnings = calibration.meta["notes"]
         draws = list(context.draws(posterior, sample.keys(self.count)))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
         trust = _local_trust(posterior.placed(data), posterior, context.on_progress)

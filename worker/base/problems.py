@@ -135,30 +135,8 @@ def worker_lost(job: str, times: int) -> Problem:
         code="worker-lost",
         status=503,
         detail=f"The workers of job {job} died, or had no answer from a server, {times} times in a row.",
-        remedy="Read the workers' log. The usual cause is too little memory for the data set.",
-    )
-
-
-def orphaned_job(job: str, numbers: str, own: str) -> Problem:
-    """Return the problem of a job whose numerics version has no worker any more."""
-    return Problem(
-        code="other-numbers",
-        status=409,
-        detail=f"Job {job} was created for numerics version {numbers}, which has no worker any more; this is {own}.",
-        remedy="Send the request that created it again: results of this version have separate ids.",
-        details={"numbers": numbers, "own": own},
-    )
-
-
-def no_worker_of_kind(job: str, numbers: str, live: list[str]) -> Problem:
-    """Return the problem of a job whose numerics kind has no live worker."""
-    return Problem(
-        code="no-worker-of-kind",
-        status=503,
-        detail=f"Job {job} needs a worker with numbers {numbers}; the live workers have {', '.join(live)}.",
-        remedy="Start a worker of that kind (the kind without `+` needs numba: pip install 'glle[fast]'). "
-        "Or fit the posterior again with POST /v1/posteriors: it gets an id of the live kind.",
-        details={"numbers": numbers, "live": live},
+        remedy="Read the workers' log, which has the cause: too little memory for the data set, an error of its "
+        "packages (install the versions of requirements/server.lock), or a server that is away.",
     )
 
 

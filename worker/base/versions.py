@@ -1,38 +1,45 @@
-"""Versions of stored data: one schema version for all records and files, one numerics version for all results.
+"""Versions of stored data: one schema of all records and files, one numerics version of all results.
 
-Another version of the program may have written a record, before, during or after an upgrade. A reader refuses a schema
-newer than `SCHEMA` or older than `OLDEST_SCHEMA`, and changes nothing. Cache keys and queue names carry the schema, so
-two versions run side by side; the queue name also carries the numerics version `glle_engine.NUMBERS`.
+A deployment is drained before an upgrade that changes either. A reader refuses a record of another schema, and changes
+nothing. Cache keys carry the schema, so that the entries of another one are never read.
 """
 
 from __future__ import annotations
 
 import json
+import platform
+import re
+import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
+
 from glle_engine import NUMBERS, __version__
-from worker.base.numerics import is_of_this_version, kind_of, own_numbers
 from worker.base.problems import refuse
+from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.problems import ProblemError
+    from worker.base.settings import Settings
 
-SCHEMA = 2  # of records in Redis, files, cache entries and backups; docs/how-to/upgrades.md lists the releases
-OLDEST_SCHEMA = 1  # the oldest schema whose records this version reads
-MEMBER = "format"  # member of a record with its schema; absent in schema 1
-FIRST_NUMBERS = "0.1.0"  # of records without numerics version
-FIRST_QUEUE = "glle"
-_SHORT = "-short"  # ending of the queue of short tasks
+SCHEMA = 2  # of records in Redis, files, cache entries and backups
+MEMBER = "format"  # member of a record with its schema
+_ANEW = (
+    "Send the original request again with the same data set and parameters: the result gets another id. Cached results "
+    "stay readable."
+)
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")  # `glle_engine.posterior.fingerprint`
 
 Record = dict[str, Any]
 T = TypeVar("T")
 
 
 def stamp(record: Record) -> Record:
-    """Add the schema to a record; schema 1 has no member, so that its records stay as they are."""
-    return record if SCHEMA == 1 else {**record, MEMBER: SCHEMA}
+    """Add the schema to a record."""
+    return {**record, MEMBER: SCHEMA}
 
 
 def dump_record(record: Record) -> str:
@@ -51,14 +58,14 @@ def check_schema(name: str, record: Record) -> Record:
     Raises
     ------
     ProblemError
-        ``written-by-newer-version``, ``written-by-older-version``, ``record-unreadable``.
+        ``other-schema``, ``record-unreadable``.
 
     """
     record = dict(record)
-    schema = _parse_schema(record.pop(MEMBER, 1))
+    schema = _parse_schema(record.pop(MEMBER, None))
     if schema is None:
         raise unreadable(name)
-    if not OLDEST_SCHEMA <= schema <= SCHEMA:
+    if schema != SCHEMA:
         raise _other_schema(name, schema)
     return record
 
@@ -80,50 +87,54 @@ def load_record(name: str, raw: str | bytes, convert: Callable[[Record], T]) -> 
 
 def versioned(key: str) -> str:
     """Return a Redis key that only this schema uses."""
-    return key if SCHEMA == 1 else f"v{SCHEMA}:{key}"
+    return f"v{SCHEMA}:{key}"
 
 
-def queue_name(numbers: str = NUMBERS) -> str:
-    """Return the queue of the workers with this schema and these numerics (`worker.base.numerics`)."""
-    is_first = SCHEMA == 1 and numbers == FIRST_NUMBERS
-    return FIRST_QUEUE if is_first else f"{FIRST_QUEUE}-{SCHEMA}-{numbers}"
+def numbers_of(settings: Settings) -> str:
+    """Return the numerics version of a deployment, which names the bits of its results.
 
+    It is the engine's `NUMBERS`, with the fingerprint of a deployment whose workers compute other bits.
 
-def short_queue(queue: str) -> str:
-    """Return the queue of the short tasks of the same workers, which executors run (`worker.execution.executor`)."""
-    return long_queue(queue) + _SHORT
+    Raises
+    ------
+    SettingsError
+        If that is no fingerprint.
 
-
-def is_short(queue: str) -> bool:
-    """Return whether a queue has short tasks."""
-    return queue.endswith(_SHORT)
-
-
-def long_queue(queue: str) -> str:
-    """Return the queue of the long tasks of the same workers."""
-    return queue.removesuffix(_SHORT)
-
-
-def numbers_of_queue(name: str) -> str | None:
-    """Return the numerics of a queue's workers, None for a queue of another version."""
-    name = long_queue(name)
-    if name == queue_name():
+    """
+    if not settings.allow_other_bits:
         return NUMBERS
-    numbers = name.split("-", 2)[-1]
-    is_own = is_of_this_version(numbers) and kind_of(numbers) and name == queue_name(numbers)
-    return numbers if is_own else None
+    if _FINGERPRINT.fullmatch(settings.allow_other_bits) is None:
+        raise SettingsError(
+            f"GLLE_ALLOW_OTHER_BITS={settings.allow_other_bits!r} is no fingerprint. Set it to the one that "
+            "`python -m glle_engine.posterior.fingerprint` prints on the workers' machines."
+        )
+    return f"{NUMBERS}+{settings.allow_other_bits}"
 
 
-def require_own_numbers(name: str, numbers: str) -> None:
-    """Raise ``other-numbers`` unless this process computes the bits that `numbers` names."""
-    if numbers != own_numbers():
-        raise _other_numbers(name, numbers, own_numbers())
+def provenance(numbers: str) -> dict[str, str]:
+    """Return the versions and the machine of this process, which computes these numbers."""
+    return {
+        "engine": __version__,
+        "numbers": numbers,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "host": socket.gethostname(),
+    }
 
 
-def require_own_version(name: str, numbers: str) -> None:
-    """Raise ``other-numbers`` if `numbers` is of another version, of whatever numerics kind."""
-    if not is_of_this_version(numbers):
-        raise _other_numbers(name, numbers, NUMBERS)
+def require_numbers(name: str, numbers: str, own: str, remedy: str = _ANEW) -> None:
+    """Raise ``other-numbers`` unless a result has the numerics version of this deployment."""
+    if numbers != own:
+        raise refuse(
+            "other-numbers",
+            409,
+            f"{name} has numerics version {numbers}; this deployment has {own}, whose results differ in bits.",
+            remedy,
+            numbers=numbers,
+            own=own,
+        )
 
 
 def unreadable(name: str) -> ProblemError:
@@ -133,29 +144,14 @@ def unreadable(name: str) -> ProblemError:
 
 
 def _other_schema(name: str, schema: int) -> ProblemError:
-    is_newer = schema > SCHEMA
     return refuse(
-        "written-by-newer-version" if is_newer else "written-by-older-version",
+        "other-schema",
         503,
-        f"{name} has schema {schema}; this version, glle {__version__}, reads schemas {OLDEST_SCHEMA} to {SCHEMA}.",
-        "Finish the upgrade: run the newer version on this machine too (docs/how-to/upgrades.md). Nothing was changed."
-        if is_newer
-        else "Run a version that reads both schemas first (docs/how-to/upgrades.md lists them). Nothing was changed.",
+        f"{name} has schema {schema}; this version, glle {__version__}, reads schema {SCHEMA}. It was not changed.",
+        "Run the version that wrote it, drain the deployment, and upgrade it with the conversion of the release "
+        "(docs/how-to/upgrades.md).",
         format=schema,
-        oldest=OLDEST_SCHEMA,
-        newest=SCHEMA,
-    )
-
-
-def _other_numbers(name: str, numbers: str, own: str) -> ProblemError:
-    return refuse(
-        "other-numbers",
-        409,
-        f"{name} has numerics version {numbers}; this version is {own}, whose results differ in bits.",
-        "Send the original request again with the same data set and parameters: the result gets another id. "
-        "Cached results stay readable.",
-        numbers=numbers,
-        own=own,
+        own=SCHEMA,
     )
 
 

@@ -56,8 +56,15 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
 def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
     """Return a client of the cache's Redis, which may be a cluster; otherwise as `connect_queue`."""
     target = _parse(settings.cache_url, "GLLE_CACHE_URL")
+    if target.replicas:
+        raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
     options = {"socket_timeout": seconds, "socket_read_size": READ_SIZE}
     return _connect(target, "GLLE_CACHE_URL", options, retry or RetryPolicy(0.0))
+
+
+def replicas_of(settings: Settings) -> int:
+    """Return the number of replicas of the queue's Redis that must have a job before it is accepted."""
+    return _parse(settings.redis_url, "GLLE_REDIS_URL").replicas
 
 
 def _parse(url: str, variable: str) -> RedisUrl:

@@ -5,6 +5,7 @@
     redis+cluster://user:password@host1:6379,host2:6379                   rediss+cluster:// with TLS
 
 User and password are those of the servers; `?sentinel_username=` and `?sentinel_password=` those of the sentinels. The
+`?replicas=1` in the queue's URL is the number of replicas that must have a job before it is accepted. The
 other parameters are redis-py's, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`.
 """
 
@@ -42,6 +43,8 @@ class RedisUrl:
         Arguments of redis-py's connections to the servers, without the host.
     login
         Credentials of the sentinels.
+    replicas
+        Replicas that must have a job before it is accepted.
 
     """
 
@@ -52,6 +55,7 @@ class RedisUrl:
     hosts: tuple[tuple[str, int], ...] = ()
     service: str = ""
     login: dict[str, str]
+    replicas: int = 0
 
 
 def parse_redis_url(url: str) -> RedisUrl:
@@ -63,11 +67,12 @@ def parse_redis_url(url: str) -> RedisUrl:
         If the URL is malformed, or names an unreadable certificate or key file.
 
     """
+    url, replicas = _without_replicas(url)
     scheme, _, rest = url.partition("://")
     encrypted = scheme in _ENCRYPTED
     if (kind := _KINDS.get(scheme)) is None:
         options = _with_files(_parsed(url))
-        return RedisUrl(kind="server", url=url, encrypted=encrypted, options=options, login={})
+        return RedisUrl(kind="server", url=url, encrypted=encrypted, options=options, login={}, replicas=replicas)
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
     login, at, listed = authority.rpartition("@")
@@ -91,7 +96,19 @@ def parse_redis_url(url: str) -> RedisUrl:
         hosts=hosts,
         service=service,
         login=credentials,
+        replicas=replicas,
     )
+
+
+def _without_replicas(url: str) -> tuple[str, int]:
+    """Return a URL without the parameter `replicas`, which redis-py does not know, and its value."""
+    place, _, query = url.partition("?")
+    fields = query.split("&") if query else []
+    values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]
+    if any(not (value.isascii() and value.isdecimal()) for value in values):
+        raise ValueError("replicas= must be a number, as ?replicas=1.")
+    rest = "&".join(field for field in fields if not field.startswith("replicas="))
+    return f"{place}?{rest}" if rest else place, int(values[-1]) if values else 0
 
 
 def _parsed(url: str) -> dict[str, Any]:

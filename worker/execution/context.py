@@ -17,15 +17,14 @@ from glle_engine.graph.given import stored_indices
 from glle_engine.posterior.spread.resampling import resamples
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import is_short, require_own_numbers
+from worker.base.versions import require_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
-from worker.execution.resident import RESIDENT
 from worker.execution.telemetry import stage
+from worker.jobs.rq_types import INTERACTIVE
 from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
 from worker.records.fits import neighbors_of, spec_of
 from worker.records.ids import content_sha256
-from worker.records.job import SHORT_SECONDS
 from worker.records.resamples import PER_BLOCK, resample_blocks, resamples_bytes
 from worker.storage.datasets import not_found
 
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 0.1  # between two writes of progress, which also look up a cancellation
-
-
-class LongWorkError(Exception):
-    """A short task turns out to be long; it continues as a long one."""
 
 
 @dataclass(frozen=True)
@@ -220,21 +215,17 @@ def _put(stores: Stores, key: str, entry: Entry, tier: Tier = "cache") -> Entry:
 def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     """Return the posterior of a job, fitted again or read from its file if its arrays were evicted.
 
-    Raises ``other-numbers`` if this worker's fits have other bits, ``other-bits`` if the new fit has, and
-    `LongWorkError` if the new fit takes long and the task is a short one.
+    Raises ``other-numbers`` if this deployment's fits have other bits, and ``other-bits`` if the new fit has.
     """
-    require_own_numbers(f"Posterior {record.id}", record.numbers)
-    posterior = RESIDENT.get(record.arrays_id) or _load(stores, record)
+    require_numbers(f"Posterior {record.id}", record.numbers, stores.numbers)
+    posterior = _load(stores, record)
     if posterior is None and record.is_imported:
         posterior = read_again(stores, record)
     if posterior is None:
-        if is_short(job.queue) and record.seconds > SHORT_SECONDS:
-            raise LongWorkError
         values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
             posterior = fitted(stores, values, record.spec, progress_writer(stores, job, "fitting again: "))
         stores.posteriors.cache(record.id, posterior, record.seconds)
-    RESIDENT.keep(record.arrays_id, posterior, record.nbytes)
     return posterior
 
 
@@ -267,10 +258,10 @@ def _load(stores: Stores, record: PosteriorRecord) -> Posterior | None:
 def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgress:
     """Return a callback that writes the begin and end of each stage, and progress every `PROGRESS_SECONDS`.
 
-    Each write takes a short task some tenths of a millisecond, so its first `PROGRESS_SECONDS` have none. The callback
-    raises `worker.jobs.store.Cancelled` if the job is not wanted.
+    Each write takes some tenths of a millisecond, so an interactive task writes none in its first `PROGRESS_SECONDS`.
+    The callback raises `worker.jobs.store.Cancelled` if the job is not wanted.
     """
-    first = time.monotonic() + (PROGRESS_SECONDS if is_short(job.queue) else 0.0)
+    first = time.monotonic() + (PROGRESS_SECONDS if job.queue == INTERACTIVE else 0.0)
     written, last_stage = float("-inf"), ""
 
     def write(done: int, total: int, stage: str) -> None:

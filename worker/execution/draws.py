@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -10,24 +11,61 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
+from glle_engine.eigen.eigenpairs import MAX_STEPS
 from glle_engine.linalg import LANES
-from worker.base.numerics import own_numbers
+from worker.base.memory import limited_memory
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
 from worker.records.cache_entry import Entry
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from worker.records.draws import DrawKey
     from worker.storage.draw_cache import DrawCache
     from worker.storage.tiered_cache import Tier
 
+# Bytes of each point in the vectors of Lanczos, of which a few are used and the others take no memory.
+UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
+
+
+class _Limit:
+    """Bytes of working memory of a lane group in this process; 0: no limit."""
+
+    bytes = 0
+
+
+def limit_draws(nbytes: int) -> None:
+    """Limit the working memory of each lane group that this process draws, and of the structure of its factors."""
+    _Limit.bytes = nbytes
+
+
+@contextmanager
+def _within_limit(posterior: Posterior) -> Iterator[None]:
+    """Raise ``too-much-memory`` if draws need more memory than the limit."""
+    if not _Limit.bytes:
+        yield
+        return
+    n = len(posterior.order)
+    try:
+        with limited_memory(_Limit.bytes + UNTOUCHED * n):
+            yield
+    except MemoryError as error:
+        raise refuse(
+            "too-much-memory",
+            422,
+            f"A draw of this posterior of {posterior.n_points:,} points takes more than {_Limit.bytes:,} bytes of"
+            " working memory.",
+            "Fit fewer points or landmarks, or use fewer neighbors; or raise GLLE_METHOD_BYTES.",
+            allowed_bytes=_Limit.bytes,
+        ) from error
+
 
 def group_size(posterior: Posterior) -> int:
-    """Return the size of a lane group, whose draws cost little more than one."""
-    return LANES if posterior.lane_solver else 1
+    """Return the size of a lane group, whose draws cost little more than one; raises ``too-much-memory``."""
+    with _within_limit(posterior):
+        return LANES if posterior.lane_solver else 1
 
 
 def lane_group(key: DrawKey) -> list[DrawKey]:
@@ -54,9 +92,9 @@ def draw_and_cache(
 
 
 def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
-    """Make draws of one source and alignment; return them and the seconds per draw."""
+    """Make draws of one source and alignment; return them and the seconds per draw; raises ``too-much-memory``."""
     started = time.perf_counter()
-    with stage("drawing", glle__draws=len(keys)) as attributes:
+    with stage("drawing", glle__draws=len(keys)) as attributes, _within_limit(posterior):
         draws = list(
             posterior.draws_of(
                 [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],
@@ -91,7 +129,7 @@ def store_draws(
         meta = {**asdict(key), "diagnostics": draw.diagnostics}
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
         # The digest covers what answers contain, not the seconds, which differ each time.
-        metadata = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
+        metadata = {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}
         entries[key] = Entry(metadata, arrays)
     with stage("caching"):
         cache.put(id_, entries, keep, prepare=prepare)

@@ -1,11 +1,9 @@
-"""Posteriors in the memory of an executor, which later work uses without a read from the cache."""
+"""Posteriors in the memory of a sampler, which later draws use without a read from the cache."""
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections import OrderedDict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,15 +15,15 @@ SOLVER_FACTOR = 4  # a posterior with its solver takes some times the bytes of i
 class ResidentPosteriors:
     """The posteriors that were used last.
 
-    Attributes
+    Parameters
     ----------
-    most_bytes : int
+    max_bytes
         Of all posteriors; the last one stays in any case. 0: none is kept.
 
     """
 
-    def __init__(self) -> None:
-        self.most_bytes = 0
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()  # for the thread that writes draws
         self._posteriors: OrderedDict[str, tuple[Posterior, int]] = OrderedDict()
         self._bytes = 0
@@ -40,14 +38,13 @@ class ResidentPosteriors:
 
     def keep(self, arrays_id: str, posterior: Posterior, nbytes: int) -> None:
         """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
-        # An early record names no digest, so its arrays are not known by the name.
-        if not self.most_bytes or ":" not in arrays_id:
+        if not self._max_bytes:
             return
         with self._lock:
             self._drop(arrays_id)
             self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes
             self._bytes += SOLVER_FACTOR * nbytes
-            while self._bytes > self.most_bytes and len(self._posteriors) > 1:
+            while self._bytes > self._max_bytes and len(self._posteriors) > 1:
                 self._drop(next(iter(self._posteriors)))
 
     def drop(self, arrays_id: str) -> None:
@@ -58,14 +55,3 @@ class ResidentPosteriors:
     def _drop(self, arrays_id: str) -> None:
         if (dropped := self._posteriors.pop(arrays_id, None)) is not None:
             self._bytes -= dropped[1]
-
-
-def resident_bytes() -> int:
-    """Return the bytes of memory that this process uses (Linux; elsewhere 0)."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    except OSError:
-        return 0
-
-
-RESIDENT = ResidentPosteriors()  # of this process; a work-horse, which has one task, keeps none

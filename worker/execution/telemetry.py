@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from rq import get_current_job
 
 from worker.observability.request_context import on_behalf
-from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, wanted
+from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, has_collector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -189,7 +189,7 @@ def observe_requests(stores: Stores, metadata: Mapping[str, str]) -> Iterator[No
 @contextmanager
 def _observed(stores: Stores, origin: TaskOrigin, job: str) -> Iterator[tuple[TaskTelemetry, Span | None]]:
     """Open the span of a task, and make its telemetry the active one."""
-    if not TRACING.is_on and wanted(stores.settings):
+    if not TRACING.is_on and has_collector():
         TRACING.start("glle-worker", seconds=HORSE_SECONDS)
     parent = PROPAGATOR.extract(origin.metadata, Context())
     with (

@@ -1,20 +1,19 @@
-"""A worker: RQ's forking worker for long tasks, an executor for short ones, and the parent that watches both.
+"""A worker: two of RQ's workers, a sampler, and the parent that watches them.
 
-`main` is the command `glle worker`. The parent loads the engine once and forks its two children, so that a child that
-was killed is replaced within milliseconds:
+`main` is the command `glle worker`. The parent loads the engine once and forks its children, so that a child that was
+killed is replaced within milliseconds:
 
-    parent -> forking worker -> one work-horse for each long task
-          `-> executor
+    parent -> RQ worker of interactive tasks         -> one work-horse for each
+          |-> RQ worker of batches, then interactive -> one work-horse for each
+          `-> sampler, which answers requests for single draws
 
-The children die with the parent. The parent kills an executor whose job is not wanted or that exceeds its time, and
-returns the tasks of a dead executor to their queue. On a first signal the children finish their work, on a second one
-they return it.
+The children die with the parent. On a first signal they finish their work, on a second one they are killed, and other
+workers repeat it.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import os
 import re
@@ -24,25 +23,27 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redis
+from rq import Worker as RqWorker
+from rq.worker import WorkerStatus
 
-from glle_engine.posterior.fingerprint import numerics_kind
-from worker.base.numerics import adopt, kind_of
-from worker.base.problems import timed_out
+import glle_engine
+from glle_engine.eigen.eigenproblem import warm
+from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
-from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
-from worker.execution import forking_worker, process_guard
-from worker.execution.executor import Executor
-from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS
-from worker.jobs.executor_queue import ExecutorQueue
+from worker.execution import process_guard, rq_worker
+from worker.execution.sampler import BUSY, Sampler
+from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.observability import logging as logs
 from worker.observability import tracing
+from worker.observability.live_workers import WorkerState, announce, prolong, withdraw
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
@@ -50,14 +51,13 @@ if TYPE_CHECKING:
     from types import FrameType
 
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
-IDLE_SECONDS = 1.0  # between two looks at children without work
+LOOK_SECONDS = 1.0  # between two looks at the children
+HUNG_SECONDS = 15.0  # of one lane group; a draw of more than a second is a job
+REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
+QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
+SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # before the replacement of a child that ended soon after its start
 STEADY_SECONDS = 5.0
-
-_OTHER_KIND = (
-    "Numerics kind: {}; reference results differ in bits from the pinned ones. This worker takes work of its kind "
-    "only, and its results have separate ids. Install numba: pip install 'glle[fast]'."
-)
 
 log = logging.getLogger(__name__)
 
@@ -66,16 +66,18 @@ log = logging.getLogger(__name__)
 class Child:
     """A forked process, replaced when it ends."""
 
-    name: str  # as the kernel shows it
+    name: str  # as the kernel shows it, at most 15 characters
     run: Callable[[], int]
     pid: int = 0
     started: float = 0.0
     due: float = 0.0
     pause: float = 0.0
+    starts: int = 0
 
     def start(self) -> None:
         """Fork the process."""
         self.started, parent = time.monotonic(), os.getpid()
+        self.starts += 1
         self.pid = os.fork()
         if self.pid:
             return
@@ -118,48 +120,20 @@ class Child:
                 os.kill(self.pid, signum)
 
 
-@dataclass
-class Watch:
-    """What the executor does, as its reports say."""
-
-    task: str | None = None  # empty for requests
-    job: str = ""
-    since: float = 0.0
-    looked: float = 0.0
-    renewed: float = 0.0
-    unwanted_since: float | None = None
-    _partial: bytes = field(default=b"", repr=False)
-
-    def read(self, raw: bytes) -> None:
-        """Read reports; the last one counts."""
-        *lines, self._partial = (self._partial + raw).split(b"\n")
-        if not lines:
-            return
-        report, now = json.loads(lines[-1]), time.monotonic()
-        self.task, self.job = report.get("task"), report.get("job", "")
-        self.since = self.looked = self.renewed = now
-        self.unwanted_since = None
-
-
 class Worker:
     """The parent of a worker's processes."""
 
-    def __init__(self, name: str, numbers: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: Settings) -> None:
         self._settings = settings
         self._name = name
-        self._numbers = numbers
         self._stores = Stores.connect(settings)
-        self._queue = ExecutorQueue(
-            self._stores.client, queue=queue_name(numbers), executor=name, heartbeat=settings.heartbeat
-        )
-        self._forked = 0
-        self._forking = Child("glle-forking", self._run_forking)
-        self._executor = Child("glle-executor", self._run_executor)
-        self._reports, self._reports_of_executor = -1, -1
-        self._watch = Watch()
+        self._rq = {role: Child(f"glle-{role}", partial(self._run_rq, role)) for role in QUEUES_OF_ROLE}
+        self._sampler = Child("glle-sampler", self._run_sampler)
+        self._reports, self._reports_of_sampler = -1, -1
+        self._busy_since: float | None = None  # monotonic time of the sampler's latest report of work
         self._signals = 0
-        self._reminded = 0.0  # monotonic time of the latest signal to the forking worker
-        self._is_held = False  # whether a dead executor may hold tasks
+        self._next_heartbeat = 0.0
+        self._reminded = 0.0  # monotonic time of the latest signal to the RQ workers
 
     def run(self) -> int:
         """Run the children until a signal; return the exit code."""
@@ -170,41 +144,43 @@ class Worker:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `select`
         while True:
             self._replace_ended()
-            if self._signals and not (self._executor.pid or self._forking.pid):
-                self._return_tasks()
+            if self._signals and not any(child.pid for child in self._children):
+                with suppress(redis.RedisError):
+                    withdraw(self._stores.client, self._name)
                 return 0
+            self._heartbeat()
             self._remind()
-            self._look()
-            busy = self._watch.task is not None
+            self._kill_if_hung()
             descriptors = [wake] if self._reports < 0 else [wake, self._reports]
-            ready, _, _ = select.select(descriptors, [], [], self._seconds_to_next(busy=busy))
+            ready, _, _ = select.select(descriptors, [], [], self._seconds_to_next())
             if wake in ready:
                 os.read(wake, 4096)
             if self._reports in ready:
-                self._watch.read(os.read(self._reports, 65536))
+                last = os.read(self._reports, 65536)[-1:]
+                self._busy_since = time.monotonic() if last == BUSY else None
 
-    def _seconds_to_next(self, *, busy: bool) -> float:
+    @property
+    def _children(self) -> list[Child]:
+        return [*self._rq.values(), self._sampler]
+
+    def _seconds_to_next(self) -> float:
         """Return the seconds until a look or a start is due."""
         now = time.monotonic()
-        children = (self._forking,) if self._is_held else (self._forking, self._executor)
-        due = [child.due - now for child in children if not child.pid and not self._signals]
-        return max(0.0, min([LOOK_SECONDS if busy or self._is_held else IDLE_SECONDS, *due]))
+        due = [child.due - now for child in self._children if not child.pid and not self._signals]
+        return max(0.0, min([LOOK_SECONDS, *due]))
 
     def _replace_ended(self) -> None:
-        """Start the children that are due, and return the tasks of those that ended."""
-        if self._forking.reap() and not self._signals:
-            log.warning("The forking worker ended and is replaced")
-            with suppress(redis.RedisError):  # its heartbeat expires
-                self._stores.recovery.requeue_tasks_of(self._forking_name(), of_executor=False)
-        if self._executor.reap():
+        """Start the children that are due in place of those that ended."""
+        for child in self._children:
+            if not child.reap():
+                continue
             if not self._signals:
-                log.warning("The executor ended and is replaced")
-            os.close(self._reports)
-            self._reports, self._watch, self._is_held = -1, Watch(), True
-        self._return_tasks()
-        for child in (self._forking, self._executor):
-            is_free = child is self._forking or not self._is_held  # its successor would lose its tasks to the dead one
-            if not child.pid and is_free and time.monotonic() >= child.due:
+                log.warning("The process %s ended and is replaced", child.name)
+            if child is self._sampler:
+                os.close(self._reports)
+                self._reports, self._busy_since = -1, None
+        for child in self._children:
+            if not child.pid and time.monotonic() >= child.due:
                 self._start(child)
 
     def _start(self, child: Child) -> None:
@@ -212,110 +188,134 @@ class Worker:
         signals = {signal.SIGTERM, signal.SIGINT}
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         try:
-            if not self._signals:
-                self._fork(child)
+            if self._signals:
+                return
+            if child is self._sampler:
+                self._reports, self._reports_of_sampler = os.pipe()
+            child.start()
+            if child is self._sampler:
+                os.close(self._reports_of_sampler)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def _fork(self, child: Child) -> None:
-        if child is self._forking:
-            self._forked += 1
-        else:
-            self._reports, self._reports_of_executor = os.pipe()
-        child.start()
-        if child is self._executor:
-            os.close(self._reports_of_executor)
-
-    def _return_tasks(self) -> None:
-        """Return the tasks of a dead executor to their queue."""
-        if self._is_held:
-            with suppress(redis.RedisError):  # tried again
-                self._queue.give_back()
-                self._is_held = False
-
-    def _look(self) -> None:
-        """Renew the lease of the executor's task; kill the executor if the task is not wanted or late."""
-        watch, now = self._watch, time.monotonic()
-        if watch.task is None or not self._executor.pid or now - watch.looked < LOOK_SECONDS:
+    def _heartbeat(self) -> None:
+        """Renew the worker's record and its alive file; let one worker look for lost tasks."""
+        if time.monotonic() < self._next_heartbeat:
             return
-        watch.looked = now
-        is_late = now - watch.since > self._settings.job_timeout + GRACE_SECONDS
-        with suppress(redis.RedisError):  # without an answer the job counts as wanted
-            if watch.task and now - watch.renewed > self._settings.heartbeat:
-                self._queue.renew(watch.task)
-                watch.renewed = now
-            if is_late and watch.job:
-                self._stores.jobs.fail(watch.job, timed_out(self._settings.job_timeout))
-            if not is_late:
-                if not watch.job or self._stores.jobs.is_wanted(watch.job):
-                    watch.unwanted_since = None
-                    return
-                watch.unwanted_since = watch.unwanted_since or now
-                if now - watch.unwanted_since < GRACE_SECONDS:
-                    return
-            log.warning("Job %s is not wanted and did not stop: killing executor %d", watch.job, self._executor.pid)
-            if watch.job:
-                self._stores.jobs.finish_cancel(watch.job)
-            self._executor.send(signal.SIGKILL)
+        self._next_heartbeat = time.monotonic() + self._settings.heartbeat
+        client = self._stores.client
+        with suppress(OSError):  # a full disk; the worker works on
+            prolong(self._settings)
+        with suppress(redis.RedisError, ProblemError):
+            announce(client, self._settings, self._state())
+            if client.set(SWEPT, 1, nx=True, ex=self._settings.heartbeat):  # one worker is enough
+                self._stores.recovery.sweep()
+
+    def _state(self) -> WorkerState:
+        busy = sum(map(self._is_busy, self._rq)) + (self._busy_since is not None)
+        return WorkerState(
+            name=self._name,
+            host=socket.gethostname(),
+            busy=busy,
+            engine=glle_engine.__version__,
+            numbers=self._stores.numbers,
+            threads=os.environ.get("OPENBLAS_NUM_THREADS", ""),
+        )
+
+    def _is_busy(self, role: str) -> bool:
+        """Return whether RQ says that a child runs a task; raises `redis.RedisError`."""
+        key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role)}"
+        found = RqWorker.find_by_key(key, connection=self._stores.client)
+        return found is not None and found.get_state() == WorkerStatus.BUSY
+
+    def _kill_if_hung(self) -> None:
+        """Kill a sampler that has drawn one lane group for too long; its requests are drawn again, each by itself."""
+        if self._busy_since is not None and time.monotonic() - self._busy_since > HUNG_SECONDS:
+            log.warning("The sampler hangs: killing process %d", self._sampler.pid)
+            self._busy_since = None
+            self._sampler.send(signal.SIGKILL)
 
     def _remind(self) -> None:
-        """Repeat that the forking worker should end, which does not change the end of its task."""
-        if self._signals and time.monotonic() - self._reminded > IDLE_SECONDS:
-            self._reminded = time.monotonic()
-            self._forking.send(forking_worker.REMINDER)
+        """Repeat the signal to an idle RQ worker, because a library may have lost the exception of its handler."""
+        if not self._signals or time.monotonic() - self._reminded < REMIND_SECONDS:
+            return
+        self._reminded = time.monotonic()
+        for role, child in self._rq.items():
+            with suppress(redis.RedisError):
+                if child.pid and not self._is_busy(role):
+                    child.send(signal.SIGTERM)
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         """Stop warm at the first signal, cold at the second."""
         del signum, frame
         self._signals += 1
         self._reminded = time.monotonic()
-        self._forking.send(signal.SIGTERM)
-        self._executor.send(signal.SIGTERM if self._signals == 1 else signal.SIGKILL)
+        for child in self._rq.values():
+            child.send(signal.SIGTERM)
+        self._sampler.send(signal.SIGTERM if self._signals == 1 else signal.SIGKILL)
 
-    def _forking_name(self) -> str:
-        return self._name if self._forked <= 1 else f"{self._name}.{self._forked}"
+    def _rq_name(self, role: str) -> str:
+        """Return the name of an RQ worker, which differs from that of its predecessor."""
+        return f"{self._name}.{role}.{self._rq[role].starts}"
 
-    def _run_forking(self) -> int:
+    def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
-        if self._reports >= 0:  # the executor's pipe ends with the parent
+        if self._reports >= 0:  # the sampler's pipe ends with the parent
             os.close(self._reports)
-        return forking_worker.work(self._forking_name(), self._numbers, self._settings)
+        return rq_worker.work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings)
 
-    def _run_executor(self) -> int:
+    def _run_sampler(self) -> int:
         process_stores.cache_clear()
         os.close(self._reports)
-        Executor(process_stores(), self._name, self._reports_of_executor).run()
+        Sampler(process_stores(), self._name, self._reports_of_sampler).run()
         return 0
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code. `name` in the registry is by default that of host and process."""
+    """Work until a signal; return the exit code. `name` in the registry is by default that of host and process.
+
+    Raises `SettingsError` for a name or a setting that is not valid, and if this machine computes other bits than the
+    deployment (`require_bits`).
+    """
     settings = Settings.from_env()
     if name is not None and not re.fullmatch(r"[\w-]+", name):
         raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
     logs.configure(settings)
-    load(settings)
+    load()
     gc.freeze()  # keep the pages shared with the children
-    numbers = adopt(numerics_kind())
-    if kind_of(numbers):
-        log.warning("%s", _OTHER_KIND.format(numbers))
+    require_bits(settings)
     _wait_for_server(connect_queue(settings))
     name = name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-")
-    log.info("Worker %s started. Numerics kind: %s", name, numbers)
-    code = Worker(name, numbers, settings).run()
+    log.info("Worker %s started", name)
+    code = Worker(name, settings).run()
     log.info("Worker %s stopped", name)
     return code
 
 
-def load(settings: Settings) -> None:
+def load() -> None:
     """Load what all processes of workers share, before a fork: compiled code, and the reference results."""
-    if tracing.wanted(settings):
+    if tracing.has_collector():
         tracing.load()
-    if find_spec("numba") is not None:
-        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- numba takes a while to load
+    warm()
+    fingerprint()
 
-        warm()
-    numerics_kind()
+
+def require_bits(settings: Settings) -> None:
+    """Raise `SettingsError` unless reference results of this machine have the bits of the deployment."""
+    own, expected = fingerprint(), settings.allow_other_bits or PINNED
+    if own == expected:
+        return
+    remedy = (
+        "Start all processes without GLLE_ALLOW_OTHER_BITS."
+        if own == PINNED
+        else "Install the versions of requirements/server.lock. If all workers are such machines, start "
+        f"all processes of the deployment with GLLE_ALLOW_OTHER_BITS={own}."
+    )
+    raise SettingsError(
+        "The worker does not start, because its results would differ in bits: the reference results of this machine "
+        f"have the fingerprint {own}, those of the deployment {expected}. {remedy} See "
+        "docs/explanation/reproducibility.md."
+    )
 
 
 def _wait_for_server(connection: redis.Redis) -> None:

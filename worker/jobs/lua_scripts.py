@@ -3,14 +3,14 @@
 Each change is numbered in the record and published; progress is published at most ten times a second.
 """
 
-from worker.base.versions import FIRST_QUEUE, SCHEMA
+from worker.base.versions import MEMBER, SCHEMA
 from worker.jobs.index import LISTS, REMOVED, TENANTS
 from worker.records.job import FIELDS, PARTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
 OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.tenants.own` names those of others
-ENTERED = "glle:jobs:entered"  # transitions by kind and entered status, of all versions, as the counters
+ENTERED = "glle:jobs:entered"  # transitions by kind and entered status
 ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
 PROGRESS_MS = 100  # between two publications of a job's progress
 
@@ -19,20 +19,14 @@ _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 # Relaxes the terms of an open job, `record`: the later deadline and the higher priority count; empty means none.
 _SHARE = f"""
 local function share(record, deadline, priority)
-  local is = redis.call('HMGET', record, 'status', 'deadline', 'format')
-  if tonumber(is[3] or '1') > {SCHEMA} then return end
+  local is = redis.call('HMGET', record, 'status', 'deadline', '{MEMBER}')
+  if is[3] ~= '{SCHEMA}' then return end
   if is[1] ~= 'queued' and is[1] ~= 'running' then return end
   if is[2] and is[2] ~= '' and (deadline == '' or tonumber(deadline) > tonumber(is[2])) then
     redis.call('HSET', record, 'deadline', deadline)
   end
   if priority == 'interactive' then redis.call('HSET', record, 'priority', priority) end
 end
-"""
-
-# KEYS: record. ARGV: deadline, priority.
-SHARE = f"""
-{_SHARE}
-share(KEYS[1], ARGV[1], ARGV[2])
 """
 
 # Creates a job, or returns the holder of its claim. KEYS: claim, record, index, stats, the tenant's open jobs.
@@ -118,10 +112,16 @@ START = f"""
 return redis.call('HMGET', KEYS[1], {_FIELDS})
 """
 
-# As MOVE, into the next round of the record; the caller may have read an earlier round.
+# As MOVE, into the next round of the record; the caller may have read an earlier round. The first fields to set are
+# deadline and priority, which a job that another call has reopened shares.
 REOPEN = f"""
+{_SHARE}
 {_MOVE}
-if redis.call('HGET', KEYS[1], 'status') == 'succeeded' then redis.call('HINCRBY', KEYS[1], 'round', 1) end
+if redis.call('HGET', KEYS[1], 'status') == 'succeeded' then
+  redis.call('HINCRBY', KEYS[1], 'round', 1)
+else
+  share(KEYS[1], ARGV[6], ARGV[8])
+end
 return {_MOVE_RECORD}
 """
 
@@ -165,21 +165,14 @@ index(KEYS[1], nil, redis.call('HGET', KEYS[1], 'status'), ARGV[3] + ARGV[1])
 return 1
 """
 
-# Moves an open job to another queue. KEYS: record. ARGV: its queue, the new queue. Returns 1 to the first caller.
-HAND_OVER = f"""
-local is = redis.call('HMGET', KEYS[1], 'status', 'queue')
-if (is[1] ~= 'queued' and is[1] ~= 'running' and is[1] ~= 'cancelling') or (is[2] or '{FIRST_QUEUE}') ~= ARGV[1] then
-  return 0
-end
-redis.call('HSET', KEYS[1], 'queue', ARGV[2])
-return 1
-"""
-
-# Writes progress. KEYS: record. ARGV: now, then fields to set while the job runs. Returns the status.
+# Writes progress. KEYS: record. ARGV: now, then fields to set while the job runs. Returns the status, `LATE` after the
+# deadline.
+LATE = "late"
 TOUCH = f"""
 {_PUBLISH}
-local was = redis.call('HMGET', KEYS[1], 'status', 'stage', 'done')
+local was = redis.call('HMGET', KEYS[1], 'status', 'stage', 'done', 'deadline')
 if was[1] ~= 'running' then return was[1] end
+if was[4] and was[4] ~= '' and tonumber(was[4]) <= tonumber(ARGV[1]) then return '{LATE}' end
 redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
 local is = redis.call('HMGET', KEYS[1], 'stage', 'done')
 if is[1] ~= was[2] or tonumber(is[2]) < tonumber(was[3]) then
@@ -191,35 +184,22 @@ publish_progress(KEYS[1], ARGV[1])
 return was[1]
 """
 
-# Adds the finished steps of shards; `counts` is a list of the field of a shard and its count, one after the other.
-# Returns the status, or nothing if the job is not wanted or is in another round. Counts never decrease, so a worker
-# that returns late to a shard of another one loses nothing. The count that completes a draws job ends it; parts of an
-# analysis are combined by another task.
+# Adds the finished steps of a shard. KEYS: record, stats. ARGV: round, seconds to keep the ended record, now in ISO
+# format and in milliseconds, field and count of the shard. Returns the status, or nothing if the job is not wanted or
+# is in another round. A count never decreases, so a repeated shard loses nothing. The count that completes a draws job
+# ends it; parts of an analysis are combined by another task.
 ADVANCE = f"""
 {_MOVE}
 {_PUBLISH}
-local function advance(record, stats, round, ttl, iso, now, counts)
-  local is = redis.call('HMGET', record, 'status', 'round', 'total', 'done', '{PARTS}')
-  if is[2] ~= round or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return nil end
-  if #counts == 0 then return is[1] end
-  local more = 0
-  for at = 1, #counts, 2 do
-    local count = tonumber(redis.call('HGET', record, counts[at]) or '0')
-    local added = math.max(tonumber(counts[at + 1]) - count, 0)
-    redis.call('HSET', record, counts[at], count + added)
-    more = more + added
-  end
-  redis.call('HSET', record, 'touched', now, 'done', tonumber(is[4]) + more)
-  publish_progress(record, now)
-  if is[5] or tonumber(is[4]) + more ~= tonumber(is[3]) then return is[1] end
-  move(record, stats, {{running = 'succeeded', cancelling = 'succeeded'}}, ttl, iso, now, 'stage', 'done')
-  return 'succeeded'
-end
-"""
-
-# KEYS: record, stats. ARGV: round, seconds to keep the ended record, now in ISO format and in milliseconds, then field
-# and count of each shard. Returns the status.
-ADVANCE_SHARDS = f"""
-{ADVANCE}
-return advance(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], {{unpack(ARGV, 5)}})
+local record, now = KEYS[1], ARGV[4]
+local is = redis.call('HMGET', record, 'status', 'round', 'total', 'done', '{PARTS}', ARGV[5], 'deadline')
+if is[2] ~= ARGV[1] or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return nil end
+if is[7] and is[7] ~= '' and tonumber(is[7]) <= tonumber(now) then return '{LATE}' end
+local count = tonumber(is[6] or '0')
+local done = tonumber(is[4]) + math.max(tonumber(ARGV[6]) - count, 0)
+redis.call('HSET', record, ARGV[5], math.max(tonumber(ARGV[6]), count), 'touched', now, 'done', done)
+publish_progress(record, now)
+if is[5] or done ~= tonumber(is[3]) then return is[1] end
+move(record, KEYS[2], {{running = 'succeeded', cancelling = 'succeeded'}}, ARGV[2], ARGV[3], now, 'stage', 'done')
+return 'succeeded'
 """

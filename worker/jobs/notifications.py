@@ -1,8 +1,8 @@
 """Notifications of job changes and of draws, from Redis to the requests that wait for them.
 
 Each script that changes a job publishes its id (`worker.jobs.lua_scripts`): changes on one channel, ends on
-another, so that a request that waits for an end is not woken by progress. An executor publishes the draws that it has
-made (`worker.jobs.executor_queue`). One thread per channel listens, from the first subscription on, and wakes the
+another, so that a request that waits for an end is not woken by progress. A sampler publishes the draws that it has
+made (`worker.jobs.draw_stream`). One thread per channel listens, from the first subscription on, and wakes the
 requests through their event loops. Notifications get lost while a connection is restored, so every waiting request is
 woken when the channel is subscribed again.
 """
@@ -163,7 +163,7 @@ class Notifications:
     def _receive(self, message: str) -> None:
         try:
             outcomes = self._outcomes(message)
-        except (ValueError, KeyError, TypeError):  # of another version
+        except (ValueError, KeyError, TypeError):  # of another program
             outcomes = {}
         if not outcomes:
             self.wake_all()

@@ -1,37 +1,35 @@
-"""The queue of the jobs' tasks: enqueue, take, withdraw.
+"""The tasks of jobs as RQ jobs: enqueue, compare with RQ, withdraw.
 
-Each numerics kind has a queue of long tasks, which RQ's workers fork for, and one of short tasks, which executors run
-(`worker.jobs.executor_queue`). A job's record names its queue. Shards are short, so that they interleave and no job
-starves another. Tenants take turns, and interactive tasks go first (`worker.jobs.priority_scripts`).
+The queue `INTERACTIVE` has the tasks of some seconds, `BATCH` the others. A tenant has as many tasks in a queue as
+workers live (RQ's rate limit), so that other tenants wait for one task at most; the rest waits with RQ. A job with
+shards begins with shard 0, which enqueues the others once the posterior is cached. The task that combines the parts of
+an analysis depends on their shards.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from datetime import UTC, datetime
+import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import redis
 from rq import Retry
-from rq.job import JobStatus
+from rq.command import send_stop_job_command
+from rq.exceptions import InvalidJobOperation, NoSuchJobError
+from rq.job import Dependency, JobStatus
+from rq.rate_limit import RateLimit, RateLimitRegistry
 
 from worker.base.clock import now_ms
-from worker.base.numerics import numbers_of
-from worker.base.problems import refuse
-from worker.base.versions import is_short, short_queue
-from worker.jobs import priority_scripts
-from worker.jobs.executor_queue import short_fields
-from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SafeQueue, open_queue, script_keys, started_tasks
-from worker.jobs.shards import Shards, takers, unfinished_shards
-from worker.jobs.store import Cancelled
-from worker.observability.live_workers import workers_by_numbers, workers_of
+from worker.base.problems import ProblemError, refuse
+from worker.connections.clients import replicas_of
+from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, QUEUES, SERIALIZER, fetch_tasks, open_queue
+from worker.observability.live_workers import live_workers
 from worker.observability.request_context import task_metadata
-from worker.records.ids import text
 from worker.records.job import job_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import redis
+    from rq.job import Job as RqJob
 
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
@@ -43,7 +41,7 @@ FAILED_SECONDS = 86400
 REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS = 60
 REPLICATION_WAIT_MS = 1000
-LIVE_SECONDS = 1.0
+PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
 
 log = logging.getLogger(__name__)
 
@@ -55,113 +53,69 @@ class TaskQueue:
         self._client = client
         self._jobs = jobs
         self._settings = settings
-        self._queue = open_queue(NAME, client)
-        self._add = client.register_script(priority_scripts.ENQUEUE)
-        self._promote = client.register_script(priority_scripts.PROMOTE)
-        self._withdraw = client.register_script(priority_scripts.WITHDRAW)
-        self._shards = Shards(client, settings.job_ttl)
-        self._live_until = 0.0  # a worker of the pinned kind counts as live, in monotonic seconds
+        self._replicas = replicas_of(settings)
+        self._queues = {name: open_queue(name, client) for name in QUEUES}
 
     def enqueue(self, job: Job) -> None:
-        """Enqueue the first task of a job; the first shard of a job opens the other chains."""
+        """Enqueue the first task of a job."""
         log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
-        if job.kind == "fit":
-            self._enqueue(FIT, {task_id(job): [job.id]}, job)
-        elif job.sharding is not None:
-            self.enqueue_shard(job, 0)
-        else:
-            self.enqueue_analysis(job)
+        self._enqueue(job, task_ids(job)[0])
 
-    def enqueue_analysis(self, job: Job) -> None:
-        """Enqueue the task with the result of an analysis, once; its parts are made, or it makes them alone."""
-        self._enqueue(ANALYSIS, {task_id(job): [job.id, job.round]}, job)
+    def enqueue_others(self, job: Job) -> None:
+        """Enqueue the shards after the first one that RQ does not have, and the task that combines their parts."""
+        first, *others = task_ids(job)
+        for id_, task in zip(others, fetch_tasks(self._client, others), strict=True):
+            if task is None:
+                depends_on = [] if id_ != task_id(job) else [first, *others[:-1]]
+                self._enqueue(job, id_, depends_on)
 
-    def combine(self, job: Job) -> bool:
-        """Enqueue the analysis of a job whose parts are all made, once; return whether they are."""
-        if unfinished_shards(self._client, job):
-            return False
-        self.enqueue_analysis(job)
-        return True
-
-    def enqueue_shard(self, job: Job, shard: int) -> bool:
-        """Enqueue a shard once; return whether it is new."""
-        return self.enqueue_shards(job, [shard]) == 1
-
-    def enqueue_shards(self, job: Job, shards: Sequence[int]) -> int:
-        """Enqueue shards of a job, each once; return how many are new."""
-        if not shards:
-            return 0
-        return self._enqueue(DRAWS, {task_id(job, shard): [job.id, job.round, shard] for shard in shards}, job)
-
-    def promote(self, job: Job) -> None:
-        """Move the waiting tasks of a job that has become interactive before batches."""
-        self._promote(keys=script_keys(job.queue), args=self.task_ids(job))
-
-    def next_shard(
-        self, job: Job, ended: int, *, taker: int, first: int, has_time: bool, counts: Mapping[int, int]
-    ) -> tuple[int | None, bool]:
-        """Open the successor of a shard whose parts are made, and take a shard for the same task.
-
-        If the task dies, it is done again, and begins with `give_back`.
-
-        Parameters
-        ----------
-        ended
-            The shard whose parts are made; they need not be cached yet.
-        taker
-            The shard of the task.
-        first
-            The first shard that may be taken.
-        has_time
-            Whether the task takes another shard.
-        counts
-            Finished and cached steps by shard, which are reported.
-
-        Returns
-        -------
-        The shard that the task makes next, and whether requests for single draws wait in the job's queue. The shard is
-        None if no shard is left, or if an interactive task waits.
-
-        Raises
-        ------
-        Cancelled
-            The job is not wanted, or is in another round.
-
-        """
-        is_long = not is_short(job.queue)
-        short_task = None if is_long else [DRAWS, [job.id, job.round], task_metadata()]
-        found = self._shards.continue_after(
-            job, ended, taker=taker, first=first, has_time=has_time, counts=counts, short_task=short_task
-        )
-        if found is None:
-            raise Cancelled
-        if found.to_enqueue is not None:
-            self.enqueue_shard(job, found.to_enqueue)
-        return found.shard, found.is_requested
-
-    def give_back(self, job: Job, taker: int) -> None:
-        """Enqueue the unfinished shards again that the task of a shard had taken when it died."""
-        shards = unfinished_shards(self._client, job)
-        last_takers = takers(self._client, job, shards)
-        taken = [shard for shard, last_taker in zip(shards, last_takers, strict=True) if last_taker == taker]
-        self.enqueue_shards(job, taken)
+    def enqueue_again(self, job: Job, ids: list[str]) -> None:
+        """Enqueue lost tasks of a job; each leaves its place in the tenant's limit first."""
+        queue = self._queues[job.queue]
+        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
+            if task is not None:  # it stays in the sets of the tasks that depend on it
+                _forget_executions(task)
+                if not task.is_canceled:
+                    task.cancel()
+                queue.canceled_job_registry.remove(task)
+                queue.intermediate_queue.remove(id_)
+            self._enqueue(job, id_)
 
     def withdraw(self, job: Job) -> Job:
-        """Remove the waiting tasks of an unwanted job; return the job, cancelled if none of its tasks runs."""
-        self._withdraw(keys=script_keys(job.queue), args=self.task_ids(job))
-        if job.status == "cancelling" and not self._is_in_work(job):
+        """Remove the waiting tasks of an unwanted job and stop the running ones; return the job."""
+        is_running = False
+        for task in filter(None, fetch_tasks(self._client, task_ids(job))):
+            is_running |= self._stop(task)
+        if job.status == "cancelling" and not is_running:
             self._jobs.finish_cancel(job.id)
         return self._jobs.fetch(job.id)
 
+    def lost_tasks(self, job: Job, ids: list[str]) -> tuple[list[str], bool]:
+        """Return the tasks that RQ neither has nor runs, and whether RQ has failed one.
+
+        RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
+        neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
+        """
+        queue = self._queues[job.queue]
+        started = queue.started_job_registry.get_job_ids(cleanup=False)
+        there = {*queue.get_job_ids(), *started}
+        lost, has_failed = [], False
+        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
+            status = None if task is None else task.get_status(refresh=False)
+            has_failed |= status in {JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}
+            if status not in PENDING and id_ not in there:
+                lost.append(id_)
+        return lost, has_failed
+
     def require_replicated(self, id_: str) -> None:
-        """Wait until GLLE_REPLICAS replicas have a job, so that a failover does not lose it.
+        """Wait until the replicas that the queue's URL asks for have a job, so that a failover does not lose it.
 
         A master updates its replicas after its answer. If it is killed in between, the last writes are lost.
         Replication keeps the order, so a replica that has one write has all earlier ones.
 
         Raises ``not-replicated`` if the replicas lack the mark after one second, or a new master lacks the job.
         """
-        replicas = self._settings.replicas
+        replicas = self._replicas
         if not replicas:
             return
         with self._client.pipeline(transaction=False) as pipeline:
@@ -182,77 +136,72 @@ class TaskQueue:
                 wanted=replicas,
             )
 
-    def length(self) -> int:
-        """Return the number of waiting tasks of the pinned kind, long and short."""
-        keys = (script_keys(queue)[0] for queue in (NAME, short_queue(NAME)))
-        return sum(priority_scripts.length(self._client, key) for key in keys)
+    def adjust_limits(self) -> None:
+        """Let each tenant have as many tasks in a queue as workers live now: later ones share what waits already.
 
-    def live_workers(self, queue: str = NAME) -> int:
-        """Return the number of live workers of a queue."""
-        return len(workers_of(self._client, self._settings, queue))
-
-    def is_registered(self, worker: str) -> bool:
-        """Return whether a worker has entered the registry; False if the server does not answer."""
-        try:
-            return bool(self._client.exists(f"rq:worker:{worker}"))
-        except redis.RedisError:
-            return False
-
-    def numbers_for_new(self) -> str:
-        """Return the numbers for new work.
-
-        Those of the pinned kind if it has a live worker, or if no worker lives; otherwise the first live kind in order.
-        A live worker is remembered for `LIVE_SECONDS`, which is less than a dead one takes to be noticed.
+        The lost tasks of ended jobs leave their places.
         """
-        now = time.monotonic()
-        if now < self._live_until:
-            return numbers_of("")
-        if self.live_workers():
-            self._live_until = now + LIVE_SECONDS
-            return numbers_of("")
-        return min(workers_by_numbers(self._client, self._settings), default=numbers_of(""))
+        workers = max(1, self.live_workers())
+        for limit in RateLimitRegistry.all(self._client):
+            self._delete_ended(limit.get_allowed_job_ids())
+            if limit.concurrency not in {0, workers}:
+                with self._client.pipeline() as pipeline:
+                    limit.register(workers, pipeline)
+                    pipeline.execute()
+                RateLimitRegistry(limit.key, self._client).cleanup()
 
-    def task_ids(self, job: Job) -> list[str]:
-        """Return the tasks of a job that may wait."""
-        if job.sharding is None:
-            return [task_id(job)]
-        shards = [task_id(job, shard) for shard in unfinished_shards(self._client, job)]
-        return shards if job.parts is None else [*shards, task_id(job)]
+    def live_workers(self) -> int:
+        """Return the number of live workers."""
+        return len(live_workers(self._client))
 
-    def _is_in_work(self, job: Job) -> bool:
-        """Return whether a worker runs a task of the job, or has just dequeued one."""
-        queue = open_queue(job.queue, self._client)
-        taken = self._client.lrange(queue.intermediate_queue_key, 0, -1)
-        started = self._client.zrange(started_tasks(job.queue, self._client).key, 0, -1)
-        return any(text(task).startswith(job.id) for task in (*taken, *started))
+    def _delete_ended(self, ids: list[str]) -> None:
+        """Delete those of the tasks that do not run, and whose jobs have ended."""
+        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
+            with suppress(ProblemError):  # a record of another version
+                if task is None or task.is_started:
+                    continue
+                job = self._jobs.get(id_.partition("-r")[0])
+                if job is None or not job.is_open:
+                    _forget_executions(task)
+                    task.delete()
 
-    def _enqueue(self, name: str, tasks: Mapping[str, list[Any]], job: Job) -> int:
-        """Enqueue tasks, arguments by id, in the queue of their job, each once; return how many are new."""
-        args: list[Any] = []
-        for id_, arguments in tasks.items():
-            is_long = not is_short(job.queue)
-            fields = self._long_fields(name, arguments, id_, job) if is_long else short_fields(name, arguments)
-            if job.priority == "interactive":
-                fields["interactive"] = 1
-            args += [id_, 2 * len(fields), *(part for pair in fields.items() for part in pair)]
-        return int(self._add(keys=[*script_keys(job.queue), SafeQueue.redis_queues_keys], args=args))
+    def _stop(self, task: RqJob) -> bool:
+        """Delete a waiting task, or stop a running one; return whether it runs."""
+        try:
+            if task.is_started:
+                send_stop_job_command(self._client, task.id, serializer=SERIALIZER)
+                return True
+            if not (task.is_finished or task.is_failed or task.is_stopped or task.is_canceled):
+                _forget_executions(task)
+                task.delete()  # RQ keeps a cancelled one for ever
+        except (InvalidJobOperation, NoSuchJobError):  # it has just ended
+            pass
+        return False
 
-    def _long_fields(self, name: str, arguments: list[Any], id_: str, job: Job) -> dict[str, Any]:
-        """Return the record of a task for RQ."""
-        task = self._queue.create_job(
+    def _enqueue(self, job: Job, id_: str, depends_on: list[str] | None = None) -> None:
+        """Enqueue a task."""
+        name, arguments = _call(job, id_)
+        dependency = None if not depends_on else Dependency(depends_on, allow_failure=True)
+        # RQ counts the slots of a key; the tasks of a tenant's other queue do not count.
+        limit = RateLimit(f"{job.queue}:{job.tenant}", max(1, self.live_workers()))
+        self._queues[job.queue].enqueue_call(
             name,
             args=arguments,
             job_id=id_,
             timeout=self._settings.job_timeout,
             result_ttl=ENDED_SECONDS,
             failure_ttl=FAILED_SECONDS,
-            status=JobStatus.QUEUED,
             retry=Retry(max=RETRIES),
             meta=task_metadata(),
             description=id_,
+            depends_on=dependency,
+            rate_limit=limit,
         )
-        task.origin, task.enqueued_at = job.queue, datetime.now(UTC)
-        return {name: value for name, value in task.to_dict().items() if value is not None}
+
+
+def _forget_executions(task: RqJob) -> None:
+    """Forget the executions of a task that does not run: that of a killed worker holds its place for a minute."""
+    task.execution_registry.cleanup(math.inf)
 
 
 def task_id(job: Job, shard: int | None = None) -> str:
@@ -260,3 +209,19 @@ def task_id(job: Job, shard: int | None = None) -> str:
     if job.kind == "fit":  # a fit has one round
         return job.id
     return f"{job.id}-r{job.round}" if shard is None else f"{job.id}-r{job.round}-s{shard}"
+
+
+def task_ids(job: Job) -> list[str]:
+    """Return the tasks of a job in the order in which they are enqueued."""
+    if job.sharding is None:
+        return [task_id(job)]
+    shards = [task_id(job, shard) for shard in range(job.sharding.shards)]
+    return shards if job.parts is None else [*shards, task_id(job)]
+
+
+def _call(job: Job, id_: str) -> tuple[str, list[Any]]:
+    """Return name and arguments of a task."""
+    _, _, shard = id_.rpartition("-s")
+    if job.kind == "fit":
+        return FIT, [job.id]
+    return (DRAWS, [job.id, job.round, int(shard)]) if id_ != task_id(job) else (ANALYSIS, [job.id, job.round])

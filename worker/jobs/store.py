@@ -6,7 +6,7 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
       |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
       `-> cancelled                                 succeeded -> queued, if its result was evicted
 
-Several workers may share the shards of a job. Each shard writes its own count, and the script adds them up. The shard
+Several workers may make the shards of a job. Each shard writes its own count, and the script adds them up. The shard
 that completes the sum ends a draws job; the parts of an analysis are combined by one more task. A repeated shard
 changes nothing.
 """
@@ -16,14 +16,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
+from glle_engine import NUMBERS
 from worker.base.clock import iso, now_iso, now_ms
-from worker.base.numerics import numbers_of
 from worker.base.problems import deadline_exceeded, refuse
-from worker.base.versions import is_short, queue_name, require_own_version, short_queue, stamp
+from worker.base.versions import require_numbers, stamp
 from worker.jobs import lua_scripts
 from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
-from worker.jobs.shards import count_fields
+from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.records.ids import index_member, member_name, new_job_id, text
 from worker.records.job import (
     FIELDS,
@@ -39,7 +39,6 @@ from worker.records.job import (
     job_of,
 )
 from worker.records.priority import ANY_TIME, Terms
-from worker.records.sharding import CHAINS, PartsSharding
 from worker.records.tenants import DEFAULT, tenant_key
 from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_jobs_overall
 
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
+    from worker.records.sharding import PartsSharding
     from worker.storage.free_space import QueueCapacity
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
@@ -69,6 +69,8 @@ class JobStore:
     ----------
     ttl
         Seconds to keep the record of an ended job.
+    numbers
+        Numerics version of the deployment's results.
     tenant
         The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
         default tenant.
@@ -84,6 +86,7 @@ class JobStore:
         client: redis.Redis,
         *,
         ttl: int,
+        numbers: str = NUMBERS,
         tenant: str | None = None,
         limits: JobLimits | None = None,
         room: QueueCapacity | None = None,
@@ -91,6 +94,7 @@ class JobStore:
     ) -> None:
         self._client = client
         self._ttl = ttl
+        self._numbers = numbers
         self._tenant = tenant
         self._limits = limits or JobLimits()
         self._room = room
@@ -101,9 +105,7 @@ class JobStore:
         self._touch = client.register_script(lua_scripts.TOUCH)
         self._count_end = client.register_script(lua_scripts.COUNT_END)
         self._start = client.register_script(lua_scripts.START)
-        self._advance = client.register_script(lua_scripts.ADVANCE_SHARDS)
-        self._share = client.register_script(lua_scripts.SHARE)
-        self._hand_over = client.register_script(lua_scripts.HAND_OVER)
+        self._advance = client.register_script(lua_scripts.ADVANCE)
         self._reopen = client.register_script(lua_scripts.REOPEN)
         self._expire = client.register_script(lua_scripts.EXPIRE)
         self._put = client.register_script(lua_scripts.PUT)
@@ -111,7 +113,13 @@ class JobStore:
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the store as a tenant sees it."""
         return type(self)(
-            self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room, backlog=self._backlog
+            self._client,
+            ttl=self._ttl,
+            numbers=self._numbers,
+            tenant=tenant,
+            limits=limits,
+            room=self._room,
+            backlog=self._backlog,
         )
 
     def create(
@@ -124,9 +132,7 @@ class JobStore:
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
         terms: Terms = ANY_TIME,
-        chains: int = CHAINS,
         parts: PartsSharding | None = None,
-        numbers: str | None = None,
         points: Array | None = None,
         short: bool = False,
     ) -> tuple[Job, bool]:
@@ -140,16 +146,12 @@ class JobStore:
             The posterior that the job fits or uses, if any.
         terms
             A shared job gets the later deadline and the higher priority of its requests.
-        chains
-            Shards that may run at once.
         parts
             Shards of an analysis; None for one task. Draws have those of their specification.
-        numbers
-            The bits of the results, which name the queue of the tasks; None for the pinned kind.
         points
             Points of the request, under a data set id without a stored data set (`worker.records.inline_points`).
         short
-            Whether its tasks are short, so that executors run them (`worker.jobs.executor_queue`).
+            Whether its tasks take some seconds at most, so that they wait in the queue of interactive tasks.
 
         Returns
         -------
@@ -162,13 +164,11 @@ class JobStore:
 
         """
         new, tenant, limits = new_job_id(), self._tenant or DEFAULT, self._limits
-        created, numbers = now_iso(), numbers or numbers_of("")
-        queue = short_queue(queue_name(numbers)) if short else queue_name(numbers)
+        created, queue = now_iso(), INTERACTIVE if short else BATCH
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, "numbers": numbers, "queue": queue, "digests": 1,
-            **({} if chains == CHAINS else {"chains": chains}),
+            "tenant": tenant, "numbers": self._numbers, "queue": queue,
             **({} if parts is None else {PARTS: parts.to_json()}),
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
@@ -311,25 +311,37 @@ class JobStore:
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress; raises `Cancelled` if the job is not wanted."""
-        raw = self._touch(keys=[job_key(id_)], args=[now_ms(), "done", done, "total", total, "stage", stage])
-        if raw != b"running":
-            raise Cancelled
+        fields: dict[str, Any] = {"done": done, "total": total, "stage": stage}
+        self._require_running(id_, self._touch(keys=[job_key(id_)], args=[now_ms(), *_flat(fields)]))
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
         """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
-        if self._touch(keys=[job_key(id_)], args=[now_ms(), "stage", stage, *_flat(progress)]) != b"running":
-            raise Cancelled
+        fields: dict[str, Any] = {"stage": stage, **progress}
+        self._require_running(id_, self._touch(keys=[job_key(id_)], args=[now_ms(), *_flat(fields)]))
 
-    def advance(self, id_: str, round_: int, counts: Mapping[int, int]) -> bool:
-        """Write the numbers of finished steps of shards; end a draws job that they complete; return whether it ended.
+    def advance(self, id_: str, round_: int, shard: int, count: int) -> bool:
+        """Write the number of finished steps of a shard; end a draws job that it completes; return whether it ended.
 
         Raises `Cancelled` if the job is not wanted, or is in another round.
         """
-        args = [round_, self._ttl, now_iso(), now_ms(), *count_fields(round_, counts)]
+        args: list[Any] = [round_, self._ttl, now_iso(), now_ms(), _count_field(round_, shard), count]
         status = self._advance(keys=[job_key(id_), lua_scripts.ENTERED], args=args)
-        if status not in {b"running", b"succeeded"}:
-            raise Cancelled
-        return bool(status == b"succeeded")
+        if status == b"succeeded":
+            return True
+        self._require_running(id_, status)
+        return False
+
+    def shard_counts(self, job: Job) -> list[int]:
+        """Return the number of finished steps of each shard of a job's round."""
+        assert job.sharding is not None
+        fields = [_count_field(job.round, shard) for shard in range(job.sharding.shards)]
+        return [int(value or 0) for value in self._client.hmget(job_key(job.id), fields)]
+
+    def unfinished_shards(self, job: Job) -> list[int]:
+        """Return the shards of a job's round whose steps are not all counted."""
+        assert job.sharding is not None
+        counts = enumerate(self.shard_counts(job))
+        return [shard for shard, count in counts if count < job.sharding.shard_size(shard)]
 
     def succeed(self, id_: str, **progress: int) -> None:
         """Enter ``succeeded``, also after a cancellation that came too late; write `done` and `total`, if given."""
@@ -342,7 +354,7 @@ class JobStore:
 
     def cancel(self, id_: str) -> Job:
         """Cancel a queued job, or request that a running one stops; an ended job stays as it is."""
-        self.fetch(id_)  # refuses the record of a newer version
+        self.fetch(id_)  # refuses the record of another schema
         self._transition(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
@@ -365,26 +377,24 @@ class JobStore:
 
         Raises as `create`, and ``other-numbers`` if the result would have other bits.
         """
-        require_own_version(f"Job {job.id}", job.numbers)
+        require_numbers(f"Job {job.id}", job.numbers, self._numbers)
         self._require_room_for(job)
         deadline, priority = _term_fields(terms)
-        queue = short_queue(queue_name(job.numbers)) if is_short(job.queue) else queue_name(job.numbers)
-        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue}
-        moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
-        if moved == ("succeeded", "queued"):
-            return True
-        self._share(keys=[job_key(job.id)], args=[deadline, priority])
-        return False
-
-    def hand_over(self, job: Job) -> bool:
-        """Move an open job to this version's queue of long tasks; return False if another call did."""
-        return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name(job.numbers)]))
+        fields = {"deadline": deadline, "priority": priority, "done": 0, "stage": "queued", "finished": ""}
+        return self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields) == ("succeeded", "queued")
 
     def transition_counts(self) -> dict[tuple[str, str], int]:
         """Return the total number of transitions by (kind, entered status)."""
         counts = self._client.hgetall(lua_scripts.ENTERED)
         entries = {text(name).partition(":"): int(count) for name, count in counts.items()}
         return {(kind, status): count for (kind, _, status), count in entries.items()}
+
+    def _require_running(self, id_: str, status: bytes | None) -> None:
+        """Raise `Cancelled` unless a script's reply says that the job runs; a job past its deadline fails."""
+        if status == lua_scripts.LATE.encode():
+            self.expire(id_)
+        if status != b"running":
+            raise Cancelled
 
     def _require_room_for(self, job: Job) -> None:
         """Refuse to reopen a job where `create` would refuse a new one."""
@@ -433,6 +443,11 @@ class JobStore:
 def _term_fields(terms: Terms) -> tuple[str, str]:
     """Return deadline and priority as arguments of the scripts."""
     return "" if terms.deadline is None else str(terms.deadline), terms.priority
+
+
+def _count_field(round_: int, shard: int) -> str:
+    """Return the record's field for the number of finished steps of a shard."""
+    return f"shard:{round_}:{shard}"
 
 
 def _flat(fields: Mapping[str, Any]) -> list[Any]:

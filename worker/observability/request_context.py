@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+REQUEST_MS: ContextVar[int] = ContextVar("request_ms", default=0)  # begin of the request, ms since 1970; 0: unknown
 JOB_ID: ContextVar[str] = ContextVar("job_id", default="")
 
 

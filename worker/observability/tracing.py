@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span, Tracer
 
-    from worker.base.settings import Settings
 
 PROPAGATOR = TraceContextTextMapPropagator()  # W3C headers: traceparent, tracestate
 HORSE_SECONDS = 1.0  # time limit of a work-horse's export
@@ -32,8 +31,8 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
-def wanted(settings: Settings) -> bool:
-    """Return whether the setting or a standard variable switches traces on.
+def has_collector() -> bool:
+    """Return whether a standard variable names a collector of traces, which switches them on.
 
     Raises
     ------
@@ -41,11 +40,12 @@ def wanted(settings: Settings) -> bool:
         If traces are on and the SDK is not installed.
 
     """
-    has_endpoint = any(os.environ.get(name) for name in _ENDPOINTS)
-    if settings.traces == "off" or (settings.traces == "auto" and not has_endpoint):
+    if not any(os.environ.get(name) for name in _ENDPOINTS):
         return False
     if not _is_installed():
-        raise SettingsError("Traces need OpenTelemetry: pip install 'glle-server[otel]', or set GLLE_TRACES=off.")
+        raise SettingsError(
+            f"Traces need OpenTelemetry: pip install 'glle-server[otel]', or unset {' and '.join(_ENDPOINTS)}."
+        )
     return True
 
 

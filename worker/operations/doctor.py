@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -13,21 +12,18 @@ import redis
 
 import glle_engine
 from glle_engine import manifolds
-from glle_engine.posterior.fingerprint import PINNED, fingerprint, numerics_kind
+from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.problems import ProblemError
+from worker.observability.live_workers import live_workers
 from worker.operations.health import (
     DISK_REMEDY,
-    KIND_REMEDY,
     UNKNOWN,
     Check,
-    QueueState,
     State,
     data_folder,
     memory_usage,
-    other_queues,
     queue_states,
 )
-from worker.records.ids import text
 from worker.storage.free_space import free_bytes
 from worker.stores import Stores
 
@@ -52,7 +48,7 @@ def deployment(settings: Settings) -> Iterator[Check]:
     """Yield the checks of servers, workers, disk and engine."""
     yield from _servers(settings)
     yield from disk(Path(settings.data_dir))
-    yield from engine()
+    yield from engine(settings)
 
 
 def _servers(settings: Settings) -> Iterator[Check]:
@@ -181,65 +177,35 @@ def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
 
 
 def _workers(stores: Stores) -> Iterator[Check]:
-    states = queue_states(stores)
-    is_served = any(state.workers for state in states)
-    for state in states:
-        yield _check(
-            f"workers of {state.name}",
-            "ok" if state.workers else "warning" if is_served else "problem",
-            f"{len(state.workers)} alive, {state.busy} busy.",
-            KIND_REMEDY if is_served else "Start one with `glle worker`, or read its log.",
-        )
+    workers = live_workers(stores.client)
+    yield _check(
+        "workers",
+        "ok" if workers else "problem",
+        f"{len(workers)} alive, {sum(worker.busy > 0 for worker in workers)} busy.",
+        "Start one with `glle worker`, or read its log.",
+    )
+    for state in queue_states(stores):
         yield _check(
             f"backlog of {state.name}",
             "warning" if state.oldest_seconds > LONG_WAIT_SECONDS else "ok",
-            f"{state.length} tasks wait, the oldest for {state.oldest_seconds:.0f} s.",
+            f"{state.length} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} in work.",
             "Start more workers, on this or other machines: they share the work.",
         )
-    for state in queue_states(stores, other_queues(stores)):
-        if state.length:
-            yield Check(
-                f"backlog of {state.name}",
-                "warning",
-                f"It is another version's: {state.length} tasks wait, {len(state.workers)} workers are alive.",
-                "Keep workers of that version until it is empty; see docs/how-to/upgrades.md.",
-            )
-    yield from _kinds(states)
-    names = sorted({worker.name for state in states for worker in state.workers})
-    if not names:
+    if not workers:
         return
-    facts = [stores.client.hmget(f"rq:worker:{name}", "engine", "threads") for name in names]
-    versions = {text(version) for version, _ in facts if version is not None} | {glle_engine.__version__}
+    versions = {worker.engine for worker in workers} | {glle_engine.__version__}
     yield _check(
         "engine versions",
         "ok" if len(versions) == 1 else "warning",
         f"Workers and this command: {', '.join(sorted(versions))}.",
-        "Upgrade all to one version (docs/how-to/upgrades.md): older versions refuse records of newer ones.",
+        "Run one version everywhere (docs/how-to/upgrades.md): another one may refuse the records of this one.",
     )
-    unpinned = [name for name, (_, threads) in zip(names, facts, strict=True) if threads != b"1"]
+    unpinned = [worker.name for worker in workers if worker.threads != "1"]
     yield _check(
         "worker threads",
         "warning" if unpinned else "ok",
         f"Not pinned: {', '.join(unpinned)}." if unpinned else "Each worker computes with one thread.",
         "Start workers with `glle worker`: several threads each compete for cores and are three times slower.",
-    )
-
-
-def _kinds(states: list[QueueState]) -> Iterator[Check]:
-    """Yield whether all live workers are of the pinned numerics kind."""
-    live = [state for state in states if state.workers]
-    if not live:
-        return
-    is_pinned = all(state.is_pinned for state in live)
-    counts = ", ".join(
-        f"{count} of {numbers}" for numbers, count in sorted((state.numbers, len(state.workers)) for state in live)
-    )
-    yield _check(
-        "numerics kinds",
-        "ok" if is_pinned else "problem" if len(live) > 1 else "warning",
-        f"Live workers: {counts}." + ("" if is_pinned else " Reference results of a kind with `+` differ in bits."),
-        "Install numba for these workers (pip install 'glle[fast]'), with the versions of requirements/server.lock. "
-        "Restart them: until then they take no work of the pinned kind, and their results have separate ids.",
     )
 
 
@@ -283,20 +249,15 @@ def disk(folder: Path) -> Iterator[Check]:
     )
 
 
-def engine() -> Iterator[Check]:
-    """Yield whether numba is installed, and whether the expected solver makes a small draw."""
-    has_numba = find_spec("numba") is not None
+def engine(settings: Settings) -> Iterator[Check]:
+    """Yield whether reference results have the deployment's bits, and whether a small draw has the expected solver."""
+    expected = settings.allow_other_bits or PINNED
     yield _check(
-        "numba",
-        "ok" if has_numba else "warning",
-        "It is installed." if has_numba else "It is not installed here.",
-        "pip install 'glle[fast]' where workers run: draws jobs become several times faster.",
-    )
-    yield _check(
-        "numerics kind",
-        "warning" if numerics_kind() else "ok",
-        f"Reference results here have digest {fingerprint()}; the pinned one is {PINNED}.",
-        "pip install 'glle[fast]' where workers run; a worker like this command has results with separate ids.",
+        "fingerprint",
+        "ok" if fingerprint() == expected else "warning",
+        f"Reference results of this machine have the fingerprint {fingerprint()}; the deployment has {expected}.",
+        "A worker does not start on this machine: install the versions of requirements/server.lock; or see "
+        "docs/explanation/reproducibility.md.",
     )
     started = time.perf_counter()
     posterior = glle_engine.fit(manifolds.make("s_curve", DRAW_POINTS, seed=0).X)

@@ -1,46 +1,39 @@
-"""Health of a deployment: servers, queues, workers and disk, each as a check with a remedy."""
+"""Health of a deployment: servers, workers and disk, each as a check with a remedy; and the state of its queues."""
 
 from __future__ import annotations
 
 import errno
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import redis
+from rq.rate_limit import RateLimitRegistry
 
-from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
-from worker.base.versions import long_queue, numbers_of_queue, short_queue
 from worker.connections.event_loop import in_thread
-from worker.jobs import priority_scripts
-from worker.jobs.rq_types import NAME, script_keys
-from worker.observability.live_workers import WorkerState, own_queues, workers_of
-from worker.records.ids import text
+from worker.jobs.draw_stream import stream_state
+from worker.jobs.rq_types import QUEUES, fetch_tasks, open_queue
+from worker.observability.live_workers import live_workers
 from worker.storage import free_space
 from worker.storage.free_space import disk_refusal, free_bytes, nearest_existing, probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from worker.base.settings import Settings
     from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
 
-QUEUES = (NAME,)  # always checked, even if they never had a worker
-_MAX_READ = 200  # waiting tasks whose age is read, the first to arrive
+DRAWS = "draws"  # name of the requests for single draws, among the queues
 
 FULL = 0.98  # of the queue server's memory: beyond it workers cannot register, so the service is not ready
 PROBE_SECONDS = 1.0  # between two writes to a disk, because /readyz is public and each write is synchronised
 
-KIND_REMEDY = (
-    "Start a worker of that kind (the pinned one needs numba: pip install 'glle[fast]'); "
-    "or fit the posterior again: it gets an id of a live kind."
-)
 DISK_REMEDY = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
 UNKNOWN = "unknown"  # for facts that a managed server does not report
 
@@ -64,80 +57,75 @@ class Check:
 
 @dataclass(frozen=True)
 class QueueState:
-    """The waiting tasks of a numerics kind, long and short, and its live workers."""
+    """The waiting tasks of a queue, or the requests for single draws.
+
+    Parameters
+    ----------
+    running
+        Tasks or requests in work.
+
+    """
 
     name: str
     length: int
     oldest_seconds: float
-    workers: tuple[WorkerState, ...]
-
-    @property
-    def busy(self) -> int:
-        """The number of busy workers."""
-        return sum(worker.busy for worker in self.workers)
-
-    @property
-    def numbers(self) -> str:
-        """The numbers of its workers; empty for another version's queue."""
-        return numbers_of_queue(self.name) or ""
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether its workers are of the pinned numerics kind."""
-        return not kind_of(self.numbers)
+    running: int
 
 
-def queue_states(stores: Stores, names: Sequence[str] | None = None) -> list[QueueState]:
-    """Return the states of these queues, by default of this version's; raises `redis.RedisError`.
+def queue_states(stores: Stores) -> list[QueueState]:
+    """Return the states of the queues of tasks and of the requests for draws.
 
-    The default leaves out queues of other numerics kinds than the pinned one without live workers and waiting tasks.
+    Raises `redis.RedisError` for the queue's server; without the cache's server the requests are left out.
     """
-    if names is not None:
-        return [_queue_state(stores, name) for name in names]
-    kinds = [_queue_state(stores, name) for name in own_queues(stores.client) if name not in QUEUES]
-    pinned = [_queue_state(stores, name) for name in QUEUES]
-    return [*pinned, *(state for state in kinds if state.workers or state.length)]
-
-
-def other_queues(stores: Stores) -> list[str]:
-    """Return the names of other versions' queues; raises `redis.RedisError`."""
-    names = {long_queue(text(raw).removeprefix("rq:queue:")) for raw in stores.client.smembers("rq:queues")}
-    return sorted(names - {*QUEUES, *own_queues(stores.client)})
+    states = [_queue_state(stores, name) for name in QUEUES]
+    with suppress(redis.RedisError):  # the cache's server, whose state is another figure
+        draws = stream_state(stores.cache.client)
+        waiting = max(0, draws.length - draws.drawing)
+        states.append(QueueState(DRAWS, waiting, draws.oldest_seconds if waiting else 0.0, draws.drawing))
+    return states
 
 
 def _queue_state(stores: Stores, name: str) -> QueueState:
-    now = datetime.now(UTC)
-    keys = [script_keys(queue)[0] for queue in (name, short_queue(name))]
-    length = sum(priority_scripts.length(stores.client, key) for key in keys)
-    with stores.client.pipeline(transaction=False) as pipeline:
-        for id_ in chain.from_iterable(priority_scripts.waiting(stores.client, key, _MAX_READ) for key in keys):
-            pipeline.hget(f"{priority_scripts.TASKS}{id_}", "enqueued_at")
-        times = [datetime.fromisoformat(text(raw)) for raw in pipeline.execute() if raw is not None]
-    oldest = max(((now - enqueued).total_seconds() for enqueued in times), default=0.0)
-    return QueueState(name, length, max(0.0, oldest), workers_of(stores.client, stores.settings, name))
+    queue, now = open_queue(name, stores.client), datetime.now(UTC)
+    limited = [registry.get_rate_limited_job_ids() for registry in _limits(stores, name)]
+    first = queue.get_job_ids(0, 1)
+    tasks = fetch_tasks(stores.client, [*first, *(ids[0] for ids in limited if ids)])
+    # A task that has waited behind its tenant's limit has a new `enqueued_at` in the queue.
+    times = [task.enqueued_at or task.created_at for task in tasks if task is not None]
+    oldest = max(((now - since).total_seconds() for since in times), default=0.0)
+    running = queue.started_job_registry.get_job_count(cleanup=False)
+    return QueueState(name, queue.count + sum(map(len, limited)), max(0.0, oldest), running)
+
+
+def _limits(stores: Stores, name: str) -> list[RateLimitRegistry]:
+    """Return RQ's registries of the tasks that wait for a task of the same tenant in a queue."""
+    return [registry for registry in RateLimitRegistry.all(stores.client) if registry.key.startswith(f"{name}:")]
 
 
 def readiness(stores: Stores) -> list[Check]:
     """Return the checks that must pass before the service can work."""
     settings, objects = stores.settings, stores.cache.objects
     return [
-        _server("queue server", lambda: _queue_server(stores.client.info("memory"), settings.queue_high_water)),
+        _server("queue server", lambda: _queue_server(stores.client.info("memory"))),
         _server("cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")),
-        *_workers_of_queues(stores),
+        _workers(stores),
         in_thread(data_folder, Path(settings.data_dir)),
         in_thread(disk_space, settings),
         *([] if objects is None else [in_thread(_object_store, objects)]),
     ]
 
 
-def _workers_of_queues(stores: Stores) -> list[Check]:
-    """Check that each queue has a worker; a worker of another numerics kind may replace a pinned one."""
+def _workers(stores: Stores) -> Check:
+    """Check that a worker lives."""
     try:
-        states = queue_states(stores)
+        workers = live_workers(stores.client)
     except redis.RedisError as error:
-        return [_unavailable(f"workers of {name}", error) for name in QUEUES]
-    is_served = any(state.workers for state in states if state.name not in QUEUES)
-    return [_workers(state, is_served=(is_served and state.name == NAME) or not state.is_pinned) for state in states]
+        return _unavailable("workers", error)
+    if workers:
+        return Check("workers", "ok", f"{len(workers)} alive, {sum(worker.busy > 0 for worker in workers)} busy.")
+    return Check(
+        "workers", "problem", "No worker is alive.", "Start one with `glle worker`, or read its log.", "no-workers"
+    )
 
 
 def _server(name: str, check: Callable[[], Check]) -> Check:
@@ -164,32 +152,18 @@ def _object_store(objects: ObjectStore) -> Check:
     return Check(name, "ok", "It answers.")
 
 
-def _queue_server(info: dict[str, Any], high_water: float) -> Check:
+def _queue_server(info: dict[str, Any]) -> Check:
     name, policy = "queue server", info.get("maxmemory_policy", UNKNOWN)
     if policy not in {"noeviction", UNKNOWN}:
         detail = f"Its policy is {policy}: it would drop tasks and records when its memory is full."
         remedy = "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server."
         return Check(name, "problem", detail, remedy, "queue-evicts")
-    if (share := free_space.memory_share(info)) is not None and share > high_water:
+    if (share := free_space.memory_share(info)) is not None and share > free_space.HIGH_WATER:
         state: State = "problem" if share > FULL else "warning"
         detail = f"{memory_usage(info)} in use: new work is refused."
-        remedy = (
-            "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_QUOTA_RECORDS, GLLE_MAX_JOBS or GLLE_JOB_TTL."
-        )
+        remedy = "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS."
         return Check(name, state, detail, remedy, "redis-full")
     return Check(name, "ok", f"{memory_usage(info)} in use, policy {policy}.")
-
-
-def _workers(queue: QueueState, *, is_served: bool) -> Check:
-    """Check the workers of a queue; `is_served`: workers of another queue keep the service working."""
-    name = f"workers of {queue.name}"
-    if queue.workers:
-        detail = f"{len(queue.workers)} alive, {queue.busy} busy; {queue.length} tasks wait."
-        return Check(name, "ok", detail)
-    if is_served:
-        detail = f"No worker of numerics kind {queue.numbers} is alive; {queue.length} tasks wait for one."
-        return Check(name, "warning" if queue.length else "ok", detail, KIND_REMEDY if queue.length else "")
-    return Check(name, "problem", "No worker is alive.", "Start one with `glle worker`, or read its log.", "no-workers")
 
 
 def data_folder(folder: Path) -> Check:
@@ -219,7 +193,7 @@ def disk_space(settings: Settings) -> Check:
     if (refusal := disk_refusal(settings)) is not None:
         problem = refusal.problem
         return Check(name, "problem", problem.detail, problem.remedy, problem.code)
-    if free < settings.disk_reserve:
+    if free < free_space.disk_reserve(Path(settings.data_dir)):
         return Check(name, "warning", f"{free:,} bytes are free: uploads are refused.", DISK_REMEDY, "storage-full")
     return Check(name, "ok", f"{free:,} bytes are free.")
 

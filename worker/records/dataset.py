@@ -79,7 +79,7 @@ class Dataset:
     source: dict[str, Any]
     created: str
     tenant: str = DEFAULT
-    has_color: bool = False  # early records lack this member and the next two
+    has_color: bool = False
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     has_ids: bool = False
@@ -90,9 +90,8 @@ class Dataset:
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary; without `has_ids` if false, which earlier versions cannot read."""
-        record = asdict(self)
-        return record if self.has_ids else {name: value for name, value in record.items() if name != "has_ids"}
+        """Return a JSON-able dictionary."""
+        return asdict(self)
 
 
 def record_of(id_: str, raw: bytes) -> Dataset:
@@ -104,7 +103,7 @@ class Content:
     """SHA-256 of a data set's content, updated with its values in C order.
 
     The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`.
-    Numeric labels whose bytes could also be text add their dtype; earlier versions omitted it. Ids add theirs.
+    Numeric labels whose bytes could also be text add their dtype, and so do ids.
 
     Parameters
     ----------
@@ -123,24 +122,22 @@ class Content:
         self, shape: tuple[int, int], dtype: np.dtype[Any], names: list[str] | None, extras: Mapping[str, Array]
     ) -> None:
         ids = extras.get("ids")
-        heads: list[list[Any]] = [[*shape, dtype.str, names, *([] if ids is None else [{"ids": ids.dtype.str}])]]
+        head: list[Any] = [*shape, dtype.str, names, *([] if ids is None else [{"ids": ids.dtype.str}])]
         if _may_be_text(extras.get("labels")):
-            heads.insert(0, [*heads[0], {"labels": "<f8"}])
+            head.append({"labels": "<f8"})
         self._extras = extras
-        self._hashers = [hashlib.sha256(json.dumps(head).encode()) for head in heads]
+        self._hasher = hashlib.sha256(json.dumps(head).encode())
 
     def add(self, values: bytes | memoryview) -> None:
         """Add the next bytes of the values."""
-        for hasher in self._hashers:
-            hasher.update(values)
+        self._hasher.update(values)
 
-    def digests(self) -> list[str]:
-        """Return the digest of all values, and the different digest of earlier versions, if any."""
-        hashers = [hasher.copy() for hasher in self._hashers]
+    def digest(self) -> str:
+        """Return the digest of all values."""
+        hasher = self._hasher.copy()
         for name, extra in self._extras.items():
-            for hasher in hashers:
-                hasher.update(name.encode() + extra.tobytes())
-        return [hasher.hexdigest() for hasher in hashers]
+            hasher.update(name.encode() + extra.tobytes())
+        return hasher.hexdigest()
 
 
 def _may_be_text(labels: Array | None) -> bool:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from glle_engine.linalg import LANES
 from worker.base.versions import versioned
 from worker.records.cache_entry import PIECE, entry_bytes
-from worker.records.sharding import CHAINS, concurrent, seconds_in_shard
+from worker.records.sharding import MAX_SHARDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DRAW, LANE_GROUP = "draw", "lanes"  # kinds of cache keys
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
-MOST_PER_SHARD = 64
-SECONDS_PER_VALUE = 1e-6  # one of many draws takes this times n (p + 1) / 3, measured at n = 5,000 and 20,000
+QUICK_SECONDS = 1.0  # expected duration of the longest draw that a sampler makes; a slower one is a job's
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,6 @@ def draws_bytes(n: int, p: int, count: int) -> int:
     return count * entry_bytes((n, p), (p,))
 
 
-def draw_seconds(n: int, p: int) -> float:
-    """Estimate the seconds of one of many draws of n points in p dimensions."""
-    return SECONDS_PER_VALUE * n * (p + 1) / 3
-
-
-def shard_seconds(n: int, p: int, total: int, most: float) -> float:
-    """Return the seconds of work in one shard of `total` draws: at most `most`, and less if the shards would be few."""
-    return seconds_in_shard(total * draw_seconds(n, p), most)
-
-
 @dataclass(frozen=True, kw_only=True)
 class DrawsSpec:
     """Specification of the draws of a posterior with `n` points in `p` dimensions.
@@ -96,8 +85,10 @@ class DrawsSpec:
         Factors on the covariance. `at` replaces ``auto`` by the posterior's calibrated factor.
     grid
         Whether the scales are an axis of the result.
+    draw_seconds
+        Expected seconds of one of many draws (`PosteriorRecord.draw_seconds`).
     shard_seconds
-        Estimated work in one shard. It is recorded, so that workers of another version use the same shards.
+        Expected work in one shard. Both are recorded, because they depend on the settings.
 
     """
 
@@ -110,6 +101,7 @@ class DrawsSpec:
     grid: bool
     source: str
     align: str
+    draw_seconds: float
     shard_seconds: float
 
     @property
@@ -139,29 +131,20 @@ class DrawsSpec:
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of one worker."""
-        return self.total * draw_seconds(self.n, self.p)
+        """Expected seconds of one worker."""
+        return self.total * self.draw_seconds
 
     @property
     def per_shard(self) -> int:
-        """Draws per shard, a multiple of `LANES`: `shard_seconds` of work, less if a chain would have no shard."""
-        in_time = int(self.shard_seconds / draw_seconds(self.n, self.p))
-        most = min(MOST_PER_SHARD, in_time, math.ceil(self.total / CHAINS))
+        """Draws per shard, a multiple of `LANES`: `shard_seconds` of work, more if the shards would be many."""
+        in_time = int(self.shard_seconds / self.draw_seconds)
+        most = min(self.total, max(in_time, math.ceil(self.total / MAX_SHARDS)))
         return LANES * max(1, math.ceil(most / LANES))
-
-    @property
-    def seconds_per_shard(self) -> float:
-        """Estimated seconds of work in one shard."""
-        return self.per_shard * draw_seconds(self.n, self.p)
 
     @property
     def shards(self) -> int:
         """Number of shards."""
         return math.ceil(self.total / self.per_shard)
-
-    def chains(self, workers: int) -> int:
-        """Return the number of concurrent shards for a number of workers."""
-        return concurrent(self.shards, workers)
 
     def shard_size(self, shard: int) -> int:
         """Return the number of draws in a shard; the last has the rest."""

@@ -13,11 +13,10 @@ import numpy as np
 
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
-from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, check_schema, unreadable
+from worker.base.versions import MEMBER, check_schema, unreadable
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
-from worker.records.sharding import CHAINS, PartsSharding
-from worker.records.tenants import DEFAULT
+from worker.records.sharding import PartsSharding
 
 if TYPE_CHECKING:
     from worker.records.priority import Priority
@@ -45,12 +44,12 @@ Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "f
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
 PARTS = "parts"  # field: the shards of an analysis
 OPEN = ("queued", "running", "cancelling")
-SHORT_SECONDS = 2.0  # expected duration of the longest task that an executor runs
+SHORT_SECONDS = 2.0  # expected duration of the longest interactive task
 
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant", "numbers", "queue", "chains", "digests", IS_INLINE, PARTS, MEMBER,
+    "tenant", "numbers", "queue", IS_INLINE, PARTS, MEMBER,
 )  # fmt: skip
 
 
@@ -77,12 +76,7 @@ class Job:
     numbers
         Numerics version of the result.
     queue
-        Queue of its tasks (`worker.base.versions.queue_name`).
-    chains
-        Number of concurrent shards.
-    digests
-        Whether the API that created the job finds draws by the digest of their posterior's arrays. An earlier API uses
-        the id alone, so the record of a fit for such a job has no digest.
+        Queue of its tasks (`worker.jobs.rq_types.QUEUES`).
     is_inline
         Whether the points of `dataset` came with the request and are in the record, without a stored data set.
     parts
@@ -112,8 +106,6 @@ class Job:
     tenant: str
     numbers: str
     queue: str
-    chains: int
-    digests: bool
     is_inline: bool = False
     parts: PartsSharding | None = None
 
@@ -209,16 +201,14 @@ def _read(record: dict[str, Any]) -> Job:
         error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
         round=int(record["round"]),
         touched=int(record["touched"]),
-        sequence=int(record.get("sequence", 0)),  # early records lack this and the fields below
+        sequence=int(record.get("sequence", 0)),  # absent until it changes
         since=int(record.get("since", record["touched"])),
         base=int(record.get("base", record["done"])),
         deadline=int(record["deadline"]) if record.get("deadline") else None,
         priority="interactive" if record.get("priority") == "interactive" else "batch",
-        tenant=record.get("tenant", DEFAULT),
-        numbers=record.get("numbers", FIRST_NUMBERS),
-        queue=record.get("queue", FIRST_QUEUE),
-        chains=int(record.get("chains", CHAINS)),
-        digests="digests" in record,
+        tenant=record["tenant"],
+        numbers=record["numbers"],
+        queue=record["queue"],
         is_inline=bool(record.get(IS_INLINE)),
         parts=PartsSharding.from_json(record[PARTS]) if PARTS in record else None,
     )

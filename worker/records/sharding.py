@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CHAINS = 4  # minimum number of concurrent shards of a job; each shard opens its successor
-PIECES = 24  # target number of shards, which divides evenly between a few workers
-LEAST_SECONDS = 0.05  # of work in a shard, which costs two commands beside those of its parts
+# Of work in one shard at most, so that jobs interleave; four resamples may take longer.
+SHARD_SECONDS = 2.0
+MAX_SHARDS = 500  # of a job; each is a task of RQ, which costs a millisecond to enqueue
 
 
 class Sharding(Protocol):
@@ -28,9 +28,6 @@ class Sharding(Protocol):
     def shard_size(self, shard: int) -> int:
         """Return the number of steps of progress in a shard."""
 
-    def chains(self, workers: int) -> int:
-        """Return the number of concurrent shards for a number of workers."""
-
 
 @dataclass(frozen=True)
 class PartsSharding:
@@ -41,7 +38,7 @@ class PartsSharding:
     stage
         Stage of the job while its parts are made.
     sizes
-        Resamples in each part. They are recorded, so that workers of another version use the same shards.
+        Resamples in each part. They are recorded, because they depend on the settings.
     per_shard
         Parts in a shard.
 
@@ -57,7 +54,8 @@ class PartsSharding:
         total = seconds * len(sizes)
         if total <= most or len(sizes) < 2:
             return None
-        return cls(stage, tuple(sizes), max(1, int(seconds_in_shard(total, most) / seconds)))
+        per_shard = max(1, int(most / seconds), math.ceil(len(sizes) / MAX_SHARDS))
+        return cls(stage, tuple(sizes), per_shard)
 
     @property
     def total(self) -> int:
@@ -78,10 +76,6 @@ class PartsSharding:
         """Return the number of resamples in a shard."""
         return sum(self.sizes[part] for part in self.parts(shard))
 
-    def chains(self, workers: int) -> int:
-        """Return the number of concurrent shards for a number of workers."""
-        return concurrent(self.shards, workers)
-
     def to_json(self) -> str:
         """Return it as a field of the job's record."""
         return json.dumps([self.stage, self.sizes, self.per_shard])
@@ -91,17 +85,3 @@ class PartsSharding:
         """Return the inverse of `to_json`."""
         stage, sizes, per_shard = json.loads(value)
         return cls(stage, tuple(sizes), per_shard)
-
-
-def concurrent(shards: int, workers: int) -> int:
-    """Return the number of concurrent shards for a number of workers.
-
-    As many as workers, so that no other job waits longer than a task. But each chain has at least two shards, because
-    its first task reads the posterior.
-    """
-    return max(CHAINS, min(workers, shards // 2))
-
-
-def seconds_in_shard(total: float, most: float) -> float:
-    """Return the seconds of work in one shard of `total`: at most `most`, and less if the shards would be few."""
-    return min(most, max(LEAST_SECONDS, total / PIECES))

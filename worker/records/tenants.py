@@ -6,7 +6,7 @@ import re
 
 from worker.records.ids import DIGEST, digest
 
-DEFAULT = "default"  # tenant of requests without a key, and of records without a tenant
+DEFAULT = "default"  # tenant of requests without a key
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from worker.observability.counters import Counters
 
-_LAYOUT = 2  # concatenated arrays; in layout 1 each array began a piece
 _FIRST = ["head", "0"]  # one round trip, because most entries are one piece
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
 _ATTEMPTS = 3  # at a large entry whose pieces get lost
@@ -128,9 +127,7 @@ class ArrayCache:
                 self.check_size(size, key)
                 generation = secrets.token_hex(8)
                 kinds = [[name, array.dtype.str, array.shape] for name, array in zip(entry.arrays, arrays, strict=True)]
-                head = json.dumps(
-                    {"layout": _LAYOUT, "meta": entry.meta, "arrays": kinds, "generation": generation}, allow_nan=False
-                )
+                head = json.dumps({"meta": entry.meta, "arrays": kinds, "generation": generation}, allow_nan=False)
                 pieces = list(_pieces(arrays))
                 if size > PIECE:
                     large.append((key, f"{{{key}}}:tmp:{generation}", head, pieces))
@@ -198,8 +195,6 @@ class ArrayCache:
         if raw is None:
             return None
         head = json.loads(raw)
-        if head.get("layout") != _LAYOUT:  # of another version
-            return None
         arrays: dict[str, Array] = {}
         number, rest = 1, memoryview(first or b"")
         for name, dtype, shape in head["arrays"]:

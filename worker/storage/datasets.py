@@ -16,6 +16,7 @@ from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import dump_record
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
+from worker.records.ids import is_id
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
 from worker.storage.imported_posteriors import ImportedPosteriors
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
 
+PREFIX = "ds_"  # of the ids
 COPY_BYTES = 2**20
 ATTEMPTS = 3  # at a read whose local copy another process removes
 
@@ -72,7 +74,7 @@ class DatasetStore:
     @classmethod
     def within(cls, folder: Path) -> Self:
         """Return the data sets of a folder."""
-        items = FolderItems(folder, "ds_", SUFFIXES, DatasetCatalog(folder).entries)
+        items = FolderItems(folder, PREFIX, SUFFIXES, DatasetCatalog(folder).entries)
         return cls(items, ImportedPosteriors.within(folder.with_name("posteriors")))
 
     @classmethod
@@ -160,7 +162,7 @@ class DatasetStore:
 
     def get(self, id_: str) -> Dataset | None:
         """Return the record, or None."""
-        if not _is_id(id_):  # the id comes from a URL and becomes a file name
+        if not is_id(id_, PREFIX):  # the id comes from a URL and becomes a file name
             return None
         if (raw := self._items.record(id_)) is None:
             return None
@@ -202,7 +204,7 @@ class DatasetStore:
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, ".ids.npy"))
 
     def is_intact(self, dataset: Dataset) -> bool:
-        """Read a data set where it is stored, and return whether it has its digests."""
+        """Read a data set where it is stored, and return whether it has its digest."""
         return self._items.is_stored(dataset.id) and self._checker.is_intact(dataset)
 
     def damaged(self) -> Iterator[str]:
@@ -244,7 +246,7 @@ class DatasetStore:
 
     def delete(self, id_: str) -> bool:
         """Remove a data set; return whether it existed. Mapped arrays stay readable."""
-        if not _is_id(id_):
+        if not is_id(id_, PREFIX):
             return False
         with self._items.exclusive(id_):
             return self.get(id_) is not None and self._items.delete(id_)
@@ -338,8 +340,4 @@ def _sha256(
     for block in checked_blocks(table.values, dtype, table.names):
         content.add(block)
         write(block)
-    return content.digests()[0]
-
-
-def _is_id(text: str) -> bool:
-    return text.startswith("ds_") and text[3:].isalnum() and text.isascii()
+    return content.digest()

@@ -1,11 +1,11 @@
 """Free space on the data folder's disk and on the queue server.
 
-Of `GLLE_DISK_RESERVE` bytes R, an upload leaves R free. New jobs are refused below R/2 if the queue's log is on this
+Of R bytes, the `disk_reserve`, an upload leaves all free. New jobs are refused below R/2 if the queue's log is on this
 disk, because its server ends when it cannot write. A file holds another R/4, which `glle up` gives up after such an
 end, so that a disk filled by another program does not block reads.
 
 A full queue server refuses all commands that need memory, heartbeats of workers included. So new jobs are refused
-above `GLLE_QUEUE_HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
+above `HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
 LOOK_SECONDS = 1.0  # between two looks of a process at the disk and the server's memory
+MAX_RESERVE = 2**28
+HIGH_WATER = 0.8  # share of the queue server's memory
 RETRY_SECONDS = 30
-_REMEDY = "Delete data sets that are no longer needed, enlarge the disk of GLLE_DATA_DIR, or lower GLLE_DISK_RESERVE."
+_REMEDY = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
 
 
 def nearest_existing(folder: Path) -> Path:
@@ -53,9 +55,14 @@ def probe(folder: Path) -> None:
         os.fsync(file.fileno())
 
 
-def require_room(folder: Path, nbytes: int, reserve: int) -> None:
+def disk_reserve(folder: Path) -> int:
+    """Return the bytes that uploads leave free on a folder's disk, for the log of the embedded queue server."""
+    return min(MAX_RESERVE, shutil.disk_usage(nearest_existing(folder)).total // 8)
+
+
+def require_room(folder: Path, nbytes: int) -> None:
     """Raise ``storage-full`` if an upload would leave less than the reserve."""
-    if reserve and (free := free_bytes(folder)) - nbytes < reserve:
+    if (free := free_bytes(folder)) - nbytes < (reserve := disk_reserve(folder)):
         detail = f"{free:,} bytes are free on the disk of the data folder; {nbytes:,} more would leave less than "
         detail += f"the reserve of {reserve:,}."
         raise refuse("storage-full", 507, detail, _REMEDY, free=free, needed=nbytes, reserve=reserve)
@@ -63,8 +70,8 @@ def require_room(folder: Path, nbytes: int, reserve: int) -> None:
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
     """Return the refusal of a new job if the disk of the queue's log is nearly full, otherwise None."""
-    folder, least = Path(settings.data_dir), settings.disk_reserve // 2
-    if not least or not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= least:
+    folder = Path(settings.data_dir)
+    if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (least := disk_reserve(folder) // 2):
         return None
     detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {least:,}. Reads still work."
     return refuse("redis-full", 503, detail, _REMEDY, free=free, least=least)
@@ -86,7 +93,7 @@ class DiskReserve:
     folder
         The data folder.
     nbytes
-        Size; 0: no file.
+        Size.
 
     """
 
@@ -97,13 +104,11 @@ class DiskReserve:
     @classmethod
     def of(cls, settings: Settings) -> DiskReserve:
         """Return the reserve of a deployment with embedded servers."""
-        return cls(Path(settings.data_dir), settings.disk_reserve // 4)
+        return cls(folder := Path(settings.data_dir), disk_reserve(folder) // 4)
 
     def hold(self) -> None:
         """Create the file if it is missing and the disk has four times its size free."""
-        if not self._nbytes:
-            self._path.unlink(missing_ok=True)
-        elif hasattr(os, "posix_fallocate") and not self._path.exists() and self._free() > 4 * self._nbytes:
+        if hasattr(os, "posix_fallocate") and not self._path.exists() and self._free() > 4 * self._nbytes:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
                 os.posix_fallocate(descriptor, 0, self._nbytes)
@@ -131,7 +136,7 @@ class QueueCapacity:
     client
         The queue's Redis.
     settings
-        `queue_high_water` and `disk_reserve`.
+        `data_dir`.
 
     """
 
@@ -151,7 +156,7 @@ class QueueCapacity:
             self._disk = None if refusal is None else refusal.problem
             with suppress(redis.ResponseError):  # a managed server may not report its memory
                 self._share = memory_share(self._client.info("memory"))
-        return self._disk is not None or (self._share or 0.0) > self._settings.queue_high_water
+        return self._disk is not None or (self._share or 0.0) > HIGH_WATER
 
     def require(self) -> None:
         """Raise ``redis-full`` if new jobs are refused."""
@@ -162,13 +167,12 @@ class QueueCapacity:
         """Return the refusal of a new job."""
         if self._disk is not None:
             return ProblemError(self._disk)
-        high_water = self._settings.queue_high_water
         return refuse(
             "redis-full",
             503,
-            f"The queue server uses more than {high_water:.0%} of its memory: new jobs are refused.",
+            f"The queue server uses more than {HIGH_WATER:.0%} of its memory: new jobs and imports are refused.",
             "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
-            "or lower GLLE_QUOTA_RECORDS or GLLE_JOB_TTL.",
+            "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
             retry_after=RETRY_SECONDS,
-            high_water=high_water,
+            high_water=HIGH_WATER,
         )

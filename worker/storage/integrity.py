@@ -81,17 +81,17 @@ class IntegrityChecker:
 
     def _has_digest(self, dataset: Dataset) -> bool:
         try:
-            digests = self._digests(dataset)
+            sha256 = self._digest(dataset)
         except OSError as error:
             if error.errno not in {errno.ENOENT, errno.EIO}:
                 raise
             return False
         except Exception:  # noqa: BLE001 # numpy raises half a dozen types for malformed headers
             return False
-        return dataset.sha256 in digests and dataset.id == dataset_id(dataset.sha256, dataset.tenant)
+        return dataset.sha256 == sha256 and dataset.id == dataset_id(dataset.sha256, dataset.tenant)
 
-    def _digests(self, dataset: Dataset) -> list[str]:
-        """Return the digests of the files' content (`Content.digests`), none if a header differs from the record.
+    def _digest(self, dataset: Dataset) -> str | None:
+        """Return the digest of the files' content, None if a header differs from the record.
 
         The files are read, not mapped, because a bad sector in a mapping ends the process.
         """
@@ -100,7 +100,7 @@ class IntegrityChecker:
             with self._open(dataset, f".{name}.npy") as file:
                 shape, _, dtype = _read_header(file)
                 if not _is_valid_extra(name, shape, dtype, dataset.n):
-                    return []
+                    return None
                 file.seek(0)
                 with NPY_HEADER_LOCK:
                     extras[name] = np.lib.format.read_array(file, allow_pickle=False)
@@ -108,10 +108,10 @@ class IntegrityChecker:
         content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
         with self._open(dataset, ".npy") as file:
             if _read_header(file) != ((dataset.n, dataset.d), False, dtype):
-                return []
+                return None
             while piece := file.read(PIECE):
                 content.add(piece)
-        return content.digests()
+        return content.digest()
 
     def _open(self, dataset: Dataset, suffix: str) -> IO[bytes]:
         (path,) = self._items.paths(dataset.id, [suffix])

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import glle_engine
 from worker.base.problems import refuse
-from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
-from worker.records.draws import draw_seconds
+from worker.base.versions import dump_record, load_record, versioned
 from worker.records.fits import neighbors_of
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, tenant_key
-from worker.tenancy.quotas import too_many_posteriors
+from worker.tenancy.quotas import MAX_RECORD, RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from worker.storage.tiered_cache import TieredCache
 
 _INDEX = "glle:posteriors"
-DRAWS_PER_FIT = 30  # at least: a fit takes as long as so many draws
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
 
@@ -54,11 +52,13 @@ class PosteriorRecord:
     eigenvalues
         Bottom of the spectrum at the mean weights, without the constant eigenvector's.
     seconds, stages
-        Duration of the fit, and by stage; early records have no stages.
+        Duration of the fit, and by stage; an imported posterior has no stages.
     arrays
         Shape and dtype of each array.
     nbytes
         Bytes of the arrays in the cache.
+    draw_cost
+        Expected cost of draws, from the fill of the factors (`glle_engine.posterior.cost.drawing.DrawCost`).
     name, tags
         Labels.
     provenance
@@ -76,6 +76,7 @@ class PosteriorRecord:
     seconds: float
     arrays: dict[str, dict[str, Any]]
     nbytes: int
+    draw_cost: dict[str, float]
     provenance: dict[str, str]
     job: str
     created: str
@@ -100,22 +101,27 @@ class PosteriorRecord:
     @property
     def numbers(self) -> str:
         """Numerics version of the fit."""
-        return self.provenance.get("numbers", FIRST_NUMBERS)
+        return self.provenance["numbers"]
 
     @property
-    def arrays_sha256(self) -> str | None:
-        """Digest of the fitted arrays (`PosteriorStore.cache`); None in early records."""
-        return self.provenance.get(ARRAYS)
+    def arrays_sha256(self) -> str:
+        """Digest of the fitted arrays (`PosteriorStore.cache`)."""
+        return self.provenance[ARRAYS]
 
     @property
     def arrays_id(self) -> str:
-        """Name of the arrays in the cache keys of draws: the id, and the digest if there is one."""
-        return self.id if self.arrays_sha256 is None else f"{self.id}:{self.arrays_sha256[:DIGEST]}"
+        """Name of the arrays in the cache keys of draws: the id and their digest."""
+        return f"{self.id}:{self.arrays_sha256[:DIGEST]}"
 
     @property
     def draw_seconds(self) -> float:
-        """Estimated seconds of one of many draws."""
-        return max(draw_seconds(self.n, self.spec["n_components"]), self.seconds / DRAWS_PER_FIT)
+        """Expected seconds of one of many draws."""
+        return self.draw_cost["each_seconds"]
+
+    @property
+    def single_draw_seconds(self) -> float:
+        """Expected seconds of a draw alone."""
+        return self.draw_cost["seconds"]
 
     @property
     def state(self) -> str:
@@ -165,12 +171,24 @@ class PosteriorStore:
         return type(self)(self._client, self._cache, tenant, most)
 
     def require_room(self) -> None:
-        """Raise ``quota-exceeded`` if the tenant has no room for a new posterior.
+        """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
 
         Concurrent fits may all pass, so the quota can be exceeded by the number of running jobs.
         """
-        if self._most and self._client.zcard(tenant_key(_INDEX, self._tenant or DEFAULT)) >= self._most:
+        if not self._most:
+            return
+        index, allowed = tenant_key(_INDEX, self._tenant or DEFAULT), self._most * RECORD_BYTES
+        count = self._client.zcard(index)
+        if count >= self._most:
             raise too_many_posteriors(self._tenant, self._most)
+        if count * MAX_RECORD < allowed:  # without a look at the records
+            return
+        with self._client.pipeline(transaction=False) as pipeline:
+            for member in self._client.zrange(index, 0, -1):
+                pipeline.strlen(_key(member_name(text(member))))
+            nbytes = sum(pipeline.execute())
+        if nbytes >= allowed:
+            raise too_many_record_bytes(self._tenant, nbytes, allowed)
 
     def usage(self) -> tuple[int, int]:
         """Return the number of the tenant's posteriors, and the bytes of their arrays; reads all records."""
@@ -194,7 +212,7 @@ class PosteriorStore:
         head, arrays = posterior.head(), posterior.arrays()
         sha256 = content_sha256({}, arrays)
         record = self.get(id_)
-        if record is not None and record.arrays_sha256 not in {None, sha256}:
+        if record is not None and record.arrays_sha256 != sha256:
             raise refuse(
                 "other-bits",
                 409,
@@ -324,17 +342,17 @@ class PosteriorStore:
     def arrays(self, record: PosteriorRecord) -> Entry | None:
         """Return a record's arrays for partial reads (`TieredCache.view`), or None if evicted."""
         entry = self._cache.view(_cache_key(record.id))
-        return entry if entry is not None and _is_of(entry.meta, record.arrays_sha256) else None
+        return entry if entry is not None and entry.meta[ARRAYS] == record.arrays_sha256 else None
 
     def entry_sha256(self, record: PosteriorRecord) -> str | None:
         """Return the digest of a record's cached entry without a read of its arrays, or None if evicted."""
         head = self._cache.head(_cache_key(record.id))
-        return None if head is None or not _is_of(head, record.arrays_sha256) else head.get("sha256")
+        return None if head is None or head[ARRAYS] != record.arrays_sha256 else head.get("sha256")
 
     def load(self, id_: str, sha256: str | None = None) -> glle_engine.Posterior | None:
         """Return the posterior, or None if its arrays were evicted or have another digest than `sha256`."""
         entry = self._cache.get(_cache_key(id_))
-        if entry is None or not _is_of(entry.meta, sha256):
+        if entry is None or sha256 not in {None, entry.meta[ARRAYS]}:
             return None
         return glle_engine.Posterior.from_parts(entry.meta["head"], entry.arrays)
 
@@ -364,11 +382,6 @@ class PosteriorStore:
         self._cache.delete(_cache_key(id_))
         if is_drawn:
             self._cache.forget(id_)
-
-
-def _is_of(meta: dict[str, Any], sha256: str | None) -> bool:
-    """Return whether an entry has the arrays of a digest; True if either digest is missing."""
-    return sha256 is None or meta.get(ARRAYS, sha256) == sha256
 
 
 def _key(id_: str) -> str:

@@ -2,7 +2,8 @@
 
 The keys are a file in the data folder: `glle keys` works before the service runs, and without the address of an
 embedded server. With GLLE_DATA_IN=store they are an item of the object store. Each API process reads them again once a
-second, and when a key is new to it. So a revoked key may work for one more second. A secret has 32 random bytes; slow
+second, and when a key is new to it. So a revoked key may work for one more second, for
+`/metrics` until the process reaches the keys again (`KeyStore.last_read`). A secret has 32 random bytes; slow
 hashes are for passwords.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import secrets
 import time
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.files import locked, temporary
 from worker.base.problems import refuse
-from worker.base.versions import MEMBER, check_schema, stamp
+from worker.base.versions import check_schema, stamp
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 from worker.records.tenants import is_tenant_name
 
@@ -132,6 +134,7 @@ class KeyStore:
         self._look_again = 0.0  # monotonic time of the next look
         self._seen: object = None  # version that `_keys` was read from
         self._keys: dict[str, Key] = {}
+        self._was_read = False
 
     @classmethod
     def under(cls, data_dir: str | Path) -> Self:
@@ -236,6 +239,13 @@ class KeyStore:
         self._look()
         return self._seen is not None
 
+    def last_read(self) -> KeyStore:
+        """Return the keys as this process read them last; if it never did, or for an unknown key, they are read."""
+        store = KeyStore(self._file)
+        store._seen, store._keys = self._seen, self._keys
+        store._look_again = math.inf if self._was_read else 0.0
+        return store
+
     def verify(self, token: str) -> Key:
         """Return the key of a bearer token.
 
@@ -285,6 +295,7 @@ class KeyStore:
             self._look_again = 0.0
             raise
         self._look_again = now + LOOK_SECONDS
+        self._was_read = True
         return self._keys
 
     def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> dict[str, Key]:
@@ -329,15 +340,13 @@ def parse_keys(raw: bytes) -> dict[str, Key]:
         If it is no file of keys.
 
     """
-    content = json.loads(raw)
-    content = check_schema("The file of the keys", {"keys": content} if isinstance(content, list) else content)
+    content = check_schema("The file of the keys", json.loads(raw))
     return {key["id"]: Key.from_dict(key) for key in content["keys"]}
 
 
 def format_keys(keys: dict[str, Key]) -> str:
-    """Return the file of these keys: a list, from schema 2 on an object with the schema."""
-    content = stamp({"keys": [asdict(key) for key in keys.values()]})
-    return json.dumps(content if MEMBER in content else content["keys"], indent=1)
+    """Return the file of these keys."""
+    return json.dumps(stamp({"keys": [asdict(key) for key in keys.values()]}), indent=1)
 
 
 def _require(keys: dict[str, Key], id_: str) -> Key:

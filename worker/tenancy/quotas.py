@@ -7,26 +7,31 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from worker.base.problems import refuse
-from worker.base.settings import Settings, SettingsError
+from worker.base.settings import Settings, SettingsError, parse_size
 from worker.records.tenants import is_tenant_name
 
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
+MAX_JOBS = 10_000  # open jobs of all tenants
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
+MAX_IDEMPOTENCY_KEYS = 100_000  # of a tenant: some 40 MB of the queue server
+RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors allows; that of a fit has some 3,000
+MAX_RECORD = 2 * RECORD_BYTES  # bytes of the record of an imported posterior
 
-_LIMIT = re.compile(r"(bytes|jobs|requests|records|posteriors):([0-9]{1,18})")
+ALL = "*"  # instead of a tenant
+_LIMIT = re.compile(r"(?:(jobs|requests|records|posteriors):(?=[0-9]{1,18}$)|bytes:)(.{1,18})")
 
 
 @dataclass(frozen=True)
 class Quota:
     """Bytes of data sets, open jobs, requests per minute, records of ended jobs, posteriors; 0: no limit."""
 
-    bytes: int
-    jobs: int
-    requests: int
-    records: int
-    posteriors: int
+    bytes: int = 0
+    jobs: int = 0
+    requests: int = 0
+    records: int = 10_000
+    posteriors: int = 10_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Quotas:
     Parameters
     ----------
     settings
-        `quota_*` is the default quota, `quotas` the exceptions.
+        `quotas` has those that differ from the defaults of `Quota`: of all tenants (`*`), and of single ones.
 
     Raises
     ------
@@ -65,25 +70,29 @@ class Quotas:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._default = Quota(
-            settings.quota_bytes,
-            settings.quota_jobs,
-            settings.quota_requests,
-            settings.quota_records,
-            settings.quota_posteriors,
-        )
-        self._exceptions: dict[str, Quota] = {}
-        for part in filter(None, settings.quotas.split()):
-            tenant, _, limits = part.partition("=")
-            matches = [_LIMIT.fullmatch(limit) for limit in limits.split(",")]
-            if not is_tenant_name(tenant) or not all(matches) or tenant in self._exceptions:
-                remedy = "Write it as tenant=bytes:5000000000,jobs:20 other=requests:600, each tenant once."
+        limits: dict[str, dict[str, int]] = {ALL: {}}
+        for part in settings.quotas.split():
+            tenant, _, text = part.partition("=")
+            own = _limits(text)
+            if not own or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
+                remedy = "Write it as *=jobs:20,requests:600 alice=bytes:5GB: * is all tenants, each tenant once."
                 raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
-            self._exceptions[tenant] = replace(self._default, **{match[1]: int(match[2]) for match in matches if match})
+            limits[tenant] = own
+        self.default = Quota(**limits.pop(ALL))
+        self._exceptions = {tenant: replace(self.default, **own) for tenant, own in limits.items()}
 
     def of(self, tenant: str) -> Quota:
         """Return a tenant's quota."""
-        return self._exceptions.get(tenant, self._default)
+        return self._exceptions.get(tenant, self.default)
+
+
+def _limits(text: str) -> dict[str, int]:
+    """Return limits such as ``jobs:20,bytes:5GB``; none if one cannot be read."""
+    matches = [_LIMIT.fullmatch(limit) for limit in text.split(",")]
+    try:
+        return {match[1] or "bytes": parse_size(match[2]) for match in matches if match} if all(matches) else {}
+    except ValueError:
+        return {}
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
@@ -110,7 +119,7 @@ def too_many_jobs_overall(allowed: int, seconds: int) -> ProblemError:
     return refuse(
         "too-many-jobs",
         503,
-        f"{allowed:,} jobs wait or run; the service accepts no more (GLLE_MAX_JOBS).",
+        f"{allowed:,} jobs wait or run; the service accepts no more.",
         "Send the request again after Retry-After; more workers end jobs faster.",
         allowed=allowed,
         retry_after=seconds,
@@ -120,8 +129,30 @@ def too_many_jobs_overall(allowed: int, seconds: int) -> ProblemError:
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
     """Return the refusal of a fit."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
-    remedy = "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise GLLE_QUOTA_POSTERIORS."
+    remedy = (
+        "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise `posteriors` in GLLE_QUOTAS."
+    )
     return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
+
+
+def too_many_idempotency_keys(tenant: str, allowed: int, seconds: int) -> ProblemError:
+    """Return the refusal of a new Idempotency-Key; a kept one expires in `seconds`."""
+    detail = f"Tenant {tenant} has {allowed:,} Idempotency-Keys that are kept; no more are allowed."
+    remedy = (
+        "Wait as long as Retry-After says, or send the request without a key: equal requests share one result. Keys are"
+        " kept for a day at most."
+    )
+    return _exceeded("idempotency_keys", detail, remedy, seconds, allowed=allowed)
+
+
+def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
+    """Return the refusal of a posterior because of the bytes of the records of others."""
+    detail = f"The records of the posteriors of tenant {tenant} have {nbytes:,} bytes; {allowed:,} are allowed."
+    remedy = (
+        "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise posteriors in GLLE_QUOTAS, "
+        f"each of which allows {RECORD_BYTES:,} bytes."
+    )
+    return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
 
 
 def too_many_requests(tenant: str, allowed: int, seconds: int) -> ProblemError:

@@ -1,7 +1,7 @@
 // `Client`: one service as an object.
 
 import type { NdArray } from "./arrays/ndarray.ts";
-import type { Data, Labels } from "./inputs.ts";
+import { type Data, type Labels, splitData } from "./inputs.ts";
 import { columnId, Dataset, datasetId, upload } from "./resources/datasets.ts";
 import { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
 import { Job } from "./resources/jobs.ts";
@@ -29,11 +29,11 @@ export interface ClientOptions {
   fetch?: typeof fetch | undefined;
 }
 
-/** Options of an embedding. */
-export interface EmbedOptions extends WaitOptions {
+/** Options of an embedding, with those of `dataset` for data to upload. */
+export interface EmbedOptions extends UploadOptions, WaitOptions {
   /** Parameters of the method, such as `n_neighbors`. */
   parameters?: Record<string, unknown>;
-  /** Class of each point: numbers or words, or a data set of one column. */
+  /** Class of each point: numbers or words, or a data set of one column; by default the column `label` of the data. */
   labels?: Dataset | string | NdArray | Labels | null;
   /** True coordinates; for a synthetic data set the data set itself. */
   truth?: Dataset | string | Data | null;
@@ -72,9 +72,11 @@ export class Client {
   /** Return the data set of an array, rows, objects, a file, or an id; data are uploaded. */
   async dataset(data: Dataset | string | Data, options: UploadOptions & CallOptions = {}): Promise<Dataset> {
     const [{ signal }, roles] = split(options);
+    const isStored = data instanceof Dataset || typeof data === "string";
+    const id = isStored ? await datasetId(this.#session, data, roles) : "";
     if (data instanceof Dataset) return data;
     const metadata = typeof data === "string"
-      ? await this.#session.get<DatasetOut>(pathOf("datasets", await datasetId(this.#session, data)), {}, { signal })
+      ? await this.#session.get<DatasetOut>(pathOf("datasets", id), {}, { signal })
       : await upload<DatasetOut>(this.#session, data, roles, "", { signal });
     return this.#session.build.dataset(metadata);
   }
@@ -97,18 +99,19 @@ export class Client {
   }
 
   /**
-   * Return the posterior of a data set; fit it unless the service has it.
+   * Return the posterior of a data set; fit it unless the service has it. Data to upload have the options of `dataset`.
    *
    * `neighbors` replaces the search: rows of the data, counted from 0, as a data set (n, k), its id, or data to upload.
    */
   async fit(
     data: Dataset | string | Data,
-    options: FitOptions & WaitOptions & { neighbors?: Dataset | string | Data } = {},
+    options: FitOptions & UploadOptions & WaitOptions & { neighbors?: Dataset | string | Data } = {},
   ): Promise<Posterior> {
-    const { neighbors, ...others } = options;
-    const [waiting, parameters] = split(others);
-    const dataset = await datasetId(this.#session, data, waiting);
-    const given = neighbors === undefined ? {} : { neighbors: await datasetId(this.#session, neighbors, waiting) };
+    const { neighbors, ...more } = options;
+    const [waiting, others] = split(more);
+    const [roles, parameters] = splitData(others);
+    const dataset = await datasetId(this.#session, data, roles, waiting);
+    const given = neighbors === undefined ? {} : { neighbors: await datasetId(this.#session, neighbors, {}, waiting) };
     const reply = await this.#session.send(command("/v1/posteriors", { dataset, ...given, ...parameters }), waiting);
     if (reply.status !== 202) return this.#session.build.posterior(json<PosteriorOut>(reply));
     const job = await this.#session.follow(json<JobOut>(reply), waiting);
@@ -125,18 +128,23 @@ export class Client {
   /** Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or null. */
   async estimateFit(
     data: Dataset | string | Data,
-    options: FitOptions & WaitOptions = {},
+    options: FitOptions & UploadOptions & WaitOptions = {},
   ): Promise<PosteriorEstimateOut> {
-    const [waiting, parameters] = split(options);
-    const dataset = await datasetId(this.#session, data, waiting);
+    const [waiting, others] = split(options);
+    const [roles, parameters] = splitData(others);
+    const dataset = await datasetId(this.#session, data, roles, waiting);
     const call = question("/v1/posteriors/estimate", { dataset, ...parameters });
     return json<PosteriorEstimateOut>(await this.#session.fetch(call, waiting));
   }
 
   /** Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them. */
-  async advice(data: Dataset | string | Data, options: AdviceOptions & WaitOptions = {}): Promise<Advice> {
-    const [waiting, body] = split(options);
-    const dataset = await datasetId(this.#session, data, waiting);
+  async advice(
+    data: Dataset | string | Data,
+    options: AdviceOptions & UploadOptions & WaitOptions = {},
+  ): Promise<Advice> {
+    const [waiting, others] = split(options);
+    const [roles, body] = splitData(others);
+    const dataset = await datasetId(this.#session, data, roles, waiting);
     const [content] = await this.#run("/v1/advice", { dataset, ...body }, waiting);
     return resultOf<Advice>(content);
   }
@@ -154,12 +162,12 @@ export class Client {
 
   /** Return the embedding of a data set by a method; its `transform` places new points, if the method has a map. */
   async embed(data: Dataset | string | Data, method: string, options: EmbedOptions = {}): Promise<Embedding> {
-    const [waiting, { parameters = {}, labels, truth, scores = null, score_neighbors = null }] = split(options);
+    const [waiting, others] = split(options);
+    const [roles, { parameters = {}, labels, truth, scores = null, score_neighbors = null }] = splitData(others);
     const body = {
-      dataset: await datasetId(this.#session, data, waiting),
+      ...(await this.#scoredData(data, roles, labels, [method], scores, waiting)),
       method,
       parameters,
-      labels: await columnId(this.#session, labels, waiting),
       truth: await this.#truthId(truth, waiting),
       scores,
       n_neighbors: score_neighbors,
@@ -172,13 +180,15 @@ export class Client {
   async compare(
     data: Dataset | string | Data,
     methods: (string | ComparedIn)[],
-    options: CompareOptions & Pick<EmbedOptions, "labels" | "truth"> & WaitOptions = {},
+    options: CompareOptions & UploadOptions & Pick<EmbedOptions, "labels" | "truth"> & WaitOptions = {},
   ): Promise<Comparison> {
-    const [waiting, { labels, truth, ...more }] = split(options);
+    const [waiting, others] = split(options);
+    const [roles, { labels, truth, ...more }] = splitData(others);
+    const compared = methods.map((method) => (typeof method === "string" ? { method } : method));
+    const names = compared.map(({ method }) => method);
     const body = {
-      dataset: await datasetId(this.#session, data, waiting),
-      methods: methods.map((method) => (typeof method === "string" ? { method } : method)),
-      labels: await columnId(this.#session, labels, waiting),
+      ...(await this.#scoredData(data, roles, labels, names, more.scores, waiting)),
+      methods: compared,
       truth: await this.#truthId(truth, waiting),
       ...more,
     };
@@ -189,10 +199,10 @@ export class Client {
   async estimate(
     data: Dataset | string | Data,
     method: string,
-    options: CallOptions & { parameters?: Record<string, unknown> } = {},
+    options: UploadOptions & CallOptions & { parameters?: Record<string, unknown> } = {},
   ): Promise<EstimateOut> {
-    const { signal, parameters = {} } = options;
-    const dataset = await datasetId(this.#session, data, { signal });
+    const { signal, parameters = {}, ...roles } = options;
+    const dataset = await datasetId(this.#session, data, roles, { signal });
     const call = question("/v1/embeddings/estimate", { dataset, method, parameters });
     return json<EstimateOut>(await this.#session.send(call, { signal }));
   }
@@ -267,8 +277,33 @@ export class Client {
     return [await this.#session.get<object>(pathOf("jobs", id, "result"), {}, waiting), id];
   }
 
+  /** Return the ids of a data set and of its labels: separate ones, or the column `label` of uploaded data if used. */
+  async #scoredData(
+    data: Dataset | string | Data,
+    roles: UploadOptions,
+    labels: EmbedOptions["labels"],
+    methods: string[],
+    scores: string[] | null | undefined,
+    waiting: WaitOptions,
+  ): Promise<{ dataset: string; labels: string | null }> {
+    const isGiven = labels !== null && labels !== undefined;
+    const hasLabel = roles.label !== null && roles.label !== undefined;
+    if (isGiven && hasLabel) throw new TypeError("`label` names a column, `labels` has the values. Give one of them.");
+    const dataset = await datasetId(this.#session, data, roles, waiting);
+    if (isGiven) return { dataset, labels: await columnId(this.#session, labels, waiting) };
+    return { dataset, labels: hasLabel && (await this.#useLabels(methods, scores, waiting)) ? dataset : null };
+  }
+
+  /** Return whether a method or a score uses labels, as the default scores do; the service refuses unused labels. */
+  async #useLabels(methods: string[], scores: string[] | null | undefined, options: CallOptions): Promise<boolean> {
+    if (scores === null || scores === undefined) return true;
+    const { signal } = options;
+    if ((await this.scores({ signal })).some(({ name, needs }) => needs === "labels" && scores.includes(name))) return true;
+    return (await this.methods({ signal })).some(({ name, needs_labels }) => needs_labels && methods.includes(name));
+  }
+
   async #truthId(truth: EmbedOptions["truth"], waiting: WaitOptions): Promise<string | null> {
-    return truth === null || truth === undefined ? null : datasetId(this.#session, truth, waiting);
+    return truth === null || truth === undefined ? null : datasetId(this.#session, truth, {}, waiting);
   }
 }
 

@@ -53,6 +53,14 @@ export function uploadOf(data: Data, options: UploadOptions = {}): { body: Body;
   return { body: { media: NPY, content: writeNpy(array) }, query: {} };
 }
 
+/** Return options of a method apart: those of the data to upload, and those of the method. */
+export function splitData<T extends UploadOptions>(options: T): [UploadOptions, Omit<T, keyof UploadOptions>] {
+  const { label, color, features, id, ignore, one_hot, header, delimiter, decimal, charset, ...rest } = options;
+  const given = { label, color, features, id, ignore, one_hot, header, delimiter, decimal, charset };
+  const all: { [K in keyof Required<UploadOptions>]: UploadOptions[K] | undefined } = given;
+  return [Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)), rest];
+}
+
 /** Return one value per point as a column of float64; words become their ranks. */
 export function columnOf(labels: Labels): NdArray<"float64"> {
   const values = Array.from<string | number | boolean>(labels);

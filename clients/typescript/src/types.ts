@@ -351,6 +351,8 @@ export type DatasetOut = {
 export type DatasetPage = {
   /** Value of ?cursor= for the next page; null on the last. */
   next: string | null;
+  /** Ids of records that have no JSON, and are left out; each can be deleted. */
+  unreadable?: string[];
   items: DatasetOut[];
 };
 
@@ -476,7 +478,7 @@ export type DrawsIn = {
   source?: "posterior" | "prior";
   /** Whether to rotate to the reference embedding. */
   align?: "procrustes" | "none";
-  /** interactive draws run before every batch; they may take no longer than a shard. */
+  /** interactive draws do not wait for batches; they may take no longer than a shard. */
   priority?: "interactive" | "batch";
 };
 
@@ -494,7 +496,7 @@ export type DrawsOptions = {
   source?: "posterior" | "prior";
   /** Whether to rotate to the reference embedding. */
   align?: "procrustes" | "none";
-  /** interactive draws run before every batch; they may take no longer than a shard. */
+  /** interactive draws do not wait for batches; they may take no longer than a shard. */
   priority?: "interactive" | "batch";
 };
 
@@ -622,7 +624,6 @@ export type EstimatedOut = {
   spec: Record<string, unknown>;
   search: number[];
   factorization: Record<string, unknown>;
-  compiled: boolean;
   fit: CostOut;
   stages: Record<string, number>;
   draw: CostOut;
@@ -665,8 +666,11 @@ export type FitOptions = {
   max_iter?: number;
   /** Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations. */
   tol?: number;
-  /** Refuse a graph of several components, or bridge components and closed classes by their shortest edges. */
-  disconnected?: "refuse" | "bridge";
+  /**
+   * Parts of the graph: join components and closed classes by their shortest edges, with a note (bridge), or refuse a
+   * graph of several components (error).
+   */
+  disconnected?: "bridge" | "error";
   /**
    * Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for
    * noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors better (the
@@ -718,8 +722,11 @@ export type InfoOut = {
   manifolds: string[];
   /** Defaults of POST /v1/posteriors. */
   posterior_defaults: Record<string, unknown>;
-  /** Numerics kinds of the live workers; null if the queue's Redis does not answer. */
-  numerics: NumericsOut[] | null;
+  /**
+   * Version of the engine's numbers, part of all ids; with `+` and a fingerprint where the workers compute other bits
+   * than the pinned ones.
+   */
+  numbers: string;
 };
 
 /** A job: a fit, draws, or an analysis. */
@@ -734,7 +741,7 @@ export type JobOut = {
   finished: string | null;
   /** Time at which it fails unless it has ended. */
   deadline: string | null;
-  /** An interactive job runs before every batch. */
+  /** An interactive job does not wait for batches. */
   priority: "interactive" | "batch";
   /** Id of the posterior it fits or uses; null if it is about a data set. */
   posterior: string | null;
@@ -755,6 +762,8 @@ export type JobOut = {
 export type JobPage = {
   /** Value of ?cursor= for the next page; null on the last. */
   next: string | null;
+  /** Ids of records that have no JSON, and are left out; each can be deleted. */
+  unreadable?: string[];
   items: JobOut[];
 };
 
@@ -872,16 +881,6 @@ export type NoteOut = {
   message: string;
 };
 
-/** Numerics kind of live workers, whose results have the same bits. */
-export type NumericsOut = {
-  /** Version of the numbers; with `+` and a digest for a kind other than the pinned one. */
-  numbers: string;
-  /** Whether reference results have the pinned bits of this version. */
-  pinned: boolean;
-  /** Workers with a recent heartbeat. */
-  workers: number;
-};
-
 /** New points, placed in an embedding by its map. */
 export type PlacedOut = {
   /** Id of the new points. */
@@ -927,7 +926,7 @@ export type PosteriorEstimateOut = {
   factor_flops: number;
   /** Sizes of the analysed graphs: that of all points, or of subsamples, from which the cost is extrapolated. */
   analysed_points: number[];
-  /** Limit on the expected time: that of a job over GLLE_COST_MARGIN. */
+  /** Limit on the expected time: half of GLLE_JOB_TIMEOUT. */
   allowed_seconds: number;
   /** Limit on the expected memory, GLLE_METHOD_BYTES. */
   allowed_bytes: number;
@@ -935,7 +934,7 @@ export type PosteriorEstimateOut = {
   most_points: number | null;
   /**
    * Reason why the limits do not allow it, with remedies; null if they do. POST /v1/posteriors refuses only a fit
-   * that cannot finish even on a machine of GLLE_COST_MARGIN times the speed.
+   * that cannot finish even on a machine of twice the speed.
    */
   problem: ProblemOut | null;
 };
@@ -974,8 +973,11 @@ export type PosteriorIn = {
   max_iter?: number;
   /** Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations. */
   tol?: number;
-  /** Refuse a graph of several components, or bridge components and closed classes by their shortest edges. */
-  disconnected?: "refuse" | "bridge";
+  /**
+   * Parts of the graph: join components and closed classes by their shortest edges, with a note (bridge), or refuse a
+   * graph of several components (error).
+   */
+  disconnected?: "bridge" | "error";
   /**
    * Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for
    * noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors better (the
@@ -1057,6 +1059,8 @@ export type PosteriorOut = {
 export type PosteriorPage = {
   /** Value of ?cursor= for the next page; null on the last. */
   next: string | null;
+  /** Ids of records that have no JSON, and are left out; each can be deleted. */
+  unreadable?: string[];
   items: PosteriorOut[];
 };
 
@@ -1123,6 +1127,8 @@ export type QuotasOut = {
   records: QuotaOut;
   /** Posteriors; DELETE frees them. */
   posteriors: QuotaOut;
+  /** Idempotency-Keys whose answers are kept; they expire. */
+  idempotency_keys: QuotaOut;
 };
 
 /** The service is ready. */
@@ -1131,7 +1137,7 @@ export type ReadyOut = {
   status?: "ok" | "degraded";
   /** Workers with a recent heartbeat; with a key only. */
   workers?: number | null;
-  /** Waiting tasks; with a key only. */
+  /** Waiting tasks and single draws; with a key only. */
   queue_length?: number | null;
   /** All checks; with a key only. */
   checks?: CheckOut[] | null;
@@ -1266,8 +1272,8 @@ export type SpreadArraysOut = {
 export type SpreadFiguresOut = {
   /** Half-samples that were embedded. */
   half_samples: number;
-  /** Of the points in each sample; a result of an earlier version lacks it. */
-  share?: number;
+  /** Of the points in each sample. */
+  share: number;
   /** Refits with other seeds. */
   refits: number;
   /** Half-samples that could not be embedded, and are left out. */
@@ -1353,8 +1359,8 @@ export type SpreadOut = {
   /** Neighbors that may be kept. */
   n_neighbors: number;
   figures: SpreadFiguresOut;
-  /** Read it before ranks; a result of an earlier version lacks it. */
-  reliability?: MovementReliabilityOut;
+  /** Read it before ranks. */
+  reliability: MovementReliabilityOut;
   /** Doubts about the movement, with the remedy. */
   notes: NoteOut[];
   arrays: SpreadArraysOut;

@@ -222,6 +222,35 @@ test("data that cannot be sent are refused with a remedy", async () => {
   assert.throws(() => new Client({ url: "localhost" }), /no URL/);
 });
 
+test("methods that take data take the roles of its columns", async () => {
+  const made = (): Response => Response.json({ id: "ds_1" });
+  const done = (): Response => Response.json({ ...JOB, status: "succeeded" }, { status: 202 });
+  const found = (): Response => Response.json({ rows: [] });
+  const needs = (): Response => Response.json({ items: [{ name: "trustworthiness", needs: "nothing" }] });
+  const methods = (): Response => Response.json({ items: [{ name: "pca", needs_labels: false }] });
+  const { client, requests } = scripted([
+    made(), Response.json({ id: "post_1" }), made(), Response.json({}), made(), done(), found(), made(), done(), found(),
+    made(), needs(), methods(), done(), found(),
+  ]);
+  const rows = [{ x: 1, kind: "a", note: "b" }, { x: 2, kind: "b", note: "c" }];
+  const roles = { label: "kind", ignore: ["note"] };
+  await client.fit(rows, { ...roles, n_neighbors: 5 });
+  await client.estimateFit(rows, { ...roles, n_neighbors: 5 });
+  await client.advice(rows, { ...roles, n_components: 2 });
+  await client.compare(rows, ["pca", "lle"], roles);
+  await client.compare(rows, ["pca"], { ...roles, scores: ["trustworthiness"] });
+  const uploads = requests.filter(({ url }) => new URL(url).pathname === "/v1/datasets");
+  assert.deepEqual(uploads.map(({ url }) => new URL(url).searchParams.get("label")), Array(5).fill("kind"));
+  assert.deepEqual(uploads.map(({ url }) => new URL(url).searchParams.getAll("ignore")), Array(5).fill(["note"]));
+  assert.deepEqual(await requests[1]?.json(), { dataset: "ds_1", n_neighbors: 5 });
+  assert.deepEqual(await requests[5]?.json(), { dataset: "ds_1", n_components: 2 });
+  assert.equal((await requests[8]?.json())?.labels, "ds_1");
+  assert.equal((await requests[13]?.json())?.labels, null); // no score uses them
+  await assert.rejects(client.fit("ds_1", { label: "kind" }), /stored with the roles of its columns. Leave out label/);
+  await assert.rejects(client.dataset("ds_1", { label: "kind" }), /Leave out label/);
+  await assert.rejects(client.embed(rows, "pca", { label: "kind", labels: [1, 2] }), /give one of them/i);
+});
+
 test("labels are numbers or the ranks of words", async () => {
   const job = { ...JOB, kind: "embedding", status: "succeeded" };
   const { client, requests } = scripted([

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import MOST_IDS, IdCheck, Layout, categorical, option
+from service.uploads.column_roles import MAX_LISTED, MOST_IDS, IdCheck, Layout, categorical, column_list, option
 from service.uploads.disk_array import NO_MEMORY, DiskArray, check_inflated
 from service.uploads.id_columns import Ids, id_text
 from service.uploads.label_columns import MOST_LABEL, Labels, label_array, missing_labels
@@ -89,16 +89,11 @@ class Columns:
         limits.check((1, len(layout.features)))
         types = [schema.field(column).type for column in range(len(names))]
         kinds = [_kind(kind) for kind in types]
-        texts = [at for at in layout.features if kinds[at] == "s" and at not in layout.one_hot]
-        for column in [*layout.features, *([] if layout.color is None else [layout.color])]:
-            if not kinds[column] or (kinds[column] == "s" and column == layout.color):
-                raise _unsupported(names[column], types[column])
-        if texts:
-            name, kind = names[texts[0]], types[texts[0]]
-            detail = f"The column {name!r} of type {kind} is not a feature."
-            raise categorical("unsupported-column", layout, texts, detail, column=name, type=str(kind))
+        _require_features(layout, types, kinds)
+        if layout.color is not None and kinds[layout.color] in {"", "s"}:
+            raise _unsuitable(names[layout.color], types[layout.color], "color", "numbers")
         if layout.label is not None and not kinds[layout.label]:
-            raise _unsupported(names[layout.label], types[layout.label])
+            raise _unsuitable(names[layout.label], types[layout.label], "label", "texts or numbers")
         single = all(pa.types.is_float32(types[column]) for column in layout.features)
         return cls(layout, kinds, np.dtype("<f4" if single else "<f8"), kept=kept)
 
@@ -110,7 +105,8 @@ class Columns:
     @property
     def numbers(self) -> list[int]:
         """Positions of the columns of finite numbers."""
-        numbers = [column for column in self.layout.features if column not in self.layout.one_hot]
+        one_hot = set(self.layout.one_hot)
+        numbers = [column for column in self.layout.features if column not in one_hot]
         return numbers if self.layout.color is None else [*numbers, self.layout.color]
 
     @property
@@ -119,12 +115,12 @@ class Columns:
         return sum(len(self.categories.get(column, [""])) for column in self.layout.features)
 
 
-class NotIdError(Exception):
-    """A column with the name of an id that holds none."""
+class NotIdsError(Exception):
+    """Columns with the name of an id that hold none."""
 
-    def __init__(self, column: int) -> None:
-        super().__init__(column)
-        self.column = column
+    def __init__(self, columns: set[int]) -> None:
+        super().__init__(columns)
+        self.columns = columns
 
 
 def read_columns(
@@ -137,7 +133,7 @@ def read_columns(
 ) -> Table:
     """Return the table of record batches; `batches` begins a pass over them.
 
-    A column that turns out to hold no ids is a feature in a further pass.
+    Columns that turn out to hold no ids are features in a second pass.
     """
     size = os.fstat(file.fileno()).st_size
     kept: frozenset[int] = frozenset()
@@ -147,8 +143,8 @@ def read_columns(
             columns = replace(columns, categories=_categories(columns, batches(columns), limits))
         try:
             return table_of(file, columns, batches(columns), limits, source=source)
-        except NotIdError as error:
-            kept |= {error.column}
+        except NotIdsError as error:
+            kept |= error.columns
             os.ftruncate(file.fileno(), size)
 
 
@@ -165,28 +161,27 @@ def table_of(
     labels, ids = _LabelColumn(layout.label, columns), Ids()
     checks = {column: IdCheck() for column in layout.candidates}
     bad, first, count = BadRows(), None, 0
-    rows = max(1, BLOCK_VALUES // max(1, columns.width, features))
-    for batch in batches:
-        batch.validate(full=True)  # an invalid batch may point outside the body
-        for start in range(0, batch.num_rows, rows):
-            block = batch.slice(start, rows)
-            limits.check((count + block.num_rows, features))
-            check_inflated("The table", (count + block.num_rows) * features * columns.dtype.itemsize, limits)
-            for column, check in checks.items():
-                if not _are_ids(block, column, check, columns.kinds[column], count):
-                    raise NotIdError(column)
-            faults = _faults(block, columns)
-            if faults.any():
-                first = first or _problem(block, columns, faults, count)
-                bad.add(count + np.flatnonzero(faults.any(axis=1)))
-            if first is None:
-                matrix = np.column_stack([_feature(block, column, columns, count) for column in layout.features])
-                disk_array.write(np.ascontiguousarray(matrix).reshape(-1).view(np.uint8).data)
-                if layout.color is not None:
-                    color.append(_numbers(block, layout.color).astype(np.float64))
-                labels.add(block, count)
-                ids.add(_id_texts(block, column, columns, count) for column in layout.id_columns[:MOST_IDS])
-            count += block.num_rows
+    blocks = _blocks(batches, max(1, BLOCK_VALUES // max(1, columns.width, features)))
+    for block in blocks:
+        limits.check((count + block.num_rows, features))
+        check_inflated("The table", (count + block.num_rows) * features * columns.dtype.itemsize, limits)
+        if not_ids := _not_ids(block, checks, columns, count):
+            with contextlib.suppress(ProblemError, ValueError, OSError):  # the second pass raises it
+                for later in blocks:
+                    not_ids |= _not_ids(later, checks, columns, count)
+            raise NotIdsError(not_ids)
+        faults = _faults(block, columns)
+        if faults.any():
+            first = first or _problem(block, columns, faults, count)
+            bad.add(count + np.flatnonzero(faults.any(axis=1)))
+        if first is None:
+            matrix = np.column_stack([_feature(block, column, columns, count) for column in layout.features])
+            disk_array.write(np.ascontiguousarray(matrix).reshape(-1).view(np.uint8).data)
+            if layout.color is not None:
+                color.append(_numbers(block, layout.color).astype(np.float64))
+            labels.add(block, count)
+            ids.add(_id_texts(block, column, columns, count) for column in layout.id_columns[:MOST_IDS])
+        count += block.num_rows
     if first is not None:
         raise bad.annotate(first)
     limits.check((count, features))
@@ -201,6 +196,14 @@ def table_of(
         ids=ids.array(),
         source={"kind": "upload", "format": source, **layout.source(notices)},
     )
+
+
+def _blocks(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield valid batches in slices of at most so many rows."""
+    for batch in batches:
+        batch.validate(full=True)  # an invalid batch may point outside the body
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 class _LabelColumn:
@@ -236,16 +239,14 @@ def _categories(columns: Columns, batches: Iterator[pa.RecordBatch], limits: Lim
     """Return the sorted categories of the one-hot columns, by a pass over all batches."""
     layout = columns.layout
     found: dict[int, set[str]] = {column: set() for column in layout.one_hot}
-    others, count = len(layout.features) - len(found), 0
-    rows = max(1, BLOCK_VALUES // columns.width)
-    for batch in batches:
-        batch.validate(full=True)
-        for start in range(0, batch.num_rows, rows):
-            block = batch.slice(start, rows)
-            for column, categories in found.items():
-                categories.update(_category_texts(block, column, columns, count))
-                limits.check((1, others + sum(map(len, found.values()))))
-            count += block.num_rows
+    features, count = len(layout.features) - len(found), 0
+    for block in _blocks(batches, max(1, BLOCK_VALUES // columns.width)):
+        for column, categories in found.items():
+            before = len(categories)
+            categories.update(_category_texts(block, column, columns, count))
+            features += len(categories) - before
+            limits.check((1, features))
+        count += block.num_rows
     limits.check((count, len(layout.features)))
     return {column: sorted(categories) for column, categories in found.items()}
 
@@ -271,6 +272,16 @@ def _feature(block: pa.RecordBatch, column: int, columns: Columns, start: int) -
     ones = np.zeros((block.num_rows, len(codes)), columns.dtype)
     ones[np.arange(block.num_rows), [codes[text] for text in _category_texts(block, column, columns, start)]] = 1
     return ones
+
+
+def _not_ids(block: pa.RecordBatch, checks: dict[int, IdCheck], columns: Columns, start: int) -> set[int]:
+    """Return the candidates whose rows are no ids, and remove their checks."""
+    not_ids = {
+        column for column, check in checks.items() if not _are_ids(block, column, check, columns.kinds[column], start)
+    }
+    for column in not_ids:
+        del checks[column]
+    return not_ids
 
 
 def _are_ids(block: pa.RecordBatch, column: int, check: IdCheck, kind: str, start: int) -> bool:
@@ -365,6 +376,42 @@ def _kind(kind: pa.DataType) -> str:
         return "b"
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return "s" if pa.types.is_string(value) or pa.types.is_large_string(value) else ""
+
+
+def _require_features(layout: Layout, types: list[Any], kinds: list[str]) -> None:
+    """Raise a problem that names all features whose values are no numbers, with the options for their kinds."""
+    others = [at for at in layout.features if not kinds[at]]
+    one_hot = set(layout.one_hot)
+    texts = [at for at in layout.features if kinds[at] == "s" and at not in one_hot]
+    if not (refused := sorted([*others, *texts])):
+        return
+    name, kind = layout.name(refused[0]), types[refused[0]]
+    if len(refused) == 1 and others:
+        raise _unsupported(name, kind)
+    listed = [f"{layout.name(at)!r} of type {types[at]}" for at in refused[:MAX_LISTED]]
+    listed += [f"{len(refused) - MAX_LISTED:,} more"] if len(refused) > MAX_LISTED else []
+    is_one = len(refused) == 1
+    subject = (
+        f"The column {listed[0]} is not a feature." if is_one else f"The columns {', '.join(listed)} are no features."
+    )
+    details = {"column": name, "type": str(kind)}
+    if not others:
+        raise categorical("unsupported-column", layout, texts, subject, **details)
+    columns, ignore = column_list(layout, refused), [layout.name(at) for at in refused[:MAX_LISTED]]
+    apart, words = [[layout.name(at) for at in positions[:MAX_LISTED]] for positions in (others, texts)]
+    options = {"ignore": ignore, **({"one_hot": words} if words else {})}
+    remedy = f"Leave them out with {option('ignore', ignore)}"
+    if words:
+        remedy += f", or make a feature of each category with {option('one_hot', words)}&{option('ignore', apart)[1:]}"
+    raise refuse("unsupported-column", 422, subject, f"{remedy}.", **details, options=options, columns=columns)
+
+
+def _unsuitable(name: str, kind: Any, role: str, values: str) -> ProblemError:
+    """Return the problem of a column that has a role for other values."""
+    detail = f"The column {name!r} of type {kind} cannot be the {role}, which has {values}."
+    return refuse(
+        "unsupported-column", 422, detail, "Name another column, or cast this one.", column=name, type=str(kind)
+    )
 
 
 def _unsupported(name: str, kind: Any) -> ProblemError:

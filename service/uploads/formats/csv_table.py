@@ -7,6 +7,7 @@ Parsed by Python's csv and float, because errors must name row and column and nu
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -62,17 +63,17 @@ def read_csv(file: IO[bytes], limits: Limits, roles: ColumnRoles, *, declared: D
     while True:
         try:
             return _Reading.of(file, limits, roles, declared, dialect, kept).table()
-        except _NotIdError as error:  # read again, with the column as a feature
-            kept.add(error.column)
+        except _NotIdsError as error:  # read again, with the columns as features
+            kept |= error.columns
             os.ftruncate(file.fileno(), size)
 
 
-class _NotIdError(Exception):
-    """A candidate column that holds no ids."""
+class _NotIdsError(Exception):
+    """Candidate columns that hold no ids."""
 
-    def __init__(self, column: int) -> None:
-        super().__init__(column)
-        self.column = column
+    def __init__(self, columns: set[int]) -> None:
+        super().__init__(columns)
+        self.columns = columns
 
 
 @dataclass
@@ -118,7 +119,8 @@ class _Reading:
         layout = Layout.of(names, len(first) if names is None else len(names), roles, kept)
         even = [row for row in sample if len(row) == layout.width]
         kinds = [kind_of([row[at] for row in even], dialect) for at in range(layout.width)] if even else []
-        found = [at for at in layout.features if kinds and kinds[at] == "text" and at not in layout.one_hot]
+        categorical_columns = set(layout.one_hot)
+        found = [at for at in layout.features if kinds and kinds[at] == "text" and at not in categorical_columns]
         booleans = {at for at, kind in enumerate(kinds) if kind == "bool"}
         if not found:
             limits.check((1, len(layout.features)))
@@ -152,7 +154,7 @@ class _Reading:
         return {column: sorted(categories) for column, categories in found.items()}
 
     def table(self) -> Table:
-        """Return the table; raise `_NotIdError` if a candidate holds no ids."""
+        """Return the table; raise `_NotIdsError` with all candidates that hold no ids."""
         layout, dialect, limits = self.layout, self.dialect, self.limits
         names = layout.feature_names(self.categories)
         features = sum(len(self.categories.get(column, [""])) for column in layout.features)
@@ -163,11 +165,13 @@ class _Reading:
         labels, ids, checks = Labels(), Ids(), {column: IdCheck() for column in layout.candidates}
         count, counts_rows = 0, layout.features[:1] == [0] and not self.categories
         first = 0.0
-        for block in _blocks(self.data, self.lines, layout.width):
-            for column, check in checks.items():
-                cells = [row[column].strip() for row in block]
-                if not check.add([float(dialect.plain(cell)) if dialect.is_number(cell) else cell for cell in cells]):
-                    raise _NotIdError(column)
+        blocks = _blocks(self.data, self.lines, layout.width)
+        for block in blocks:
+            if not_ids := self.not_ids(block, checks):
+                with contextlib.suppress(ProblemError):  # the next pass raises it
+                    for later in blocks:
+                        not_ids |= self.not_ids(later, checks)
+                raise _NotIdsError(not_ids)
             if layout.label is not None:
                 labels.add([row[layout.label].strip() for row in block])
             ids.add([row[column].strip() for row in block] for column in layout.id_columns[:MOST_IDS])
@@ -206,6 +210,18 @@ class _Reading:
                 **layout.source(notices),
             },
         )
+
+    def not_ids(self, block: list[list[str]], checks: dict[int, IdCheck]) -> set[int]:
+        """Return the candidates whose cells are no ids, and remove their checks."""
+        plain, is_number = self.dialect.plain, self.dialect.is_number
+        columns = set()
+        for column, check in checks.items():
+            cells = [row[column].strip() for row in block]
+            if not check.add([float(plain(cell)) if is_number(cell) else cell for cell in cells]):
+                columns.add(column)
+        for column in columns:
+            del checks[column]
+        return columns
 
     @property
     def numeric(self) -> list[int]:

@@ -38,18 +38,21 @@ def read_parquet(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
         footer = parquet.ParquetFile(
             file, thrift_string_size_limit=_MOST_FOOTER, thrift_container_size_limit=_MOST_FOOTER
         )
-        columns = Columns.of(footer.schema_arrow, roles, limits)
+        schema = footer.schema_arrow  # made from the footer at each access
+        columns = Columns.of(schema, roles, limits)
         check_size(footer.metadata.num_rows, columns, limits)
         _check_pages(file, footer.metadata, limits)
+
+        names = schema.names
 
         def batches(columns: Columns) -> Iterator[Any]:
             layout = columns.layout
             texts = [*layout.one_hot, *layout.id_columns, *([] if layout.label is None else [layout.label])]
-            once = [footer.schema_arrow.names[at] for at in texts]  # a text of many rows is unpacked once
+            once = [names[at] for at in texts]  # a text of many rows is unpacked once
             with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
                 yield from body.iter_batches(max(1, BLOCK_VALUES // columns.width), use_threads=False)
 
-        return read_columns(file, footer.schema_arrow, roles, limits, batches, "parquet")
+        return read_columns(file, schema, roles, limits, batches, "parquet")
 
 
 def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:

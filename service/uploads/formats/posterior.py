@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import re
 import zipfile
 import zlib
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
 import glle_engine
 from service.uploads.formats.npy import check_length, read_header
 from service.uploads.formats.npz import check_directory, checked_members
+from service.uploads.formats.statements import checked_diagnostics, checked_provenance, is_line
 from service.uploads.limits import check_names
-from worker.base.numerics import is_of_this_version
 from worker.base.problems import ProblemError, refuse
+from worker.base.versions import require_numbers
 from worker.records.fits import neighbors_of, recorded
 from worker.records.ids import content_sha256
 from worker.storage.imported_posteriors import posterior_sha256, write_posterior
 from worker.storage.posteriors import ARRAYS, IMPORTED
+from worker.tenancy.quotas import MAX_RECORD
 
 if TYPE_CHECKING:
     from service.uploads.limits import Limits
@@ -31,17 +34,25 @@ EXPORT = 1  # version of the format of an exported file
 MEDIA = ("application/zip", "application/x-npz")
 _ABOUT = "export.json"
 _REMEDY = "Send the file of GET /v1/posteriors/{id}/export, `glle export` or Posterior.export, unchanged."
-LARGE = "Raise GLLE_MAX_INFLATED and GLLE_MAX_BODY of this service; or draw with glle_engine.load, without a service."
-_MOST_HEAD = 2**20  # bytes of head.json, whose diagnostics become a record
-_MOST_PARTS = 50  # texts of a provenance
+LARGE = "Raise GLLE_MAX_BODY of this service; or draw with glle_engine.load, without a service."
+MAX_HEAD = 2**20  # bytes of head.json; closed classes and constant features may be many
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NUMBERS = re.compile(r"[0-9A-Za-z.]{1,40}(\+[0-9a-f]{1,64})?")
 _DATASET = re.compile(r"ds_[0-9a-f]{32}")
-_WORD = re.compile(r"[^\0-\x1f\x7f]{0,200}")
 _ERRORS = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, KeyError, TypeError, AttributeError,
     OverflowError, RecursionError, OSError,
 )  # fmt: skip # a GlleError is a ValueError
+
+
+def load_engine() -> None:
+    """Load the engine and its compiled code, of which each reader would otherwise need half a second."""
+    from glle_engine.eigen.pattern import Pattern  # noqa: PLC0415 -- takes half a second, only for posteriors
+    from glle_engine.posterior.cost.factorization import count_work  # noqa: PLC0415
+
+    ring = (np.arange(100)[:, None] + np.arange(1, 3)) % 100
+    count_work(Pattern.of(np.sort(ring, axis=1).astype(np.int32)))
+    glle_engine.load  # noqa: B018 # loads its module
 
 
 def require_media(content_type: str, encoding: str) -> None:
@@ -54,11 +65,11 @@ def require_media(content_type: str, encoding: str) -> None:
     raise refuse("unsupported-media-type", 415, f"{name} is not that of an exported posterior.", remedy)
 
 
-def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str) -> Facts:
+def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str, numbers: str) -> Facts:
     """Return the facts of an exported posterior, and write its checked content to an empty file.
 
     The facts are `sha256`, the digest of head and arrays; `dataset`, the identity of its data set; and `record`, the
-    members of a `PosteriorRecord` that do not depend on the service.
+    members of a `PosteriorRecord` that do not depend on the service. `numbers` is the numerics version of the service.
 
     Raises
     ------
@@ -70,9 +81,10 @@ def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str)
         check_directory(file)
         with zipfile.ZipFile(file) as archive:
             about = _about(archive, limits)
-        _require_numbers(about["posterior"]["provenance"]["numbers"])
+        _require_numbers(about["posterior"]["provenance"]["numbers"], numbers)
         posterior = glle_engine.load(f"/dev/fd/{file.fileno()}")
         facts = _facts(posterior, about, limits)
+        write_posterior(out, posterior, {"tenant": tenant, "dataset": facts["dataset"]})
     except ProblemError as error:
         problem = error.problem
         if problem.status == 413:
@@ -84,7 +96,6 @@ def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str)
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL is an offset before the body
             raise
         raise _malformed(str(error)) from None
-    write_posterior(out, posterior, {"tenant": tenant, "dataset": facts["dataset"]})
     return facts
 
 
@@ -95,8 +106,8 @@ def _about(archive: zipfile.ZipFile, limits: Limits) -> Facts:
         with archive.open(info) as stream:
             shape, _, dtype = read_header(stream)
             check_length(shape, dtype, info.file_size - stream.tell())
-        if name == "head.json" and info.file_size > _MOST_HEAD:
-            raise ValueError(f"{name} has {info.file_size:,} bytes")
+        if name == "head.json" and info.file_size > MAX_HEAD:
+            raise ValueError(f"{name} has {info.file_size:,} bytes; {MAX_HEAD:,} are allowed")
     if _ABOUT not in members:
         raise ValueError(f"it has no {_ABOUT}, which the export of a service writes and Posterior.save does not")
     with archive.open(members[_ABOUT]) as stream:
@@ -107,24 +118,18 @@ def _about(archive: zipfile.ZipFile, limits: Limits) -> Facts:
     return about
 
 
-def _require_numbers(numbers: object) -> None:
-    """Raise ``other-numbers`` for a posterior whose draws have other bits in this version."""
+def _require_numbers(numbers: object, own: str) -> None:
+    """Raise ``other-numbers`` for a posterior whose draws have other bits here."""
     if not isinstance(numbers, str) or not _NUMBERS.fullmatch(numbers):
         raise ValueError("its numerics version is none")
-    if not is_of_this_version(numbers):
-        raise refuse(
-            "other-numbers",
-            409,
-            f"The posterior has numerics version {numbers}; this version is {glle_engine.NUMBERS}, whose draws differ"
-            " in bits.",
-            "Import it into a service of its version, or fit the data here: the posterior gets another id.",
-            numbers=numbers,
-            own=glle_engine.NUMBERS,
-        )
+    remedy = "Import it into a service with its numbers, or fit the data here: the posterior gets another id."
+    require_numbers("The posterior", numbers, own, remedy)
 
 
 def _facts(posterior: glle_engine.Posterior, about: Facts, limits: Limits) -> Facts:
     """Return the facts of a posterior; raise ValueError or a problem unless they belong together."""
+    from glle_engine.posterior.cost.drawing import draw_cost, refit_seconds  # noqa: PLC0415 -- see `load_engine`
+
     arrays, dataset, saved = posterior.arrays(), about["dataset"], about["posterior"]
     n, d = posterior.n_points, dataset["d"]
     _require(type(d) is int and d > 0, "the number of features is none")
@@ -140,30 +145,30 @@ def _facts(posterior: glle_engine.Posterior, about: Facts, limits: Limits) -> Fa
     _require(about["arrays_sha256"] == sha256, "its arrays do not have the digest that it names")
     neighbors = neighbors_of(saved["spec"]) if posterior.diagnostics.figures.get("given_neighbors") else None
     _require(neighbors is None or _is(_DATASET, neighbors), "its neighbors have no id")
-    seconds = float(saved["seconds"])
-    _require(math.isfinite(seconds) and seconds >= 0, "the duration of its fit is none")
-    notes: Any = posterior.diagnostics.notes  # of a file, whose texts may be anything
-    _require(_is(_WORD, posterior.version), "its version is none")
-    _require(all(isinstance(note.code, str) and isinstance(note.message, str) for note in notes), "a note is no text")
-    provenance = {name: value for name, value in saved["provenance"].items() if name not in {ARRAYS, IMPORTED}}
-    parts = (*provenance, *provenance.values(), saved["job"])
-    _require(len(parts) <= _MOST_PARTS and all(_is(_WORD, part) for part in parts), "its provenance is no short texts")
+    _require(is_line(posterior.version) and is_line(saved["job"]), "its version or its job is no line of text")
+    diagnostics = checked_diagnostics(posterior.diagnostics)
+    own = {name: value for name, value in saved["provenance"].items() if name not in {ARRAYS, IMPORTED}}
+    provenance = checked_provenance(own)
     content = posterior_sha256(posterior)
+    record = {
+        "n": n,
+        "d": d,
+        "spec": recorded(posterior.spec, neighbors),
+        "diagnostics": diagnostics,
+        "eigenvalues": [float(value) for value in posterior.eigenvalues],
+        "seconds": float(f"{refit_seconds(posterior, d):.3g}"),  # not that of the file, which plans work here
+        "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()},
+        "nbytes": sum(array.nbytes for array in arrays.values()),
+        "draw_cost": draw_cost(posterior).to_dict(),
+        "provenance": {**provenance, ARRAYS: sha256, IMPORTED: content},
+        "job": saved["job"],
+    }
+    size = len(json.dumps(record, allow_nan=False))
+    _require(size <= MAX_RECORD, f"its record has {size:,} bytes; {MAX_RECORD:,} are allowed")
     return {
         "sha256": content,
         "dataset": {name: dataset[name] for name in ("sha256", "n", "d", "dtype", "names")},
-        "record": {
-            "n": n,
-            "d": d,
-            "spec": recorded(posterior.spec, neighbors),
-            "diagnostics": posterior.diagnostics.to_dict(),
-            "eigenvalues": [float(value) for value in posterior.eigenvalues],
-            "seconds": seconds,
-            "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()},
-            "nbytes": sum(array.nbytes for array in arrays.values()),
-            "provenance": {**provenance, ARRAYS: sha256, IMPORTED: content},
-            "job": saved["job"],
-        },
+        "record": record,
     }
 
 

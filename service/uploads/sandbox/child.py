@@ -14,6 +14,7 @@ from service.uploads.formats.posterior import read_posterior
 from service.uploads.packing import Packing
 from service.uploads.registry import reader_of
 from service.uploads.sandbox.transfer import ReadRequest, write_outcome, write_table
+from worker.base.memory import limit_memory
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
@@ -54,17 +55,14 @@ def restrict(memory: int, cpu: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(
             "1000"
         )  # the first process to kill if the machine runs out of memory
-    with contextlib.suppress(FileNotFoundError):  # only Linux has statm, and counts private memory by RLIMIT_DATA
-        pages = int(Path("/proc/self/statm").read_text().split()[5])
-        most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    limit_memory(memory)
 
 
 def _read(request: ReadRequest, file: IO[bytes], out: IO[bytes]) -> None:
     file.seek(0)
     try:
         if request.tenant:
-            facts = read_posterior(file, out, request.limits, request.tenant)
+            facts = read_posterior(file, out, request.limits, request.tenant, request.numbers)
         elif request.cap:
             packing = Packing(request.content_type, request.encoding).unpack(file, out, request.cap)
         else:

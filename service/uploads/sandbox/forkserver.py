@@ -3,7 +3,7 @@
 A start with pyarrow takes half a second, a fork some milliseconds. The API has many threads and must not fork; this
 program has one. Each byte on standard input, a socket, carries three descriptors: body, result and reply. `reply` gets
 the standard error of the reader, then a line of JSON with its exit. The end of the input ends all processes.
-An exported posterior has another byte, because its reader needs the engine, which takes half a second to load.
+An exported posterior has another byte, because its reader needs the engine, which takes most of a second to load.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
-import glle_engine
 from service.encoding.arrow import ARROW, has_arrow
+from service.uploads.formats.posterior import load_engine
 from service.uploads.registry import ColumnRoles, Limits, reader_of
 from service.uploads.sandbox import child
 from worker.base.settings import Settings
@@ -94,7 +94,7 @@ class ForkServer:
         if not message:
             return False
         if message == POSTERIOR_REQUEST:
-            glle_engine.load  # noqa: B018 # loads the engine, once for all readers
+            load_engine()  # once for all readers
         body, result, reply = descriptors
         ended, alive = os.pipe()
         server, before = os.getpid(), _memory()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import logging
@@ -14,10 +13,10 @@ import sys
 import tempfile
 import threading
 import weakref
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 from service.uploads.disk_array import NO_MEMORY
 from service.uploads.packing import Packing
@@ -25,7 +24,10 @@ from service.uploads.registry import ColumnRoles, Limits
 from service.uploads.sandbox import child
 from service.uploads.sandbox.forkserver import POSTERIOR_REQUEST, REQUEST
 from service.uploads.sandbox.transfer import ReadRequest, content_length, read_outcome, table_of
+from service.uploads.sandbox.turns import FairSemaphore
+from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
+from worker.base.versions import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.records.dataset import Table
 
+CPU_SECONDS = 60  # of processor time for parsing one body
+SECONDS = 120.0  # for parsing one body, and for its wait for a reader
+MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of one
 GRACE_SECONDS = 10.0  # beyond the limit of a reader, after which the fork server counts as stuck
 _MOST_STDERR = 4096  # bytes of a reader's standard error
 _ATTEMPTS = 3  # to read a body, because the readers die with their fork server
@@ -44,6 +49,9 @@ _ENVIRONMENT = (
     "TMPDIR",
     "LD_LIBRARY_PATH",
     "PYTHONHOME",
+    "NUMBA_CACHE_DIR",
+    "NUMBA_CPU_NAME",
+    "NUMBA_CPU_FEATURES",
 )  # none of these has a password
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -84,6 +92,21 @@ class ReaderExit:
     stderr: str = ""
 
 
+@dataclass(frozen=True)
+class ReaderBudget:
+    """Number of readers of an API process, and bytes of memory of each."""
+
+    readers: int
+    bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the budget: the readers of all API processes share half of the memory."""
+        room = memory_limit() // 2 // settings.api_processes
+        nbytes = min(MAX_BYTES, max(MIN_BYTES, room // 2))
+        return cls(min(MAX_READERS, max(1, room // nbytes)), nbytes)
+
+
 class ReaderProcesses:
     """Pool of reader processes with limits on memory and time, one process for each body.
 
@@ -91,15 +114,23 @@ class ReaderProcesses:
     ----------
     on_end
         Called with the exit of each process.
+    budget
+        Their number and memory; by default they follow from the memory of the machine or the container.
 
     """
 
-    def __init__(self, settings: Settings, on_end: Callable[[ReaderExit], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        on_end: Callable[[ReaderExit], object] = lambda _: None,
+        budget: ReaderBudget | None = None,
+    ) -> None:
         self._settings = settings
+        self._budget = budget or ReaderBudget.of(settings)
         self._folder = Path(settings.data_dir) / "incoming"
         self._on_end = on_end
-        self._slots = asyncio.Semaphore(settings.readers)
-        self._server = _Server(settings.reader_seconds)
+        self._slots = FairSemaphore(self._budget.readers)
+        self._server = _Server(SECONDS)
         weakref.finalize(self, self._server.close)
 
     def start(self) -> None:
@@ -111,8 +142,8 @@ class ReaderProcesses:
         self._server.close()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a free reader, without a thread.
+    async def slot(self, tenant: str) -> AsyncIterator[None]:
+        """Wait for the tenant's turn at a free reader, without a thread.
 
         Raises
         ------
@@ -120,17 +151,14 @@ class ReaderProcesses:
             ``readers-busy``.
 
         """
-        seconds = self._settings.reader_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                await self._slots.acquire()
-        except TimeoutError:
-            detail = f"All {self._settings.readers} readers are busy for {seconds:g} s."
-            raise refuse("readers-busy", 503, detail, "Try again later, or raise GLLE_READERS.") from None
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._slots.slot(tenant, SECONDS))
+            except TimeoutError:
+                detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
+                remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
+                raise refuse("readers-busy", 503, detail, remedy) from None
             yield
-        finally:
-            self._slots.release()
 
     def read(self, content_type: str, body: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
         """Return the table of a body, read by its reader of the registry.
@@ -144,8 +172,7 @@ class ReaderProcesses:
             That of the reader, such as a full disk.
 
         """
-        settings = self._settings
-        request = ReadRequest(content_type, limits, roles, settings.reader_bytes, settings.reader_cpu)
+        request = ReadRequest(content_type, limits, roles, self._budget.bytes, CPU_SECONDS)
         with tempfile.TemporaryFile(dir=self._folder) as result:
             return self._outcome(request, body, result, lambda outcome: table_of(outcome["table"], body, result))
 
@@ -157,8 +184,8 @@ class ReaderProcesses:
             packing.content_type,
             Limits.of(settings),
             ColumnRoles(),
-            settings.reader_bytes,
-            settings.reader_cpu,
+            self._budget.bytes,
+            CPU_SECONDS,
             packing.encoding,
             settings.max_body,
         )
@@ -177,9 +204,10 @@ class ReaderProcesses:
             "application/zip",
             Limits.of(settings),
             ColumnRoles(),
-            settings.reader_bytes,
-            settings.reader_cpu,
+            self._budget.bytes,
+            CPU_SECONDS,
             tenant=tenant,
+            numbers=numbers_of(settings),
         )
         facts = self._outcome(request, body, result, lambda outcome: dict(outcome["posterior"]))
         result.truncate(content_length(result))
@@ -228,27 +256,26 @@ class ReaderProcesses:
             return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if code == child.FAILED:
             return RuntimeError(f"Unexpected error in a reader:\n{ended.stderr}")
-        kind, settings = content_type.partition(";")[0].strip().lower(), self._settings
+        kind = content_type.partition(";")[0].strip().lower()
         log.warning(
             "The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, ended.stderr[:200]
         )
-        if ended.is_late or (name in {"SIGXCPU", "SIGKILL"} and ended.seconds >= settings.reader_cpu):
+        if ended.is_late or (name in {"SIGXCPU", "SIGKILL"} and ended.seconds >= CPU_SECONDS):
             return refuse(
                 "reader-timeout",
                 422,
-                f"Reading the body takes more than {settings.reader_cpu} s of processor time, or"
-                f" {settings.reader_seconds:g} s of wall time.",
-                "Send fewer rows or columns, or npy; or raise GLLE_READER_CPU or GLLE_READER_SECONDS.",
-                cpu=settings.reader_cpu,
-                seconds=settings.reader_seconds,
+                f"Reading the body takes more than {CPU_SECONDS} s of processor time, or {SECONDS:g} s of wall time.",
+                "Send fewer rows or columns, or npy.",
+                cpu=CPU_SECONDS,
+                seconds=SECONDS,
             )
         if code == child.NO_MEMORY or name == "SIGKILL" or NO_MEMORY in ended.stderr:
             return refuse(
                 "reader-memory",
                 413,
-                f"Reading the body takes more than {settings.reader_bytes:,} bytes of memory.",
-                "Send fewer rows or columns, shorter labels, or npy; or raise GLLE_READER_BYTES.",
-                allowed=settings.reader_bytes,
+                f"Reading the body takes more than {self._budget.bytes:,} bytes of memory.",
+                "Send fewer rows or columns, shorter labels, or npy; or give the API more memory.",
+                allowed=self._budget.bytes,
             )
         return refuse(
             "reader-crashed",

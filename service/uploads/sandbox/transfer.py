@@ -32,7 +32,8 @@ _MEMBERS = ("values", *EXTRAS)
 class ReadRequest:
     """Request to read a body: its media type, options and limits; with `cap`, to unpack a layer of it.
 
-    `cap` is the most bytes of the content, or 0 to read a table; with `tenant`, to read a tenant's exported posterior.
+    `cap` is the most bytes of the content, or 0 to read a table; with `tenant`, to read a tenant's exported posterior
+    with the numerics version `numbers`.
     """
 
     content_type: str
@@ -43,6 +44,7 @@ class ReadRequest:
     encoding: str = ""
     cap: int = 0
     tenant: str = ""
+    numbers: str = ""
 
     def write(self, file: IO[bytes]) -> None:
         """Write the request into an empty file."""

@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,8 +17,11 @@ import pytest
 
 from service.app import create_app
 from service.cli import doctor, main
+from tests.conftest import until
 from tests.service.conftest import register_worker, serving
-from worker.base.versions import queue_name
+from worker.base.problems import worker_lost
+from worker.base.settings import Settings
+from worker.jobs.rq_types import BATCH, open_queue
 from worker.operations import doctor as inside
 from worker.operations.embedded_redis import Server
 
@@ -27,12 +31,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.base.settings import Settings
     from worker.operations.health import Check
+    from worker.records.job import Job
     from worker.stores import Stores
-
-
-QUEUE = queue_name()
 
 
 def checks_by_name(checks: Iterator[Check]) -> dict[str, Check]:
@@ -55,9 +56,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module", autouse=True)
 def _engine() -> Iterator[None]:
     """Check the engine once: its fits and draws are the same in each report."""
-    checks = list(inside.engine())
+    checks = list(inside.engine(Settings()))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(inside, "engine", lambda: iter(checks))
+        patched.setattr(inside, "engine", lambda _: iter(checks))
         yield
 
 
@@ -69,8 +70,9 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     assert bad == {}
     assert {
         "queue server", "queue server's clock", "queue policy", "queue persistence", "queue memory", "cache server",
-        "cache policy", "cache memory", "two servers", f"workers of {QUEUE}", f"backlog of {QUEUE}", "engine versions",
-        "worker threads", "data folder", "disk space", "numba", "small draw",
+        "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
+        "backlog of glle-batch", "backlog of draws", "engine versions",
+        "worker threads", "data folder", "disk space", "fingerprint", "small draw",
     } <= set(checks)  # fmt: skip
     assert list(stores.client.scan_iter("glle:doctor:*")) == []
 
@@ -108,7 +110,7 @@ def test_an_unreachable_server_is_one_problem(stores: Stores) -> None:
     assert "GLLE_REDIS_URL" in checks["queue server"].remedy
     assert "hidden" not in str(checks)
     assert checks["cache server"].state == "ok"
-    assert not {f"workers of {QUEUE}", "two servers", "queue policy"} & set(checks)
+    assert not {"workers", "two servers", "queue policy"} & set(checks)
 
 
 def test_missing_urls(settings: Settings) -> None:
@@ -120,18 +122,18 @@ def test_missing_urls(settings: Settings) -> None:
 
 def test_mismatched_workers_are_reported(stores: Stores) -> None:
     """Another engine version, unpinned threads, a waiting queue, and no worker are each reported."""
-    assert checks_by_name(inside.deployment(stores.settings))[f"workers of {QUEUE}"].state == "problem"
+    assert checks_by_name(inside.deployment(stores.settings))["workers"].state == "problem"
     register_worker(stores)
     register_worker(stores, "old", engine="0.0.1", threads="")
-    stores.client.rpush(f"rq:queue:{QUEUE}", "waits")
+    open_queue(BATCH, stores.client).enqueue_call("fit", job_id="waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
-    stores.client.hset("rq:job:waits", "enqueued_at", since.isoformat())
+    stores.client.hset("rq:job:waits", "enqueued_at", since.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
     checks = checks_by_name(inside.deployment(stores.settings))
-    assert checks[f"workers of {QUEUE}"].state == "ok"
+    assert checks["workers"].state == "ok"
     assert (checks["engine versions"].state, checks["worker threads"].state) == ("warning", "warning")
     assert "0.0.1" in checks["engine versions"].detail
     assert checks["worker threads"].detail == "Not pinned: old."
-    assert checks[f"backlog of {QUEUE}"].state == "warning"
+    assert checks["backlog of glle-batch"].state == "warning"
 
 
 def test_an_unwritable_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,15 +186,44 @@ def test_url_without_a_glle_service(client: httpx.Client) -> None:
             assert checks_by_name(doctor.service(url))["service"].state == "problem"
 
 
-def test_service_without_workers_is_reported_with_its_remedy(stores: Stores) -> None:
-    """Readiness fails with the service's remedy; the small job does not end, and its data set is deleted."""
-    impatient = replace(stores.settings, max_wait=0.1)
-    with serving(create_app(replace(stores, settings=impatient))) as client:
+def test_service_without_workers_is_reported_with_its_remedy(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readiness fails with the service's remedy; the job does not end, and its data set is deleted."""
+    monkeypatch.setattr(doctor, "FIT_SECONDS", 0.0)
+    with impatient(stores, monkeypatch) as client:
         checks = checks_by_name(doctor.service(str(client.base_url)))
     assert [check.state for check in checks.values()] == ["ok", "problem", "ok", "problem"]
     assert "glle worker" in checks["ready"].remedy
-    assert "did not end" in checks["end to end"].detail
+    assert "did not end" in checks["long task"].detail
     assert list(stores.datasets.newest()) == []
+
+
+def test_workers_on_which_long_tasks_die_are_reported(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor's fit is a long task, not one that executors run; its failure is named, with the worker's log."""
+    lost: list[Job] = []
+
+    def lose() -> None:
+        until(lambda: stores.jobs.sample_open(1))
+        (id_,) = stores.jobs.sample_open(1)
+        lost.append(stores.jobs.fetch(id_))
+        stores.jobs.fail(id_, worker_lost(id_, 4))
+
+    with impatient(stores, monkeypatch) as client, ThreadPoolExecutor() as worker:
+        end = worker.submit(lose)
+        checks = checks_by_name(doctor.service(str(client.base_url)))
+        end.result()
+    assert [job.queue for job in lost] == [BATCH]
+    assert (checks["long task"].state, "end to end" in checks) == ("problem", False)
+    assert checks["long task"].detail.startswith("A fit of 5,000 points failed. 503: The workers of job ")
+    assert "log" in checks["long task"].remedy
+    assert "requirements/server.lock" in checks["long task"].remedy
+
+
+@contextmanager
+def impatient(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """Serve an app that waits for no job."""
+    monkeypatch.setattr("service.submission.jobs.MAX_WAIT_SECONDS", 0.1)
+    with serving(create_app(stores)) as client:
+        yield client
 
 
 def test_report_as_text_and_as_json(
@@ -223,13 +254,3 @@ def test_a_service_with_keys(guarded: httpx.Client, stores: Stores) -> None:
     key = stores.keys.create("default", ("write",), "doctor", None)[1]
     version = next(check for check in doctor.service(url, key) if check.name == "version")  # no worker for the rest
     assert version.state == "ok"
-
-
-def test_tasks_in_another_versions_queue_are_reported(stores: Stores) -> None:
-    """Tasks of a version whose workers have stopped are reported as an unfinished upgrade."""
-    stores.client.sadd("rq:queues", f"rq:queue:{QUEUE}", "rq:queue:glle-0", "rq:queue:glle-1")
-    stores.client.rpush("rq:queue:glle-0", "waits")
-    checks = checks_by_name(inside.deployment(stores.settings))
-    assert checks["backlog of glle-0"].state == "warning"
-    assert "docs/how-to/upgrades.md" in checks["backlog of glle-0"].remedy
-    assert "backlog of glle-1" not in checks

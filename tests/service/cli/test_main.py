@@ -24,10 +24,10 @@ def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     """The table has each setting with its default and help."""
     assert main.main(["settings"]) == 0
     printed = capsys.readouterr().out
-    for name, default, output in table():
-        (line,) = [line for line in printed.splitlines() if line.startswith(name + " ")]
-        assert str(default) in line
-        assert output in line
+    for row in rows():
+        (line,) = [line for line in printed.splitlines() if line.startswith(row.variable + " ")]
+        assert row.shown(row.default) in line
+        assert row.help in line
 
 
 def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,9 +43,9 @@ def test_flags_take_precedence_over_variables() -> None:
     """A flag takes precedence over the environment, and the environment over the default; types are equal."""
     parser = argparse.ArgumentParser()
     main.add_commands(parser.add_subparsers())
-    chosen = parser.parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
-    read = options.settings_of(chosen, {"GLLE_MAX_DRAWS": "8", "GLLE_PORT": "9000"})
-    assert (read.max_draws, read.stop_grace, read.port, read.workers) == (7, 0.5, 9000, Settings().workers)
+    chosen = parser.parse_args(["up", "--max-points", "7", "--drain", "0.5"])
+    read = options.settings_of(chosen, {"GLLE_MAX_POINTS": "8", "GLLE_PORT": "9000"})
+    assert (read.max_points, read.drain, read.port, read.workers) == (7, 0.5, 9000, Settings().workers)
 
 
 def test_current_settings_show_no_password(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,14 @@ import httpx
 import numpy as np
 import pytest
 
+from glle_engine import NUMBERS
 from service.app import create_app
 from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
 from service.responses.draws import _DrawReader
 from tests.conftest import evict, until
-from tests.service.conftest import fitted, register_worker, serving
-from worker.base.numerics import numbers_of
-from worker.base.versions import long_queue, queue_name
+from tests.service.conftest import fitted, serving
 from worker.execution.draws import store_draws
-from worker.jobs.store import job_key
-from worker.operations import doctor as inside
 from worker.records.cache_entry import Entry
 from worker.records.draws import LANE_GROUP, DrawKey, DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorStore
@@ -34,11 +32,11 @@ if TYPE_CHECKING:
 
 NPY = {"accept": "application/x-npy"}
 JSON = {"accept": "application/json"}
-OTHER = numbers_of("0123456789abcdef")
+OTHER = "0123456789abcdef"
 COUNT = 400
 SPEC = DrawsSpec(
     n=3000, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-    shard_seconds=9.0,
+    draw_seconds=1e-6 * 3000, shard_seconds=9.0,
 )  # fmt: skip
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))
 
@@ -68,7 +66,7 @@ def test_an_etag_covers_the_whole_response(
     contents = []
     for created in (same_draw, change, same_draw):
         draw = created(fitted()[1].draw(9, align=align))  # type: ignore[arg-type] # one of the two
-        store_draws(stores.draws, drawn.rpartition("/")[2], [key], [draw], 0.1)
+        store_draws(stores.draws, stores.posteriors.arrays_id(drawn.rpartition("/")[2]), [key], [draw], 0.1)
         app.state.answer_cache.clear()
         answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
         assert answer.status_code == 200
@@ -104,7 +102,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     before = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
     record = stores.posteriors.fetch(id_)
     stores.posteriors.delete(record)
-    stores.posteriors.record(replace(record, provenance={ARRAYS: "1" * 64}, created="later"))
+    stores.posteriors.record(replace(record, provenance={"numbers": NUMBERS, ARRAYS: "1" * 64}, created="later"))
     key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
     other = fitted()[1].draw(1)
     store_draws(
@@ -206,70 +204,17 @@ def test_each_draw_is_compared_with_its_announced_digest(stores: Stores, job: Jo
     assert len(sent) == 5 - start
 
 
-def of_a_kind(stores: Stores, numbers: str, name: str) -> None:
-    """Register a live worker of a numerics kind."""
-    register_worker(stores, name)
-    if numbers != numbers_of(""):
-        queue = queue_name(numbers)
-        stores.client.smove(f"rq:workers:{queue_name()}", f"rq:workers:{queue}", f"rq:worker:{name}")
-        stores.client.sadd("rq:queues", f"rq:queue:{queue}")
-
-
-def test_operators_see_that_workers_differ(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Doctor has the remedy, info and metrics count; a uniform fleet of another kind is served."""
-    monkeypatch.setattr(inside, "engine", lambda: iter(()))  # its fits and draws take half a second
-    assert client.get("/v1/info").json()["numerics"] == []
-    of_a_kind(stores, OTHER, "odd")
-    assert client.get("/readyz").status_code == 200
-    checks = {check.name: check for check in inside.deployment(stores.settings)}
-    assert checks["numerics kinds"].state == "warning"
-    of_a_kind(stores, numbers_of(""), "pinned")
-    assert client.get("/v1/info").json()["numerics"] == [
-        {"numbers": numbers_of(""), "pinned": True, "workers": 1},
-        {"numbers": OTHER, "pinned": False, "workers": 1},
-    ]
-    text = client.get("/metrics").text
-    assert f'glle_numerics_workers{{numbers="{OTHER}",pinned="no"}} 1.0' in text
-    assert f'glle_numerics_workers{{numbers="{numbers_of("")}",pinned="yes"}} 1.0' in text
-    assert "glle_workers 2.0" in text
-    checks = {check.name: check for check in inside.deployment(stores.settings)}
-    assert checks["numerics kinds"].state == "problem"
-    assert OTHER in checks["numerics kinds"].detail
-    assert "pip install 'glle[fast]'" in checks["numerics kinds"].remedy
-    assert client.get("/readyz").json()["workers"] == 2
-
-
-def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, stores: Stores, drawn: str) -> None:
-    """With workers of another kind only, a fit has that kind's id, and a pinned posterior waits."""
-    dataset = stores.posteriors.fetch(drawn.rpartition("/")[2]).dataset
-    extra = {"dataset": dataset, "n_neighbors": 9}
-    pinned = client.post("/v1/posteriors", json=extra).json()
-    of_a_kind(stores, OTHER, "odd")
-    other = client.post("/v1/posteriors", json=extra).json()
-    assert pinned["posterior"] != other["posterior"]
-    jobs = {
-        "fit": other["id"],
-        "advice": client.post("/v1/advice", json={"dataset": dataset}).json()["id"],
-        "embedding": client.post("/v1/embeddings", json={"dataset": dataset, "method": "isomap"}).json()["id"],
-    }
-    for name, id_ in jobs.items():
-        assert stores.client.hget(job_key(id_), "numbers") == OTHER.encode(), name
-        assert long_queue(stores.jobs.fetch(id_).queue) == queue_name(OTHER), name
-    of_pinned = [
-        client.get(f"{drawn}/draws/50?wait=0").json()["id"],
-        client.post(f"{drawn}/draws", json={"count": 9}).json()["id"],
-        client.get(f"{drawn}/summary?wait=0&count=5").json()["id"],
-        client.post(f"{drawn}/transform", json={"dataset": dataset}).json()["id"],
-        client.post(f"{drawn}/reconstructions", json={"count": 2}).json()["id"],
-        client.post(f"{drawn}/calibration", json={}).json()["id"],
-    ]
-    for id_ in of_pinned:
-        assert long_queue(stores.jobs.fetch(id_).queue) == queue_name()
-    (check,) = [item for item in client.get("/readyz").json()["checks"] if item["name"] == f"workers of {queue_name()}"]
-    assert check["state"] == "warning"
-    assert "tasks wait" in check["detail"]
+def test_info_names_the_numbers(client: httpx.Client, stores: Stores) -> None:
+    """The numerics version of a deployment with other bits has its fingerprint, and so have its ids."""
+    assert client.get("/v1/info").json()["numbers"] == NUMBERS
+    dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()["id"]
+    pinned = client.post("/v1/posteriors", json={"dataset": dataset}).json()["posterior"]
+    with_other = Stores.connect(replace(stores.settings, allow_other_bits=OTHER))
+    with closing(with_other), serving(create_app(with_other)) as other:
+        assert other.get("/v1/info").json()["numbers"] == f"{NUMBERS}+{OTHER}"
+        job = other.post("/v1/posteriors", json={"dataset": dataset}).json()
+        assert job["posterior"] != pinned
+        assert stores.jobs.fetch(job["id"]).numbers == f"{NUMBERS}+{OTHER}"
 
 
 def test_arrays_cached_during_a_lookup_have_their_tag(

@@ -34,7 +34,7 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
         first = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
         halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
         assert halved.content != first.content
-        path = drawn.rpartition("/")[2]
+        path = stores.posteriors.arrays_id(drawn.rpartition("/")[2])
         key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
         kept = stores.draws.get(path, key)
         assert kept is not None

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service.app import create_app
+from service.middleware import concurrency
 from service.middleware.concurrency import ConcurrencyMiddleware
 from tests.conftest import until
 from tests.service.conftest import serving
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-def test_a_request_beyond_the_limit_is_refused_early(stores: Stores) -> None:
+def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
     job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
-    with served(stores, max_requests=2) as client, ThreadPoolExecutor(2) as pool:
+    monkeypatch.setattr(concurrency, "MAX_REQUESTS", 2)
+    with served(stores) as client, ThreadPoolExecutor(2) as pool:
         url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"
 
         def wait() -> int:
@@ -38,7 +40,7 @@ def test_a_request_beyond_the_limit_is_refused_early(stores: Stores) -> None:
         until(lambda: client.get("/v1/info").status_code == 503)
         refused = client.get("/v1/info")
         assert refused.json()["type"] == "urn:glle:problem:too-many-requests"
-        assert "GLLE_MAX_REQUESTS" in refused.json()["remedy"]
+        assert "GLLE_API_PROCESSES" in refused.json()["remedy"]
         assert int(refused.headers["retry-after"]) >= 1
         assert client.get("/livez").status_code == 200
         stores.jobs.cancel(job.id)
@@ -46,7 +48,7 @@ def test_a_request_beyond_the_limit_is_refused_early(stores: Stores) -> None:
         until(lambda: client.get("/v1/info").status_code == 200)
 
 
-def test_a_failed_request_gives_its_place_back() -> None:
+def test_a_failed_request_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception or a disconnect of a request does not reduce the limit."""
 
     async def failing(*_: object) -> None:
@@ -58,7 +60,8 @@ def test_a_failed_request_gives_its_place_back() -> None:
     async def send(_: Message) -> None:
         pytest.fail("nothing is refused")
 
-    limited = ConcurrencyMiddleware(failing, limit=1)
+    monkeypatch.setattr(concurrency, "MAX_REQUESTS", 1)
+    limited = ConcurrencyMiddleware(failing)
 
     async def ask() -> None:
         for _ in range(3):

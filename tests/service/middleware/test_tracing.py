@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.responses import Response
 
 from service.app import create_app
-from tests.service.conftest import serving, short_task_metadata
+from tests.service.conftest import serving, task_metadata_of
 from worker.base.settings import SettingsError
 from worker.execution import tasks
 from worker.observability import tracing
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from worker.base.settings import Settings
     from worker.stores import Stores
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -83,12 +81,12 @@ def test_trace_goes_on_in_the_task(
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
         headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
         fit = client.post("/v1/posteriors", json={"dataset": dataset}, headers=headers).json()["id"]
-        handed.append(short_task_metadata(stores, fit))
+        handed.append(task_metadata_of(stores, fit))
         tasks.fit(fit)
         posterior = stores.jobs.fetch(fit).subject
         path = f"/v1/posteriors/{posterior}/draws"
         draws = client.post(path, json={"count": 3}, headers=headers).json()["id"]
-        handed.append(short_task_metadata(stores, f"{draws}-r0-s0"))
+        handed.append(task_metadata_of(stores, f"{draws}-r0-s0"))
         tasks.draw(draws, 0, 0)
     assert stores.jobs.fetch(draws).status == "succeeded"
     by_name = spans(exporter)
@@ -164,25 +162,24 @@ def test_log_lines_have_the_trace(exporter: InMemorySpanExporter) -> None:
     assert trace_id() == ""
 
 
-def test_off_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tracing is off by default; the setting overrides the standard variable."""
+def test_traces_go_to_a_named_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing is off by default; a standard variable switches it on."""
     for name in tracing._ENDPOINTS:
         monkeypatch.delenv(name, raising=False)
-    assert not tracing.wanted(settings)
-    assert tracing.wanted(replace(settings, traces="on"))
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
-    assert tracing.wanted(settings)
-    assert not tracing.wanted(replace(settings, traces="off"))
+    assert not tracing.has_collector()
     with TRACING.span("nothing") as span:
         assert not span.is_recording()
         assert task_metadata() == {}
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    assert tracing.has_collector()
 
 
-def test_a_missing_extra_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, tracing is a clear error."""
     monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
     with pytest.raises(SettingsError, match=r"glle-server\[otel\]"):
-        tracing.wanted(replace(settings, traces="on"))
+        tracing.has_collector()
 
 
 @pytest.mark.slow

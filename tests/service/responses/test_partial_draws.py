@@ -27,7 +27,7 @@ NPY = {"accept": "application/x-npy"}
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, N, 2))
 SPEC = DrawsSpec(
     n=N, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-    shard_seconds=0.0,
+    draw_seconds=1e-6 * N, shard_seconds=0.0,
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
             {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
         )
         stores.draws.put(job.subject, {SPEC.key(position): entry})
-    stores.jobs.advance(job.id, job.round, {shard: count})
+    stores.jobs.advance(job.id, job.round, shard, count)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
             arrays = {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
             stores.draws.put(job.subject, {spec.key(position): Entry({"sha256": f"{position}"}, arrays)})
         for shard in range(spec.shards):
-            stores.jobs.advance(job.id, 0, {shard: spec.shard_size(shard)})
+            stores.jobs.advance(job.id, 0, shard, spec.shard_size(shard))
         array = np.load(io.BytesIO(b"".join(raw)))
         assert answer.headers["glle-scale"] == "0.5, 2.0"
     assert (array.shape, array.dtype) == ((2, COUNT // 2, N, 2), np.float32)
@@ -151,25 +151,24 @@ def test_repeated_evictions_abort_the_response(
             until(lambda: stores.jobs.fetch(job.id).round == round_)  # noqa: B023 # called within the round
             now = stores.jobs.start(job.id)
             for shard in range(SPEC.shards):
-                stores.jobs.advance(now.id, round_, {shard: SPEC.shard_size(shard)})  # counted, and not there
+                stores.jobs.advance(now.id, round_, shard, SPEC.shard_size(shard))  # counted, and not there
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
     assert "again and again" in caplog.text
 
 
-def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
+def test_a_disconnect_frees_all_resources(
+    client: httpx.Client, stores: Stores, job: Job, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that disconnects frees its slot and its wait."""
-    app.state.stream_limiter._limit = 1
-    try:
-        with reading(client, job) as (_, raw):
-            take(raw, 8)
-            assert app.state.stream_limiter.open == 1
-            refused = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY)
-            assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
-        until(lambda: app.state.stream_limiter.open == 0)
-        until(lambda: not stores.changes._waiters)
-    finally:
-        app.state.stream_limiter._limit = stores.settings.max_streams
+    monkeypatch.setattr("service.responses.streaming.MAX_STREAMS", 1)
+    with reading(client, job) as (_, raw):
+        take(raw, 8)
+        assert app.state.stream_limiter.open == 1
+        refused = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY)
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
+    until(lambda: app.state.stream_limiter.open == 0)
+    until(lambda: not stores.changes._waiters)
 
 
 def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores, job: Job) -> None:

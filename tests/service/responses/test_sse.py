@@ -157,26 +157,26 @@ def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores
     assert stores.jobs.fetch(job.id).is_open
 
 
-def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+def test_streams_are_limited(
+    client: httpx.Client, stores: Stores, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stream beyond the limit is 503 until another ends."""
     job = running(stores)
-    app.state.stream_limiter._limit = 1
-    try:
-        with following(client, job) as stream:
-            next(stream)
-            answer = client.get(f"/v1/jobs/{job.id}/events")
-            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
-            assert int(answer.headers["retry-after"]) > 0
-        until(lambda: app.state.stream_limiter.open == 0)
-        with following(client, job) as stream:
-            assert next(stream)[1] == "progress"
-    finally:
-        app.state.stream_limiter._limit = stores.settings.max_streams
+    monkeypatch.setattr(streaming, "MAX_STREAMS", 1)
+    with following(client, job) as stream:
+        next(stream)
+        answer = client.get(f"/v1/jobs/{job.id}/events")
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
+        assert int(answer.headers["retry-after"]) > 0
+    until(lambda: app.state.stream_limiter.open == 0)
+    with following(client, job) as stream:
+        assert next(stream)[1] == "progress"
 
 
-def test_streams_of_a_tenant_are_limited() -> None:
+def test_streams_of_a_tenant_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant at its limit is refused while others still get streams; a freed place can be taken again."""
-    counted = streaming.StreamLimiter(3, 2)
+    monkeypatch.setattr(streaming, "MAX_TENANT_STREAMS", 2)
+    counted = streaming.StreamLimiter()
     held = [counted.enter("a"), counted.enter("a")]
     with pytest.raises(ProblemError, match="2 streams of this tenant are open; 2 are allowed") as caught:
         counted.enter("a")
@@ -190,7 +190,9 @@ def test_streams_of_a_tenant_are_limited() -> None:
     assert counted.open == 0
 
 
-def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI) -> None:
+def test_a_burst_of_streams_stays_within_the_limit(
+    stores: Stores, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of forty simultaneous requests by slow clients, exactly the allowed number get a stream."""
     job = running(stores)
     statuses: list[int] = []
@@ -224,13 +226,10 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
         over = asyncio.Event()
         await asyncio.gather(*(follow(over) for _ in range(40)))
 
-    app.state.stream_limiter._limit = 3
-    try:
-        asyncio.run(burst())
-        assert (statuses.count(200), statuses.count(503)) == (3, 37)
-        assert app.state.stream_limiter.open == 0
-    finally:
-        app.state.stream_limiter._limit = stores.settings.max_streams
+    monkeypatch.setattr(streaming, "MAX_STREAMS", 3)
+    asyncio.run(burst())
+    assert (statuses.count(200), statuses.count(503)) == (3, 37)
+    assert app.state.stream_limiter.open == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from service.app import create_app
+from tests.conftest import in_turn
 from tests.service.conftest import serving
 from worker.base.problems import Problem
 from worker.base.versions import versioned
@@ -120,7 +121,7 @@ def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores
         answer = client.post("/v1/posteriors", json=body)
         assert (answer.status_code, answer.json()["type"]) == (422, f"urn:glle:problem:{code}")
         assert answer.json()["remedy"]
-    assert stores.queue.length() == 0
+    assert in_turn(stores) == []
     assert list(stores.jobs.newest()) == []
 
 
@@ -135,7 +136,7 @@ def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None
     assert first.json()["id"] == again.json()["id"] == idle.json()["id"] != other.json()["id"]
     assert first.headers["location"] == f"/v1/jobs/{first.json()['id']}"
     assert int(first.headers["retry-after"]) >= 1
-    assert stores.queue.length() == 2
+    assert len(in_turn(stores)) == 2
 
 
 def test_posterior_during_its_fit(client: httpx.Client) -> None:
@@ -223,7 +224,7 @@ def test_delete_data_set(client: httpx.Client) -> None:
     id_ = upload(client)
     assert client.delete(f"/v1/datasets/{id_}").status_code == 204
     assert client.delete(f"/v1/datasets/{id_}").status_code == 404
-    assert client.get("/v1/datasets").json() == {"next": None, "items": []}
+    assert client.get("/v1/datasets").json() == {"next": None, "items": [], "unreadable": []}
 
 
 def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn: str) -> None:
@@ -232,7 +233,7 @@ def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, 
     job = client.get(f"{drawn}/arrays").json()["id"]
     assert client.delete(drawn).status_code == 204
     assert client.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
-    assert stores.queue.length() == 0
+    assert in_turn(stores) == []
 
 
 def test_info_has_limits_and_defaults(client: httpx.Client, stores: Stores) -> None:

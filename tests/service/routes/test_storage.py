@@ -102,7 +102,7 @@ def test_a_posterior_of_an_unreachable_store_is_fitted_again(
 ) -> None:
     """If the cache has room, the request does not wait for the store."""
     assert stored.cache.objects is not None
-    stored.cache.objects._rule = "always"
+    monkeypatch.setattr("worker.storage.object_store.store.READ_SECONDS", -1.0)  # each fit takes longer than a read
     posterior = fitted(store_client)
     assert stored.cache.objects.index.sums()[0] == 1
     draw = drawn(stored, store_client.get(posterior + "/draws/0?wait=0"))

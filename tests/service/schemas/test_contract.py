@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import re
+from base64 import b64encode
 from dataclasses import fields
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +91,17 @@ def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> 
     assert "<script" not in answer.text
     assert re.findall(r"https?://", answer.text) == []
     assert answer.text == docs_page.page(client.get("/openapi.json").json())
+
+
+def test_docs_page_has_a_policy_that_admits_its_style_alone(client: httpx.Client) -> None:
+    """The page has one style, whose hash is in the policy, and nothing that the policy refuses."""
+    answer = client.get("/docs")
+    directives = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    styles = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    hashes = [b64encode(sha256(style.encode()).digest()).decode() for style in styles]
+    assert [directives.pop("style-src")] == [f"'sha256-{each}'" for each in hashes]
+    assert directives == dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
+    assert not re.search(r"<(script|img|link|iframe|form|base)|\sstyle=|\son\w+=", answer.text)
 
 
 def test_docs_page_marks_deprecated_operations() -> None:

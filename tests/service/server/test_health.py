@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+from rq.rate_limit import RateLimit
 
 from service.app import create_app
 from service.server import metrics
 from tests.conftest import until
 from tests.service.conftest import register_worker, serving
-from worker.base.versions import queue_name
+from worker.base.problems import refuse
+from worker.jobs.draw_stream import DrawStream
+from worker.jobs.rq_types import BATCH, open_queue
+from worker.observability.live_workers import withdraw
 from worker.operations import health
+from worker.operations.embedded_redis import Server
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -25,9 +31,6 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.base.settings import Settings
-
-
-QUEUE = queue_name()
 
 
 @pytest.fixture
@@ -98,32 +101,25 @@ def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
     body = answer.json()
     assert (answer.status_code, body["workers"], body["queue_length"]) == (200, 1, 0)
     assert [(check["name"], check["state"]) for check in body["checks"]] == [
-        ("queue server", "ok"), ("cache server", "ok"), (f"workers of {QUEUE}", "ok"), ("data folder", "ok"),
+        ("queue server", "ok"), ("cache server", "ok"), ("workers", "ok"), ("data folder", "ok"),
         ("disk space", "ok"),
     ]  # fmt: skip
 
 
 def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:
-    """Without a worker, or with a silent one, 503 names the queue and the remedy."""
-    for silent in (None, 3600.0, -3600.0):  # the last: before the clock was set back by an hour
-        if silent is not None:
-            register_worker(stores, seconds=silent)
+    """Without a worker, or with a silent one, 503 has the remedy."""
+    for name in (None, "stopped", "silent"):
+        if name is not None:
+            register_worker(stores, name)
+        if name == "stopped":
+            withdraw(stores.client, name)
+        if name == "silent":  # as after its last heartbeat's time to live
+            stores.client.delete(f"glle:worker:{name}")
         answer = client.get("/readyz")
         body = answer.json()
         assert (answer.status_code, body["type"]) == (503, "urn:glle:problem:no-workers")
-        assert body["details"]["failed"] == [f"workers of {QUEUE}"]
+        assert body["details"]["failed"] == ["workers"]
         assert "glle worker" in body["remedy"]
-
-
-def test_not_ready_while_a_queue_of_several_has_no_worker(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A worker of one queue does not make the other ready."""
-    monkeypatch.setattr(health, "QUEUES", (QUEUE, "other"))
-    register_worker(stores)
-    body = client.get("/readyz").json()
-    assert body["details"]["failed"] == ["workers of other"]
-    assert 'glle_queue_length{queue="other"} 0.0' in client.get("/metrics").text
 
 
 def test_not_ready_when_the_queue_may_be_evicted(client: httpx.Client, stores: Stores) -> None:
@@ -150,18 +146,95 @@ def test_not_ready_when_data_cannot_be_written(stores: Stores, tmp_path: Path) -
 
 
 def test_oldest_task_measures_the_wait_of_the_queue(client: httpx.Client, stores: Stores) -> None:
-    """The age is that of the longest wait, not of the first task."""
-    now = datetime.now(UTC)
-    for name, seconds in (("front", 1), ("old", 90), ("new", 5)):
-        stores.client.rpush(f"rq:queue:{QUEUE}", name)
-        stores.client.hset(f"rq:job:{name}", "enqueued_at", (now - timedelta(seconds=seconds)).isoformat())
-    register_worker(stores, state="busy")
+    """The age is that of the longest wait, also of a task that waits behind its tenant's limit."""
+    queue, limit = open_queue(BATCH, stores.client), RateLimit(f"{BATCH}:alice", 1)
+    for name, seconds in (("front", 90), ("behind", 70), ("later", 5)):
+        queue.enqueue_call("fit", job_id=name, rate_limit=limit)
+        since = datetime.now(UTC) - timedelta(seconds=seconds)
+        times: dict[Any, Any] = dict.fromkeys(("created_at", "enqueued_at"), since.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        stores.client.hset(f"rq:job:{name}", mapping=times)
+
+    def figure(name: str) -> float:
+        (value,) = re.findall(rf'{name}{{queue="{BATCH}"}} (\S+)', client.get("/metrics").text)
+        return float(value)
+
+    assert figure("glle_queue_length") == 3
+    assert 90 <= figure("glle_queue_oldest_seconds") < 100
+    assert queue.pop_job_id() == "front"  # a worker takes it
+    assert figure("glle_queue_length") == 2
+    assert 70 <= figure("glle_queue_oldest_seconds") < 80
+
+
+def test_workers_are_counted(client: httpx.Client, stores: Stores) -> None:
+    """The live ones, and those of them that compute."""
+    register_worker(stores, "idle")
+    register_worker(stores, "busy", busy=2)
     text = client.get("/metrics").text
-    (age,) = re.findall(rf'glle_queue_oldest_seconds{{queue="{QUEUE}"}} (\S+)', text)
-    assert 90 <= float(age) < 100
-    assert f'glle_queue_length{{queue="{QUEUE}"}} 3.0' in text
-    assert "glle_workers 1.0" in text
+    assert "glle_workers 2.0" in text
     assert "glle_workers_busy 1.0" in text
+
+
+def test_single_draws_wait_and_are_in_work(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """A request for a draw counts as waiting until a sampler takes it, and then as work."""
+    register_worker(stores)
+    stream = DrawStream(stores.cache.client, "one")
+    with ThreadPoolExecutor() as pool:
+        request = pool.submit(client.get, f"{drawn}/draws/77?wait=30")
+        until(lambda: gauge(client, "glle_queue_length", queue="draws") == 1)
+        until(lambda: gauge(client, "glle_queue_oldest_seconds", queue="draws") > 0.1)
+        assert client.get("/readyz").json()["queue_length"] == 1
+        assert gauge(client, "glle_queue_running", queue="draws") == 0
+        (batch,) = stream.read(1.0)
+        assert gauge(client, "glle_queue_length", queue="draws") == 0
+        assert gauge(client, "glle_queue_oldest_seconds", queue="draws") == 0
+        assert gauge(client, "glle_queue_running", queue="draws") == 1
+        stream.finish(batch, "refused", refuse("no-convergence", 422, "It fails.", "None.").problem)
+        assert request.result().status_code == 422
+    assert gauge(client, "glle_queue_running", queue="draws") == 0
+
+
+def gauge(client: httpx.Client, name: str, **labels: str) -> float:
+    """Return a gauge of /metrics."""
+    inner = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    series = f"{name}{{{inner}}}" if inner else name
+    (value,) = re.findall(rf"^{re.escape(series)} (\S+)$", scraped(client), re.MULTILINE)
+    return float(value)
+
+
+def scraped(client: httpx.Client, **headers: str) -> str:
+    """Return /metrics, which answers 200."""
+    answer = client.get("/metrics", headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+@pytest.mark.parametrize("auth", ["auto", "required"])
+def test_metrics_report_that_redis_is_away_from_stored_data(settings: Settings, tmp_path: Path, auth: str) -> None:
+    """With keys and data sets in the object store, whose index is in Redis, the metrics report its absence."""
+    queue = Server(tmp_path / "queue", ("appendonly no",))
+    queue.spawn()
+    queue.wait()
+    stored = replace(settings, data_in="store", store_url=f"file://{tmp_path}/objects", auth=auth, redis_url=queue.url)
+    stores = Stores.connect(stored)
+    bearer, revoked = "", ""
+    if auth == "required":
+        bearer, revoked = (f"Bearer {stores.keys.create('default', ('admin',), '', None)[1]}" for _ in range(2))
+    with serving(create_app(stores)) as client:
+        assert "glle_redis_up 1.0" in scraped(client, Authorization=bearer)
+        if revoked:
+            stores.keys.revoke(revoked.split("_")[1])
+            assert client.get("/metrics", headers={"Authorization": revoked}).status_code == 401
+        queue.stop()
+        stores.keys._look_again = 0.0
+        text = scraped(client, Authorization=bearer)
+        assert "glle_redis_up 0.0" in text
+        assert "glle_data_free_bytes" in text
+        assert "glle_datasets" not in text
+        assert client.get("/v1/jobs", headers={"Authorization": bearer}).status_code == 503
+        if revoked:
+            assert client.get("/metrics", headers={"Authorization": revoked}).status_code == 503
+            assert client.get("/metrics").status_code == 401
+    stores.close()
 
 
 def test_metrics_count_by_route_template(stores: Stores) -> None:
@@ -175,7 +248,7 @@ def test_metrics_count_by_route_template(stores: Stores) -> None:
     assert 'glle_http_requests_total{method="GET",route="(none)",status="404"} 30.0' in text
     assert "job_7" not in text
     assert "glle_redis_up 1.0" in text
-    assert f'glle_queue_length{{queue="{QUEUE}"}} 0.0' in text
+    assert f'glle_queue_length{{queue="{BATCH}"}} 0.0' in text
     assert "glle_workers 0.0" in text
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.app import create_app
-from tests.service.conftest import serving, short_task_metadata
+from tests.service.conftest import serving, task_metadata_of
 from worker.observability import logging as logs
 from worker.observability.request_context import on_behalf, task_metadata
 from worker.stores import Stores
@@ -71,7 +71,7 @@ def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.Capture
     assert (access["route"], access["status"]) == ("/v1/posteriors", 202)
     assert access["bytes"] == len(response.content)
     assert access["ms"] > 0
-    assert short_task_metadata(stores, job) == {"request_id": "grepme"}
+    assert task_metadata_of(stores, job) == {"request_id": "grepme"}
     assert not task_metadata(), "the request's id stayed with the request"
 
 

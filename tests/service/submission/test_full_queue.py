@@ -11,6 +11,7 @@ from tests.worker.storage.test_free_space import used
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
     from worker.stores import Stores
 
@@ -43,9 +44,10 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
     assert client.post("/v1/posteriors", json={**posted, "reg": 0.1}).status_code == 202
 
 
-def test_jobs_of_all_tenants_are_bounded(stores: Stores) -> None:
-    """The job beyond GLLE_MAX_JOBS is refused with 503 and Retry-After; cancelling one makes room."""
-    with served(stores, max_jobs=2) as client:
+def test_jobs_of_all_tenants_are_bounded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job beyond the limit is refused with 503 and Retry-After; cancelling one makes room."""
+    monkeypatch.setattr("worker.stores.MAX_JOBS", 2)
+    with served(stores) as client:
         dataset = upload(client)
 
         def fit(k: int) -> httpx.Response:
@@ -62,7 +64,7 @@ def test_jobs_of_all_tenants_are_bounded(stores: Stores) -> None:
 def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
     """A fit beyond the quota is 429 with the remedy; a known posterior is answered, and a deletion makes room."""
     had = resources_of("default", stores)
-    with served(stores, auth="off", quota_posteriors=1) as client:
+    with served(stores, auth="off", quotas="*=posteriors:1") as client:
         fits = {"dataset": had.dataset}
         refused = client.post("/v1/posteriors", json={**fits, "reg": 0.5})
         assert (refused.status_code, refused.json()["details"]["quota"]) == (429, "posteriors")
@@ -74,8 +76,8 @@ def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
 
 
 def test_ended_records_are_bounded(stores: Stores) -> None:
-    """A tenant that creates and cancels without end keeps GLLE_QUOTA_RECORDS of them, the newest."""
-    with served(stores, quota_records=3) as client:
+    """A tenant that creates and cancels without end keeps as many as its quota allows, the newest."""
+    with served(stores, quotas="*=records:3") as client:
         dataset, ids = upload(client), []
         for number in range(1, 11):
             job = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.01 * number}).json()["id"]

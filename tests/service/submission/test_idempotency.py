@@ -15,6 +15,7 @@ from tests.conftest import until
 from tests.service.routes.test_resources import upload
 from tests.service.submission.test_priority import CREATING, POST_1, posterior
 from worker.base.problems import ProblemError, refuse
+from worker.base.versions import dump_record
 from worker.execution import tasks
 from worker.records.ids import digest
 
@@ -162,12 +163,70 @@ def test_a_key_in_use_has_retry_after(client: httpx.Client, stores: Stores) -> N
     request_body = {"name": "s_curve", "n": 50, "noise": 0.0, "seed": 0}
     name = idempotency._name(stores, KEY["idempotency-key"])
     claim = {"asked": digest("POST /v1/datasets/synthetic", request_body), "claim": "another's"}
-    stores.client.set(name, json.dumps(claim), ex=1)
+    stores.client.set(name, dump_record(claim), ex=1)
     answer = client.post("/v1/datasets/synthetic", json=request_body, headers=KEY)
     assert status_and_code(answer) == (409, "idempotency-key-in-use")
     assert int(answer.headers["retry-after"]) > 0
     until(lambda: not stores.client.exists(name))  # its process died
     assert client.post("/v1/datasets/synthetic", json=request_body, headers=KEY).status_code == 201
+
+
+def test_keys_of_a_tenant_are_limited(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new key beyond the limit is 429 until one expires; kept keys answer, and other tenants have theirs."""
+    monkeypatch.setattr(idempotency, "MAX_IDEMPOTENCY_KEYS", 3)
+    body = {"name": "s_curve", "n": 50}
+
+    def post(key: str, noise: float = 0.0) -> httpx.Response:
+        return client.post("/v1/datasets/synthetic", json={**body, "noise": noise}, headers={"idempotency-key": key})
+
+    assert [post(key).status_code for key in "abb"] == [201, 200, 200]
+    assert client.post("/v1/datasets/synthetic", json={**body, "n": 0}, headers=KEY).status_code == 422
+    assert post("c").status_code == 200
+    refused = post("d", 0.5)
+    assert status_and_code(refused) == (429, "quota-exceeded")
+    assert refused.json()["details"]["quota"] == "idempotency_keys"
+    assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
+    assert len(client.get("/v1/datasets").json()["items"]) == 1  # nothing was created
+    assert [post(key).status_code for key in "abc"] == [201, 200, 200]
+    quota = client.get("/v1/usage").json()["quotas"]["idempotency_keys"]
+    assert quota["used"] == 3
+    assert 86_000 < quota["reset"] <= 86_400
+    with pytest.raises(ProblemError) as caught:
+        remembered(stores, "e", ("r", 1), lambda: "made", WORDS)
+    assert caught.value.problem.code == "quota-exceeded"
+    assert remembered(stores.of("bob"), "e", ("r", 1), lambda: "made", WORDS) == "made"
+    stores.client.delete(idempotency._name(stores, "a"))  # as at its expiry
+    stores.client.zadd(idempotency._names(stores), {idempotency._name(stores, "a"): 1})
+    assert client.get("/v1/usage").json()["quotas"]["idempotency_keys"]["used"] == 2
+    assert post("d", 0.5).status_code == 201
+
+
+def test_racing_keys_do_not_exceed_the_limit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sixteen concurrent requests with distinct keys exactly as many are accepted as there is room for."""
+    monkeypatch.setattr(idempotency, "MAX_IDEMPOTENCY_KEYS", 5)
+
+    def ask(number: int) -> str:
+        try:
+            return remembered(stores, f"k{number}", ("r", number), lambda: "made", WORDS)
+        except ProblemError as error:
+            return error.problem.code
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = sorted(pool.map(ask, range(16)))
+    assert answers == ["made"] * 5 + ["quota-exceeded"] * 11
+
+
+def test_a_failed_creation_frees_its_place(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused request keeps no key; that of a process that died expires with its claim."""
+    monkeypatch.setattr(idempotency, "MAX_IDEMPOTENCY_KEYS", 1)
+
+    def fail() -> str:
+        raise refuse("x", 422, "It fails.", "Nothing.")
+
+    for number in range(3):
+        with pytest.raises(ProblemError, match="It fails"):
+            remembered(stores, f"k{number}", ("r", 1), fail, WORDS)
+    assert remembered(stores, "last", ("r", 1), lambda: "made", WORDS) == "made"
 
 
 def test_racing_requests_create_once(stores: Stores) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from service.submission import pagination
+from tests.conftest import in_turn
 from tests.service.routes.test_resources import upload
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ def test_a_filtered_page_costs_the_same_among_many_jobs(client: httpx.Client, st
             items = client.get(f"/v1/jobs?{filtered}&limit=1").json()["items"]
             assert [item["id"] for item in items] == ([] if "failed" in filtered else [job.id])
     assert costs[:4] == costs[4:]
-    assert stores.queue.length() == 0, "a list enqueues nothing"
+    assert in_turn(stores) == [], "a list enqueues nothing"
 
 
 def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) -> None:
@@ -127,8 +130,6 @@ def test_a_rare_filter_continues_by_its_cursor(
 def test_a_list_of_posteriors_is_read_in_few_round_trips(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """A filter reads a hundred records per round trip."""
     record = stores.posteriors.fetch(drawn.rpartition("/")[2])
-    from dataclasses import replace  # noqa: PLC0415 # of this test alone
-
     for number in range(150):
         stores.posteriors.record(replace(record, id=f"post_{number:032x}", created=f"2026-01-01T00:00:{number:06d}"))
     calls = commands_of(client, stores, "/v1/posteriors?name=unknown")
@@ -167,3 +168,36 @@ def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores:
     assert client.get("/v1/jobs").json()["items"] == []
     other = stores.of("other").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)[0]
     assert client.delete(f"/v1/jobs/{other.id}", params={"record": "true"}).status_code == 404
+
+
+def test_a_page_is_bounded_in_bytes(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page ends before its bytes exceed the limit, with one item at least; the pages together have all."""
+    ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(5)]
+    item = len(json.dumps(client.get("/v1/datasets?limit=1").json()["items"][0], separators=(",", ":")))
+    for most, pages in ((1, [1, 1, 1, 1, 1]), (int(2.5 * item), [2, 2, 1]), (10 * item, [5])):
+        monkeypatch.setattr(pagination, "MAX_PAGE", most)
+        sizes: list[int] = []
+        read: list[str] = []
+        cursor: dict[str, str] | None = {}
+        while cursor is not None:
+            payload = client.get("/v1/datasets", params=cursor).json()
+            read += [each["id"] for each in payload["items"]]
+            sizes.append(len(payload["items"]))
+            cursor = payload["next"] and {"cursor": payload["next"]}
+        assert (sizes, read) == (pages, ids[::-1])
+
+
+def test_a_record_without_json_is_reported_and_can_be_deleted(
+    client: httpx.Client, stores: Stores, drawn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list has the other records, and the id of the one whose text is no UTF-8."""
+    record = stores.posteriors.fetch(drawn.rpartition("/")[2])
+    other = replace(record, id=f"post_{0:032x}", diagnostics={"figures": {}, "notes": [{"message": "\ud800"}]})
+    stores.posteriors.record(other)
+    page = client.get("/v1/posteriors").json()
+    assert ([item["id"] for item in page["items"]], page["unreadable"]) == ([record.id], [other.id])
+    assert other.id in caplog.text
+    assert client.get("/v1/posteriors?limit=1").json()["next"] is not None
+    assert [item["id"] for item in paged(client, "/v1/posteriors", 1)] == [record.id]
+    assert client.delete(f"/v1/posteriors/{other.id}").status_code == 204
+    assert client.get("/v1/posteriors").json()["unreadable"] == []

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from service.middleware import rate_limit
-from service.submission import draw_requests
 from tests.service.tenants import bearer, resources_of, served
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def test_without_quotas_nothing_is_counted(client: httpx.Client, stores: Stores)
 
 def test_bytes_of_data_sets(stores: Stores) -> None:
     """An upload beyond the quota is refused without a trace; known data fit, and a deletion makes room."""
-    with served(stores, quota_bytes=4500) as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers, a record
+    with served(stores, quotas="*=bytes:4500") as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers, a record
         first = client.post("/v1/datasets/synthetic", json=SHEET).raise_for_status().json()["id"]
         before = sorted(path.name for path in Path(stores.settings.data_dir, "datasets").iterdir())
         answer = client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1})
@@ -57,7 +56,7 @@ def test_bytes_of_data_sets(stores: Stores) -> None:
 
 def test_open_jobs(stores: Stores) -> None:
     """The job beyond the quota is refused; a shared or known one is not, and an end makes room."""
-    with served(stores, quota_jobs=2) as client:
+    with served(stores, quotas="*=jobs:2") as client:
         dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
 
         def fit(k: int) -> httpx.Response:
@@ -72,20 +71,19 @@ def test_open_jobs(stores: Stores) -> None:
         assert fit(8).status_code == 429
 
 
-def test_a_draw_by_get_is_a_job_too(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
     """An uncached draw counts as a job, with 429 beyond the quota; a cached one does not count."""
-    monkeypatch.setattr(draw_requests, "AGAIN_SECONDS", 0.1)  # no executor answers, so that a job takes over
     had = resources_of("default", stores)
     draws = f"/v1/posteriors/{had.posterior}/draws"
-    with served(stores, auth="off", quota_jobs=1) as client:
+    with served(stores, auth="off", quotas="*=jobs:1") as client:
         assert client.get(f"{draws}/1?wait=0").status_code == 202
-        assert exceeded(client.get(f"{draws}/2?wait=9"), "jobs")["allowed"] == 1
+        assert exceeded(client.get(f"{draws}/2?wait=0.1"), "jobs")["allowed"] == 1
         assert client.get(f"{draws}/0").status_code == 200
 
 
 def test_requests_per_minute(stores: Stores) -> None:
     """After a burst of the quota 429 has the seconds until the next request; probes do not count."""
-    with served(stores, quota_requests=6) as client:
+    with served(stores, quotas="*=requests:6") as client:
         assert [client.get("/v1/info").status_code for _ in range(6)] == [200] * 6
         details = exceeded(client.get("/v1/info"), "requests")
         assert details["allowed"] == 6
@@ -95,7 +93,7 @@ def test_requests_per_minute(stores: Stores) -> None:
 
 def test_a_bucket_refills(stores: Stores) -> None:
     """After the announced seconds a request succeeds."""
-    with served(stores, quota_requests=120) as client:
+    with served(stores, quotas="*=requests:120") as client:
         while (answer := client.get("/v1/info")).status_code == 200:
             pass
         time.sleep(int(answer.headers["retry-after"]))
@@ -109,7 +107,7 @@ def test_without_redis_each_process_counts_separately(stores: Stores, monkeypatc
         raise redis.ConnectionError("gone")
 
     monkeypatch.setattr(rate_limit.RateLimiter, "_take", away)
-    with served(stores, quota_requests=180) as client:
+    with served(stores, quotas="*=requests:180") as client:
         assert [client.get("/v1/datasets").status_code for _ in range(3)] == [200] * 3
         details = exceeded(client.get("/v1/datasets"), "requests")
         time.sleep(details["retry_after"])
@@ -118,7 +116,7 @@ def test_without_redis_each_process_counts_separately(stores: Stores, monkeypatc
 
 def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
     """Two APIs share one bucket, each to within a second's worth of requests."""
-    with served(stores, quota_requests=60) as first, served(stores, quota_requests=60) as other:
+    with served(stores, quotas="*=requests:60") as first, served(stores, quotas="*=requests:60") as other:
         began = time.monotonic()
         answers = [client.get("/v1/info").status_code for _ in range(50) for client in (first, other)]
         seconds = math.ceil(time.monotonic() - began)
@@ -136,14 +134,14 @@ def test_refusals_need_no_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch)
         return take(self, tenant, most)
 
     monkeypatch.setattr(rate_limit.RateLimiter, "_take", counted)
-    with served(stores, quota_requests=1) as client:
+    with served(stores, quotas="*=requests:1") as client:
         assert [client.get("/v1/info").status_code for _ in range(20)] == [200] + [429] * 19
     assert refills == ["default"] * 2
 
 
 def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
     """A tenant at its quota does not affect another one."""
-    with served(stores, auth="required", quota_jobs=1, quota_bytes=4500, quota_requests=20) as client:
+    with served(stores, auth="required", quotas="*=jobs:1,bytes:4500,requests:20") as client:
         for tenant in ("alice", "bob"):
             headers = bearer(stores, tenant)
             created = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
@@ -159,7 +157,7 @@ def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
 
 def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
     """GLLE_QUOTAS has the quotas of single tenants; the others have the defaults."""
-    settings = {"auth": "required", "quota_jobs": 1, "quota_requests": 3, "quotas": "alice=requests:5 bob=jobs:0"}
+    settings = {"auth": "required", "quotas": "*=jobs:1,requests:3 alice=requests:5 bob=jobs:0"}
     with served(stores, **settings) as client:
         for tenant, requests in {"alice": 5, "bob": 3, "carol": 3}.items():
             headers = bearer(stores, tenant)
@@ -183,9 +181,11 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     assert answer["tenant"] == "alice"
     assert {name: quota["allowed"] for name, quota in answer["quotas"].items()} == {
         "bytes": 90000, "jobs": 3, "requests": 600, "records": 50, "posteriors": 7,
+        "idempotency_keys": 100_000,
     }  # fmt: skip
     assert used | {"requests": 0} == {
         "bytes": stores.of("alice").datasets.stored_bytes(), "jobs": 1, "requests": 0, "records": 1, "posteriors": 1,
+        "idempotency_keys": 0,
     }  # fmt: skip
     assert used["bytes"] > 1000
     assert first["quotas"]["jobs"]["used"] == 0
@@ -194,4 +194,5 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     assert answer["datasets"] == 1
     assert {name: (quota["used"], quota["allowed"]) for name, quota in other["quotas"].items()} == {
         "bytes": (0, None), "jobs": (0, None), "requests": (0, None), "records": (0, 10000), "posteriors": (0, 10000),
+        "idempotency_keys": (0, 100_000),
     }  # fmt: skip

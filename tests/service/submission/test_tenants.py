@@ -14,7 +14,6 @@ from tests.docs.authorisation import at_once
 from tests.service.tenants import TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.records.cache_entry import Entry
-from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx
@@ -165,18 +164,6 @@ def test_idempotency_keys_of_tenants_are_separate(
         assert first.status_code == 202
         assert guarded.post(path, json={"count": 2}, headers=headers).json()["id"] == first.json()["id"]
         assert guarded.post(path, json={"count": 3}, headers=headers).status_code == 422
-
-
-def test_records_without_a_tenant_belong_to_the_default_one(stores: Stores) -> None:
-    """Records without the field stay readable."""
-    had = resources_of("default", stores)
-    record = stores.posteriors.fetch(had.posterior).to_dict()
-    del record["tenant"]
-    assert PosteriorRecord(**record).tenant == "default"
-    stores.client.hdel(f"glle:job:{had.job}", "tenant")
-    assert stores.of("default").jobs.fetch(had.job).tenant == "default"
-    assert stores.of("alice").jobs.get(had.job) is None
-    assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:posteriors") == 1
 
 
 def test_deletions_do_not_affect_other_tenants(

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine import FitSpec
+from glle_engine import NUMBERS, FitSpec
 from tests.service.tenants import served
+from worker.records import sharding
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
-from worker.storage.posteriors import PosteriorRecord
+from worker.storage.posteriors import ARRAYS, PosteriorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,15 +45,17 @@ def record() -> PosteriorRecord:
     """The record of a posterior of many points."""
     spec = FitSpec().to_dict()
     return PosteriorRecord(
+        draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
         id="", dataset="", n=N, d=3, spec=spec, diagnostics={}, seconds=0.1, eigenvalues=[], arrays={}, nbytes=0,
-        provenance={}, job="job_1", created="now",
+        provenance={"numbers": NUMBERS, ARRAYS: "0" * 64}, job="job_1", created="now",
     )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def _small(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[httpx.Client]:
     """A client of a service with a small cache and few draws on the data of the session's app."""
-    with served(_served[0], cache_bytes=CACHE, max_draws=900) as client:
+    with pytest.MonkeyPatch.context() as patched, served(_served[0], cache_bytes=CACHE) as client:
+        patched.setattr("service.submission.validation.MAX_DRAWS", 900)
         yield client
 
 
@@ -106,10 +109,13 @@ def test_draws_within_the_limits_are_accepted(small: tuple[httpx.Client, str, st
     assert request_draws(small, route, count=4).status_code == 202
 
 
-def test_a_sheet_of_many_draws_is_a_batch(small: tuple[httpx.Client, str, str], stores: Stores) -> None:
+def test_a_sheet_of_many_draws_is_a_batch(
+    small: tuple[httpx.Client, str, str], stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Long draws are a batch; a single draw precedes batches."""
     client, posterior, _ = small
-    with served(stores, shard_seconds=0.01) as slow:
+    with monkeypatch.context() as patched, served(stores) as slow:
+        patched.setattr(sharding, "SHARD_SECONDS", 0.01)
         many = slow.get(f"{posterior}/draws.png", params={"count": 32, "wait": 0}).json()["id"]
         single = slow.get(f"{posterior}/draws/0.png", params={"wait": 0}).json()["id"]
     few = client.get(f"{posterior}/draws.png", params={"count": 2, "wait": 0}).json()["id"]

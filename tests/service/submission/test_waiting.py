@@ -60,15 +60,16 @@ class FakeJob:
         self.event.set()
 
 
-def wait(waits: Waits, fake: FakeJob, seconds: float = 30.0, tenant: str = "a", most: int = 1000) -> Any:
+def wait(waits: Waits, fake: FakeJob, seconds: float = 30.0, tenant: str = "a") -> Any:
     """Wait for the job."""
-    return waits.settled(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant, most=most)
+    return waits.outcome(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant)
 
 
 def test_many_waiters_share_one_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine hundred long polls cost the reads of one; a notification answers all, and no watch remains."""
     monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
     monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
+    monkeypatch.setattr(waiting, "MAX_WAITS", 900)
 
     async def run() -> None:
         waits, fake = Waits(), FakeJob()
@@ -106,19 +107,20 @@ def test_a_notification_during_a_read_is_not_lost(monkeypatch: pytest.MonkeyPatc
     asyncio.run(run())
 
 
-def test_waits_of_a_tenant_are_limited() -> None:
+def test_waits_of_a_tenant_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait beyond the limit returns the current job at once; other tenants wait, and a freed place is usable."""
+    monkeypatch.setattr(waiting, "MAX_WAITS", 3)
 
     async def run() -> None:
         waits, fake = Waits(), FakeJob()
-        tasks = [asyncio.create_task(wait(waits, fake, most=3)) for _ in range(3)]
-        other = asyncio.create_task(wait(waits, fake, tenant="b", most=3))
+        tasks = [asyncio.create_task(wait(waits, fake)) for _ in range(3)]
+        other = asyncio.create_task(wait(waits, fake, tenant="b"))
         await asyncio.sleep(0.01)
-        assert (await asyncio.wait_for(wait(waits, fake, most=3), 5)).is_open
+        assert (await asyncio.wait_for(wait(waits, fake), 5)).is_open
         assert not any(task.done() for task in [*tasks, other])
         tasks[0].cancel()  # its client is gone
         await asyncio.sleep(0.01)
-        more = asyncio.create_task(wait(waits, fake, most=3))
+        more = asyncio.create_task(wait(waits, fake))
         await asyncio.sleep(0.01)
         assert not more.done()
         fake.end()
@@ -146,11 +148,14 @@ def test_a_failed_read_fails_all_waits() -> None:
     asyncio.run(run())
 
 
-def test_a_timeout_returns_the_current_job(client: httpx.Client, stores: Stores) -> None:
+def test_a_timeout_returns_the_current_job(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The response is 202, also if no waiting is allowed."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()["links"]["self"]
     assert client.get(job, params={"wait": 0.1}).json()["status"] == "queued"
-    with served(stores, max_waits=0) as none:
+    monkeypatch.setattr(waiting, "MAX_WAITS", 0)
+    with served(stores) as none:
         answer = none.get(job, params={"wait": 30})
         assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")
 

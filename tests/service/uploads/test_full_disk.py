@@ -12,6 +12,7 @@ import pytest
 from tests.service.conftest import register_worker
 from tests.service.tenants import served
 from worker.operations import health
+from worker.storage import free_space
 from worker.storage.free_space import ADDRESSES, DiskReserve
 
 if TYPE_CHECKING:
@@ -29,11 +30,12 @@ def status_and_code(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
-def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) -> None:
+def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """507 with the numbers and the remedy, and no file; other requests succeed with the queue's log elsewhere."""
     register_worker(stores)
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
-    with served(stores, disk_reserve=ALL) as full:
+    monkeypatch.setattr(free_space, "disk_reserve", lambda _: ALL)
+    with served(stores) as full:
         for answer in (
             full.post("/v1/datasets", content="a,b\n1,2\n3,4\n", headers=CSV),
             full.post("/v1/datasets", content=iter([b"a,b\n1,2\n", b"3,4\n"]), headers=CSV),
@@ -41,7 +43,7 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
         ):
             assert status_and_code(answer) == (507, "storage-full")
             assert answer.json()["details"]["reserve"] == ALL
-            assert "GLLE_DISK_RESERVE" in answer.json()["remedy"]
+            assert "GLLE_DATA_DIR" in answer.json()["remedy"]
         assert full.get(f"/v1/datasets/{dataset}/data").status_code == 200
         assert full.post("/v1/posteriors", json={"dataset": dataset}).status_code == 202
         ready = full.get("/readyz")
@@ -51,13 +53,16 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
     assert len(client.get("/v1/datasets").json()["items"]) == 1
 
 
-def test_new_work_is_refused_on_the_disk_of_the_queue(client: httpx.Client, stores: Stores) -> None:
+def test_new_work_is_refused_on_the_disk_of_the_queue(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under `glle up` a full disk ends the queue server: records can be read, cancelled and deleted only."""
     register_worker(stores)
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"]
     (Path(stores.settings.data_dir) / ADDRESSES).write_text("{}")
-    with served(stores, disk_reserve=ALL) as full:
+    monkeypatch.setattr(free_space, "disk_reserve", lambda _: ALL)
+    with served(stores) as full:
         answer = full.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 7})
         assert status_and_code(answer) == (503, "redis-full")
         assert answer.headers["retry-after"] == "5"
@@ -102,5 +107,3 @@ def test_the_reserve_is_held_and_released_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     reserve.hold()
     assert path.exists()
-    DiskReserve(tmp_path, 0).hold()  # switched off
-    assert not path.exists()

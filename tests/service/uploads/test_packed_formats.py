@@ -318,6 +318,19 @@ def test_bad_columns(
 
 
 @BOTH
+def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes], kind: str) -> None:
+    """Texts and dates in one problem, with a remedy that leaves none of them."""
+    when = pa.array(range(6), pa.timestamp("ms"))
+    problem = refused(write(frame(kind=pa.array(KINDS), when=when)), kind)
+    assert problem.detail == "The columns 'kind' of type string, 'when' of type timestamp[ms] are no features."
+    assert problem.details["options"] == {"ignore": ["kind", "when"], "one_hot": ["kind"]}
+    assert "with ?ignore=kind&ignore=when, or" in problem.remedy
+    assert problem.remedy.endswith("with ?one_hot=kind&ignore=when.")
+    assert refused(write(frame(when=when)), kind).details["options"] == {"ignore": ["when"]}
+    assert "cannot be the color, which has numbers" in refused(write(frame(when=when)), kind, None, "when").detail
+
+
+@BOTH
 def test_pandas_files(write: Callable[[Any], bytes], kind: str) -> None:
     """A frame with an ordinary index is read, its categories as labels."""
     data = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=pd.Categorical(KINDS))

@@ -23,7 +23,7 @@ from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, 
 from service.encoding.arrow import ARROW, PARQUET
 from service.uploads.registry import ColumnRoles, Limits, Reader, reader_of
 from service.uploads.sandbox import child
-from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
+from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
 from service.uploads.sandbox.transfer import ReadRequest, read_outcome, table_of, write_outcome
 from tests.conftest import until
 from worker.base.problems import ProblemError
@@ -56,7 +56,7 @@ def ends() -> list[ReaderExit]:
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[ReaderExit]) -> Iterator[ReaderProcesses]:
     """Readers with little memory."""
-    readers = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
+    readers = ReaderProcesses(settings(tmp_path_factory.mktemp("readers")), ends.append, ReaderBudget(2, 2**27))
     yield readers
     readers.close()
 
@@ -198,7 +198,7 @@ def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses
     problem = refused(processes, kind, bomb)
     assert (problem.code, problem.status) == ("reader-memory", 413)
     assert problem.details == {"allowed": 2**27}
-    assert "GLLE_READER_BYTES" in problem.remedy
+    assert "more memory" in problem.remedy
     read(processes, *BODIES["npz"])
 
 
@@ -212,12 +212,13 @@ def test_quotes_of_a_schema_are_bounded(tmp_path: Path) -> None:
     readers.close()
 
 
-def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+def test_a_body_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two million rows of text in a tenth of a second."""
-    hasty = ReaderProcesses(settings(tmp_path, reader_seconds=0.1))
+    monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
+    hasty = ReaderProcesses(settings(tmp_path))
     problem = refused(hasty, CSV, b"1\n" * 2_000_000)
     assert (problem.code, problem.status) == ("reader-timeout", 422)
-    assert "GLLE_READER_SECONDS" in problem.remedy
+    assert "fewer rows" in problem.remedy
     hasty.close()
 
 
@@ -427,15 +428,28 @@ def test_close_ends_the_fork_server(tmp_path: Path) -> None:
     readers.close()
 
 
-def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path) -> None:
+def test_readers_share_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more API processes or less memory each has fewer readers, then smaller ones."""
+    for memory, apis, budget in (
+        (3 * 2**30, 1, ReaderBudget(2, 3 * 2**28)),
+        (3 * 2**30, 2, ReaderBudget(2, 3 * 2**27)),
+        (2**36, 2, ReaderBudget(4, 2**30)),
+        (2**28, 4, ReaderBudget(1, 2**26)),
+    ):
+        monkeypatch.setattr("service.uploads.sandbox.processes.memory_limit", lambda memory=memory: memory)
+        assert ReaderBudget.of(settings(tmp_path, api_processes=apis)) == budget
+
+
+def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many bodies as readers are parsed at once; a body that waits too long gets 503."""
-    readers = ReaderProcesses(settings(tmp_path, readers=2))
-    full = ReaderProcesses(settings(tmp_path, readers=1, reader_seconds=0.1))
+    monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
+    readers = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(2, 2**27))
+    full = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))
     at_once: list[int] = [0]
     most: list[int] = []
 
     async def take_turn() -> None:
-        async with readers.slot():
+        async with readers.slot("a"):
             at_once[0] += 1
             most.append(at_once[0])
             await anyio.sleep(0.01)
@@ -446,12 +460,12 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path) -> None:
             for _ in range(6):
                 group.start_soon(take_turn)
         assert (len(most), max(most)) == (6, 2)
-        async with full.slot():
+        async with full.slot("a"):
             with pytest.raises(ProblemError) as caught:
-                async with full.slot():
+                async with full.slot("a"):
                     pass
             assert (caught.value.problem.code, caught.value.problem.status) == ("readers-busy", 503)
-        async with full.slot():
+        async with full.slot("a"):
             pass
 
     anyio.run(all_of_them)

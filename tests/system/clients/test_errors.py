@@ -87,13 +87,12 @@ def test_all_points_equal(client: httpx.Client) -> None:
 
 
 def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> None:
-    """Every route reports the worker's problem, and the k in its remedy connects the graph."""
+    """Every route reports the worker's problem, and the k in its remedy connects it; by default there is a bridge."""
     two = np.vstack([SHEET[:60], SHEET[:60] + 50.0])
     dataset = upload(client, npy(two)).json()["id"]
-    problem = check(
-        client.post("/v1/posteriors?wait=30", json={"dataset": dataset, "n_neighbors": 5}), 422, "disconnected-graph"
-    )
-    job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 5}).json()
+    body = {"dataset": dataset, "n_neighbors": 5, "disconnected": "error"}
+    problem = check(client.post("/v1/posteriors?wait=30", json=body), 422, "disconnected-graph")
+    job = client.post("/v1/posteriors", json=body).json()
     result = ended(client, job["id"])
     assert (result["status"], result["error"]) == ("failed", problem)
     assert check(client.get(job["links"]["posterior"]), 422, "disconnected-graph") == problem
@@ -101,6 +100,10 @@ def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> N
     enough = max(value for value in problem["details"].values() if isinstance(value, int) and value > 5)
     assert str(enough) in problem["remedy"]
     fitted(client, dataset, n_neighbors=enough)
+    bridged = client.get(fitted(client, dataset, n_neighbors=5)).json()
+    assert bridged["spec"]["disconnected"] == "bridge"
+    assert bridged["diagnostics"]["figures"]["n_bridges"] == 1
+    assert bridged["diagnostics"]["notes"][0]["code"] == "bridged"
 
 
 def test_constant_feature_is_accepted_and_named(client: httpx.Client) -> None:

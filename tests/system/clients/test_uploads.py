@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
-from service.encoding.arrow import ARROW, PARQUET
+from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, parquet_footer_bomb
+from service.encoding.arrow import PARQUET
 from tests.conftest import until
 from tests.system.clients.test_errors import check, npy, upload
 from tests.system.conftest import ended
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc; me
 
 @pytest.fixture(scope="module")
 def client(limited: Up) -> Iterator[httpx.Client]:
-    """Return a client of the service with small readers."""
+    """Return a client of the service."""
     with httpx.Client(base_url=limited.url, timeout=100) as http_client:
         yield http_client
 
@@ -77,25 +77,14 @@ def test_a_crash_of_a_reader_affects_only_its_upload(limited: Up, client: httpx.
     assert list(incoming.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "bomb"),
-    [
-        (ARROW, arrow_schema_bomb(10, 6, 2**20)),
-        (PARQUET, parquet_footer_bomb(200_000)),
-        ("application/zip", npz_labels_bomb(40_000)),
-    ],
-    ids=["schema", "footer", "labels"],
-)
-def test_a_bomb_exhausts_only_the_memory_of_its_reader(
-    limited: Up, client: httpx.Client, kind: str, bomb: bytes
-) -> None:
+def test_a_bomb_exhausts_only_the_memory_of_its_reader(limited: Up, client: httpx.Client) -> None:
     """The response is short and names the remedy; the API stays small and alive."""
     upload(client, npy(np.arange(6.0).reshape(2, 3)))
     before = {process: peak_memory(process) for process in limited.apis()}
     with always_alive(limited.url) as answers:
-        answer = upload(client, bomb, kind)
+        answer = upload(client, parquet_footer_bomb(1_000_000), PARQUET)
     problem = check(answer, 413, "reader-memory")
-    assert "GLLE_READER_BYTES" in problem["remedy"]
+    assert "more memory" in problem["remedy"]
     assert len(answer.content) < MOST_ANSWER
     assert set(answers) == {200}
     assert limited.apis() == list(before)

@@ -20,7 +20,7 @@ def test_a_burst_is_refused_with_retry_after_and_loses_nothing(limited: Up) -> N
     """Posts are refused, accepted jobs succeed, memory grows with them alone, and /livez answers throughout."""
     outcome = burst.run(limited, posts=120, clients=40)
     assert outcome.faults == []
-    assert outcome.answers[503, "too-many-jobs"] > 0
+    assert outcome.answers[429, "quota-exceeded"] > 0
     assert outcome.answers[202, ""] + outcome.answers[201, ""] >= MAX_JOBS
     assert outcome.alive
     until(lambda: not burst.unfinished(limited, outcome))

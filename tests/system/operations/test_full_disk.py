@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-DISK, RESERVE = 160 * 2**20, 64 * 2**20
+DISK, RESERVE = 160 * 2**20, 20 * 2**20
 NPY = {"Content-Type": "application/x-npy"}
 
 
@@ -59,18 +59,17 @@ def fill(path: Path) -> None:
 @pytest.mark.slow
 def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> None:
     """Uploads leave the reserve; after another program takes it, the queue server uses the released reserve."""
-    settings = {**ONE_EACH, "GLLE_DISK_RESERVE": str(RESERVE)}
-    with running(small, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
+    with running(small, **ONE_EACH) as up, httpx.Client(base_url=up.url, timeout=60) as client:
         data = client.post("/v1/datasets", content=npy(0, 200), headers=NPY).json()["id"]
         done = client.post("/v1/posteriors?wait=60", json={"dataset": data}).json()["id"]
 
-        answers = [client.post("/v1/datasets", content=npy(seed, 400_000), headers=NPY) for seed in range(1, 12)]
+        answers = [client.post("/v1/datasets", content=npy(seed, 400_000), headers=NPY) for seed in range(1, 20)]
         refused = [answer for answer in answers if answer.status_code != 201]
         assert refused
         assert {(answer.status_code, answer.json()["type"]) for answer in refused} == {
             (507, "urn:glle:problem:storage-full")
         }
-        assert "GLLE_DISK_RESERVE" in refused[0].json()["remedy"]
+        assert "GLLE_DATA_DIR" in refused[0].json()["remedy"]
         assert shutil.disk_usage(small / "data").free >= RESERVE - 2**20
         assert client.get("/readyz").status_code == 200
         fit = {"dataset": data, "n_neighbors": 7}

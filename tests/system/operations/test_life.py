@@ -94,7 +94,7 @@ def test_processes_outlive_the_preloader(up: Up, client: httpx.Client) -> None:
     until(lambda: not command_line(preloader))
     killed = up.children("worker")[0]
     os.kill(killed, signal.SIGKILL)
-    until(lambda: len(up.children("worker")) == 2 and killed not in up.children("worker"))
+    until(lambda: len(workers := up.children("worker")) == 2 and killed not in workers)
     assert others - {killed} < {*up.apis(), *up.children("worker")}
     assert preloader not in up.children("preload")
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path: Path) -> None:
     """SIGTERM ends the tree within seconds, and queued work runs after the next start. Kill -9 of its head ends all."""
-    with running(tmp_path, **ONE_EACH, GLLE_STOP_GRACE="1") as first:
+    with running(tmp_path, **ONE_EACH) as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fitted(client, synthetic(client, 1000))
             job = client.post(posterior + "/draws", json={"count": 400}).json()
@@ -41,8 +41,8 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = second.tree()
-        what = "the head, two servers, a preloader, an API with its reader, a worker with two children, a work-horse"
-        assert len(tree) == 10, what
+        what = "the head, two servers, a preloader, an API with its reader, a worker with three children, a work-horse"
+        assert len(tree) == 11, what
         second.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]))
 
@@ -59,3 +59,19 @@ def refuse_a_second_head(folder: Path) -> None:
     )
     assert busy.returncode == 2
     assert "Another `glle up`, backup or restore uses" in busy.stderr
+
+
+@pytest.mark.slow
+def test_a_service_whose_workers_cannot_start_ends_with_the_reason(tmp_path: Path) -> None:
+    """`glle up` on a machine with other bits than the deployment's names the remedy, and does not wait."""
+    up = subprocess.run(
+        [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **ONE_EACH, "GLLE_ALLOW_OTHER_BITS": "0123456789abcdef"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert up.returncode == 2
+    assert "The worker does not start, because its results would differ in bits" in up.stderr
+    assert "A process cannot start. See the message above." in up.stderr

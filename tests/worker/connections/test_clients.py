@@ -17,9 +17,10 @@ from rq.timeouts import JobTimeoutException
 
 from worker.base.settings import Settings, SettingsError, rows
 from worker.connections.circuit_breaker import CircuitBreaker
-from worker.connections.clients import connect_cache, connect_queue
+from worker.connections.clients import connect_cache, connect_queue, replicas_of
 from worker.connections.retry import RetryPolicy, is_transient
 from worker.connections.urls import parse_redis_url
+from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -68,6 +69,26 @@ def test_an_invalid_url_is_refused_at_start(url: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message) as caught:
         connect_cache(Settings(cache_url=url))
     assert "GLLE_CACHE_URL" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "sent", "replicas"),
+    [
+        ("redis://h/0", "redis://h/0", 0),
+        ("redis://h/0?replicas=2", "redis://h/0", 2),
+        ("sentinel://a,b/service/0?replicas=1&client_name=x", "sentinel://a,b/service/0?client_name=x", 1),
+    ],
+)
+def test_the_queue_may_ask_for_replicas(url: str, sent: str, replicas: int) -> None:
+    """The parameter is not redis-py's; the arrays have none, and another value is refused."""
+    settings = Settings(redis_url=url, cache_url=url)
+    assert (parse_redis_url(url).url, replicas_of(settings)) == (sent, replicas)
+    connect_queue(settings).close()
+    if replicas:
+        with pytest.raises(SettingsError, match="GLLE_CACHE_URL cannot have replicas"):
+            connect_cache(settings)
+    with pytest.raises(SettingsError, match="must be a number"):
+        connect_queue(Settings(redis_url="redis://h?replicas=many"))
 
 
 def test_the_queue_is_on_one_server() -> None:
@@ -152,14 +173,14 @@ def test_a_request_retries_twice() -> None:
 
 
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
-    """Clients of a worker retry for GLLE_REDIS_PATIENCE seconds; clients of a request have a breaker."""
-    settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path), redis_patience=7.0)
+    """Clients of a worker retry for a minute; clients of a request have a breaker."""
+    settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path))
     for patient, kind in ((True, RetryPolicy), (False, CircuitBreaker)):
         stores = Stores.connect(settings, patient=patient)
         for client in (stores.client, stores.cache.client):
             retry = client.connection_pool.connection_kwargs["retry"]
             assert isinstance(retry, kind)
-            assert not patient or retry._seconds == 7.0
+            assert not patient or retry._seconds == PATIENCE_SECONDS
         stores.close()
 
 

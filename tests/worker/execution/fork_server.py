@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.fingerprint import numerics_kind
+from glle_engine.posterior.fingerprint import fingerprint
 from service.cli.main import main
 
 
@@ -51,6 +51,6 @@ def _work(name: str, environment: dict[str, str], before: str) -> Any:
 if __name__ == "__main__":
     importlib.import_module("worker.execution.worker")  # as the command does
     warm()
-    numerics_kind()
+    fingerprint()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; standard input ends with the tests
     serve()

@@ -65,7 +65,7 @@ def test_a_draws_job_computes_only_its_draws(
     monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")
     spec = DrawsSpec(
         n=120, p=2, count=5, first=2, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-        shard_seconds=9.0,
+        draw_seconds=1e-6 * 120, shard_seconds=9.0,
     )  # fmt: skip
     job, _ = stores.jobs.create(
         kind="draws", claim=digest(spec.to_dict()), posterior="post_0", spec=spec.to_dict(), total=spec.total

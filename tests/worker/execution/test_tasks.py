@@ -16,13 +16,12 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.errors import OutOfRangeError
-from worker.base.versions import queue_name, short_queue
+from tests.conftest import in_turn
 from worker.execution import context, draws, tasks
 from worker.execution.background_writer import MAX_PENDING
-from worker.execution.resident import ResidentPosteriors
+from worker.jobs.rq_types import INTERACTIVE
 from worker.records.draws import DrawsSpec
 from worker.records.ids import digest, posterior_id
-from worker.records.sharding import CHAINS
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorStore
 
@@ -31,19 +30,12 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from worker.base.problems import Problem
-    from worker.base.settings import Settings
     from worker.jobs.store import Job
     from worker.records.draws import DrawKey
     from worker.stores import Stores
 
 N = 120  # of which the embedding is trusted: an untrusted one makes a fit search for a better n_neighbors
 SHEET = manifolds.make("s_curve", N, seed=1)
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Return settings without time for a further shard in a task."""
-    return replace(settings, shard_seconds=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -61,11 +53,12 @@ def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
     return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)[0]
 
 
-def draws_job(stores: Stores, posterior: str, *, chains: int = CHAINS, **more: Any) -> tuple[Job, DrawsSpec]:
+def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSpec]:
     """Create a job of draws in shards of one lane group."""
     fields: dict[str, Any] = {
         "n": N, "p": 2, "count": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
-        "source": "posterior", "align": "procrustes", "shard_seconds": 4e-6 * N, **more,
+        "source": "posterior", "align": "procrustes",
+        "draw_seconds": 1e-6 * more.get("n", N), "shard_seconds": 4e-6 * N, **more,
     }  # fmt: skip
     spec = DrawsSpec(**fields)
     job, _ = stores.jobs.create(
@@ -74,7 +67,6 @@ def draws_job(stores: Stores, posterior: str, *, chains: int = CHAINS, **more: A
         posterior=posterior,
         spec=spec.to_dict(),
         total=spec.total,
-        chains=chains,
     )
     return job, spec
 
@@ -120,86 +112,20 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
         assert entry.meta["diagnostics"] == draw.diagnostics
 
 
-@pytest.mark.usefixtures("_resident")
-def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
-    """The first shard opens three others, each end the next one, none beyond the last."""
+def test_the_first_shard_enqueues_the_others_once(stores: Stores, fitted: str) -> None:
+    """The others wait until the posterior is cached; a repeated first shard enqueues nothing twice."""
     job, spec = draws_job(stores, fitted, count=22)
     assert spec.shards == 6
-    stores.queue.enqueue(job)
-    waiting = stores.queue._queue
     names = [f"{job.id}-r0-s{shard}" for shard in range(6)]
-    assert waiting.get_job_ids() == names[:1]
-    tasks.draw(job.id, 0, 0)
-    assert waiting.get_job_ids() == [names[0], names[1], names[2], names[3], names[4]]
-    tasks.draw(job.id, 0, 0)
-    assert len(waiting) == 5, "a redone shard enqueues nothing twice"
-    tasks.draw(job.id, 0, 1)
-    tasks.draw(job.id, 0, 2)
-    assert waiting.get_job_ids() == names
-
-
-@pytest.mark.usefixtures("_resident")
-def test_a_job_has_as_many_chains_as_its_record(stores: Stores, fitted: str) -> None:
-    """Each end opens the next shard, and every draw is computed once."""
-    job, spec = draws_job(stores, fitted, chains=7, count=64)
-    assert (spec.shards, job.chains) == (16, 7)
     stores.queue.enqueue(job)
-    waiting = stores.queue._queue
-    names = [f"{job.id}-r0-s{shard}" for shard in range(16)]
-    tasks.draw(job.id, 0, 0)
-    assert waiting.get_job_ids() == names[:8]
-    for shard in range(1, 16):
-        assert names[shard] in waiting.get_job_ids()
+    assert in_turn(stores) == names[:1]
+    for _ in range(2):
+        tasks.draw(job.id, 0, 0)
+        assert in_turn(stores) == names
+    for shard in range(1, 6):
         tasks.draw(job.id, 0, shard)
-    assert waiting.get_job_ids() == names
     ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("succeeded", 64)
-
-
-@pytest.mark.usefixtures("patient")
-def test_a_task_continues_with_waiting_shards(stores: Stores, fitted: str) -> None:
-    """Within its time a task takes the other shards in order, and makes all draws."""
-    job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
-    assert spec.shards == 4
-    stores.queue.enqueue(job)
-    tasks.draw(job.id, 0, 0)
-    assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
-    assert stores.draws.contains(stores.posteriors.arrays_id(fitted), list(spec.draws())) == [True] * 64
-
-
-@pytest.fixture
-def _resident(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep posteriors in memory, because a task that reads one gets more time."""
-    resident = ResidentPosteriors()
-    resident.most_bytes = 2**28
-    for module in (context, tasks):
-        monkeypatch.setattr(module, "RESIDENT", resident)
-
-
-@pytest.fixture
-def patient(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Stores:
-    """Return stores whose tasks have time for all shards."""
-    patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
-    monkeypatch.setattr(tasks, "process_stores", lambda: patient)
-    return patient
-
-
-def test_shards_of_a_killed_task_are_returned(stores: Stores, fitted: str) -> None:
-    """A repeated task of a killed worker enqueues the shards that it had taken and not done."""
-    job, _ = draws_job(stores, fitted, count=22)
-    stores.queue.enqueue(job)
-    tasks.draw(job.id, 0, 0)
-    job = stores.jobs.fetch(job.id)
-    for taker, shard in (3, 1), (2, 2):  # the end of shard 0 has opened shard 4 already
-        taken, _ = stores.queue.next_shard(job, 0, taker=taker, first=0, has_time=True, counts={})
-        assert taken == shard
-    names = [f"{job.id}-r0-s{shard}" for shard in (0, 3, 4)]
-    assert stores.queue._queue.get_job_ids() == names
-    stores.queue.give_back(job, taker=1)
-    assert stores.queue._queue.get_job_ids() == names, "shards of another task"
-    tasks.draw(job.id, 0, 3)
-    assert stores.queue._queue.get_job_ids() == [*names, f"{job.id}-r0-s1", f"{job.id}-r0-s5"]
+    assert (ended.status, ended.done) == ("succeeded", 22)
 
 
 def test_a_repeated_shard_draws_only_missing_draws(
@@ -250,7 +176,7 @@ def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
 def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> None:
     """A disconnected graph is a 422 that names the smallest k that connects."""
     two = np.vstack([SHEET.X, SHEET.X + 100.0])
-    job = fit_job(stores, two, n_neighbors=5)
+    job = fit_job(stores, two, n_neighbors=5, disconnected="error")
     tasks.fit(job.id)
     failed = stores.jobs.fetch(job.id)
     assert failed.status == "failed"
@@ -339,11 +265,11 @@ def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
     write, ids = stores.posteriors.cache, []
 
-    def refused_twice(id_: str, posterior: Posterior, seconds: float) -> None:
+    def refused_twice(id_: str, posterior: Posterior, seconds: float) -> str:
         ids.append(id_)
         if len(ids) <= 2:
             raise redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
-        write(id_, posterior, seconds)
+        return write(id_, posterior, seconds)
 
     stages: list[str] = []
     monkeypatch.setattr(stores.posteriors, "cache", refused_twice)
@@ -402,7 +328,7 @@ def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytes
     monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     written: list[tuple[str, int]] = []
     monkeypatch.setattr(stores.jobs, "progress", lambda _, done, __, stage: written.append((stage, done)))
-    write = context.progress_writer(stores, replace(fit_job(stores), queue=short_queue(queue_name())))
+    write = context.progress_writer(stores, replace(fit_job(stores), queue=INTERACTIVE))
     for done, stage in ((3, "neighbors"), (3, "weights"), (0, "embedding"), (1, "embedding"), (3, "embedding")):
         write(done, 3, stage)
     assert written == [("embedding", 0), ("embedding", 3)]
@@ -421,7 +347,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
 
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0)  # each lane group is written
     monkeypatch.setattr(tasks, "make_draws", draw_and_cancel)
-    assert spec.shard_size(0) == 64
+    assert spec.shards == 1
     tasks.draw(job.id, 0, 0)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
@@ -429,7 +355,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     present = stores.draws.contains(stores.posteriors.arrays_id(fitted), spec.shard_keys(0))
     assert all(present[: ended.done])
     assert sum(present) <= len(indices)
-    assert stores.queue.length() <= 3
+    assert in_turn(stores) == []
 
 
 def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:

@@ -85,7 +85,7 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[WorkerPr
             below = [*children(process.pid), *horses(process.pid)]
             process.send_signal(signal.SIGKILL)
             process.wait(10)
-            # A dying executor would take the next test's task.
+            # A dying process would take the next test's task.
             until(lambda: not any(is_running(pid) for pid in below))
 
 
@@ -116,4 +116,5 @@ def is_running(pid: int) -> bool:
 
 def horses(pid: int) -> list[int]:
     """Return the pids of a worker's work-horses."""
-    return [horse for forking in children(pid, "glle-forking") for horse in children(forking)]
+    roles = ("glle-quick", "glle-batch")
+    return [horse for role in roles for forking in children(pid, role) for horse in children(forking)]

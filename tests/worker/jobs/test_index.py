@@ -85,7 +85,7 @@ def test_every_change_of_status_keeps_the_lists(
 
 @pytest.mark.parametrize(("tenant", "count"), [("default", 40), ("alice", 230)])
 def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stores, tenant: str, count: int) -> None:
-    """The first sweep lists all records of a tenant; a later one corrects changes of an old version."""
+    """The first sweep lists all records of a tenant; a later one corrects changes past the lists."""
     jobs = stores.of(tenant).jobs
     ids = [create(jobs, f"claim {number}").id for number in range(count)]
     for id_ in ids[:30]:
@@ -95,7 +95,7 @@ def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stor
     assert list(jobs.listed(None, "succeeded")) == []
     stores.recovery.sweep()
     require_exact(stores, jobs, tenant)
-    stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # as a worker of an earlier version does
+    stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # past the lists
     assert [job for _, job in jobs.listed(None, "running")] == []
     for _ in range(3):
         stores.recovery.sweep()

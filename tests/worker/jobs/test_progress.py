@@ -33,11 +33,11 @@ def ago(job: Job, seconds: float) -> Job:
 def test_eta_follows_from_the_rate_of_the_stage(stores: Stores) -> None:
     """40 of 100 in 4 s leave 6 s; work of earlier stages does not count."""
     job = running(stores)
-    stores.jobs.advance(job.id, 0, {0: 20})
+    stores.jobs.advance(job.id, 0, 0, 20)
     stores.jobs.stage(job.id, "drawing")
-    stores.jobs.advance(job.id, 0, {1: 40})
+    stores.jobs.advance(job.id, 0, 1, 40)
     assert ago(stores.jobs.fetch(job.id), 4.0).eta == pytest.approx(4.0, abs=0.1)
-    stores.jobs.advance(job.id, 0, {1: 60})
+    stores.jobs.advance(job.id, 0, 1, 60)
     assert ago(stores.jobs.fetch(job.id), 6.0).eta == pytest.approx(2.0, abs=0.1)
 
 
@@ -61,7 +61,7 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
 def test_eta_grows_without_progress(stores: Stores) -> None:
     """The estimate of a job that hangs grows."""
     job = running(stores)
-    stores.jobs.advance(job.id, 0, {0: 50})
+    stores.jobs.advance(job.id, 0, 0, 50)
     for seconds in (5.0, 50.0):
         assert ago(stores.jobs.fetch(job.id), seconds).eta == pytest.approx(seconds, abs=0.1)
 
@@ -89,7 +89,7 @@ def test_an_ended_job_does_not_change(stores: Stores, end: str) -> None:
     with pytest.raises(Cancelled):
         stores.jobs.progress(job.id, 1, 3, "drawing")
     with pytest.raises(Cancelled):
-        stores.jobs.advance(job.id, 0, {0: 5})
+        stores.jobs.advance(job.id, 0, 0, 5)
     assert stores.jobs.fetch(job.id) == ended
 
 
@@ -101,7 +101,7 @@ def test_changes_are_published_and_progress_is_throttled(stores: Stores) -> None
         assert channel.get_message(timeout=5) is None, "the confirmation of the subscription is ignored"
         started = time.monotonic()
         for count in range(1, 101):
-            stores.jobs.advance(job.id, 0, {0: count})
+            stores.jobs.advance(job.id, 0, 0, count)
         most = 1 + (time.monotonic() - started) * 1000 / PROGRESS_MS
         stores.jobs.cancel(job.id)
         stores.jobs.finish_cancel(job.id)

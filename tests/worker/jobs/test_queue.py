@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from rq import SimpleWorker
+from rq.executions import Execution
+from rq.job import Job as RqJob
 from rq.job import JobStatus
 
+from tests.conftest import in_turn
 from worker.base.problems import ProblemError
-from worker.execution.forking_worker import TaskJob
-from worker.jobs import queue, recovery, rq_types
-from worker.jobs.queue import REPLICATION_MARK, TaskQueue
-from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.execution import rq_worker
+from worker.execution.rq_worker import TaskJob
+from worker.jobs import queue, recovery
+from worker.jobs.queue import REPLICATION_MARK, TaskQueue, task_id
+from worker.jobs.rq_types import (
+    ANALYSIS,
+    BATCH,
+    DRAWS,
+    FIT,
+    INTERACTIVE,
+    QUEUES,
+    SERIALIZER,
+    SafeJob,
+    fetch_tasks,
+    open_queue,
+)
+from worker.observability.live_workers import WorkerState, announce, withdraw
 from worker.records.draws import DrawsSpec
-from worker.records.sharding import CHAINS
+from worker.records.sharding import PartsSharding
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rq.job import Job as RqJob
 
     from worker.jobs.store import Job
     from worker.stores import Stores
@@ -31,22 +48,33 @@ def fit_job(stores: Stores, claim: str = "claim") -> Job:
     return stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)[0]
 
 
-def draws_job(stores: Stores, chains: int = CHAINS) -> Job:
+def draws_job(stores: Stores) -> Job:
     """Create a record of ten shards of one lane group each."""
     spec = DrawsSpec(
         n=10, p=2, count=40, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-        shard_seconds=0.0,
+        draw_seconds=1e-6 * 10, shard_seconds=0.0,
     )  # fmt: skip
-    return stores.jobs.create(
-        kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40, chains=chains
-    )[0]
+    return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40)[0]
+
+
+def waiting(stores: Stores, name: str = BATCH) -> list[str]:
+    """Return the tasks in a queue, in order."""
+    return open_queue(name, stores.client).get_job_ids()
+
+
+def fetch(stores: Stores, id_: str) -> RqJob:
+    """Return RQ's record of a task."""
+    return SafeJob.fetch(id_, connection=stores.client, serializer=SERIALIZER)
+
+
+def state(name: str) -> WorkerState:
+    """Return the record of a live worker."""
+    return WorkerState(name=name, host="here", busy=0, engine="0", numbers="0", threads="1")
 
 
 def work(stores: Stores, job_class: type[SafeJob] = TaskJob) -> None:
     """Run the waiting tasks in this process."""
-    worker = SimpleWorker(
-        [NAME], connection=stores.client, serializer=SERIALIZER, job_class=job_class, queue_class=SafeQueue
-    )
+    worker = SimpleWorker(QUEUES, connection=stores.client, serializer=SERIALIZER, job_class=job_class)
     worker.work(burst=True, logging_level="CRITICAL")
 
 
@@ -55,7 +83,7 @@ def silent(job: Job) -> Job:
     return replace(job, touched=job.touched - int(1000 * recovery.STALE_SECONDS) - 1)
 
 
-def recorder(called: list[tuple[str, object]]) -> type[SafeJob]:
+def recorder(called: list[tuple[object, ...]]) -> type[SafeJob]:
     """Return a job class whose handlers record their names and arguments."""
     handlers = {name: partial(lambda name, *args: called.append((name, *args)), name) for name in TaskJob.handlers}
     return type("RecordingJob", (SafeJob,), {"handlers": handlers})
@@ -66,29 +94,18 @@ def test_every_enqueued_task_has_a_handler(stores: Stores) -> None:
     advice, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     for job in (fit_job(stores), draws_job(stores), advice):
         stores.queue.enqueue(job)
-    names = {task.func_name for task in stores.queue._queue.get_jobs()}
+    names = {task.func_name for task in fetch_tasks(stores.client, in_turn(stores)) if task is not None}
     assert names == {FIT, DRAWS, ANALYSIS} == {"fit", "draws", "analysis"}
     assert names <= set(TaskJob.handlers)
 
 
-@pytest.mark.parametrize("name", ["fit", "draw", "analyse"])
-def test_tasks_of_earlier_versions_run(stores: Stores, name: str) -> None:
-    """A task that an earlier version enqueued by the path of its function runs."""
-    called: list[tuple[str, object]] = []
-    stores.queue._queue.enqueue_call(f"worker.tasks.{name}", args=["job_1"], job_id="former")
-    work(stores, recorder(called))
-    assert called == [(f"worker.tasks.{name}", "job_1")]
-    handler = TaskJob.handlers[f"worker.tasks.{name}"]
-    assert (handler.__module__, handler.__name__) == ("worker.execution.tasks", name)
-
-
 @pytest.mark.parametrize(
-    "name", ["os.system", "worker.execution.tasks._fit", "builtins.eval", "worker.execution.worker.main"]
+    "name", ["os.system", "worker.execution.tasks._fit", "builtins.eval", "worker.execution.worker.main", "rq.Queue"]
 )
 def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) -> None:
     """A function that is enqueued by name, but is no task, is not called."""
     witness = tmp_path / "witness"
-    foreign = stores.queue._queue.enqueue_call(name, args=[f"touch {witness}"], job_id="foreign")
+    foreign = open_queue(BATCH, stores.client).enqueue_call(name, args=[f"touch {witness}"], job_id="foreign")
     work(stores)
     assert not witness.exists()
     foreign.refresh()  # type: ignore[no-untyped-call] # RQ's
@@ -100,9 +117,9 @@ def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) 
 
 def test_callbacks_and_webhooks_are_refused(stores: Stores) -> None:
     """A callback that is named in a job's data is not called, whether the job succeeds or fails."""
-    called: list[tuple[str, object]] = []
+    called: list[tuple[object, ...]] = []
     for function in (FIT, "os.nothing"):
-        stores.queue._queue.enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
+        open_queue(BATCH, stores.client).enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
         key = "rq:job:" + function.replace(".", "-")
         for kind in ("success", "failure", "stopped"):
             stores.client.hset(key, f"{kind}_callback_name", "tests.worker.jobs.test_queue.witness_callback")
@@ -119,20 +136,102 @@ def witness_callback(*_: object) -> None:
     WITNESSED.append("callback")
 
 
-def test_racing_enqueues_make_one_task(stores: Stores) -> None:
-    """Sixteen simultaneous calls for one job leave one task in the queue."""
-    job = fit_job(stores)
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda _: stores.queue.enqueue(job), range(16)))
-    assert stores.queue.length() == 1
-
-
 def test_every_task_has_its_times(stores: Stores) -> None:
     """Each task has explicit timeout, TTLs and retries."""
     stores.queue.enqueue(fit_job(stores))
-    (waiting,) = stores.queue._queue.get_jobs()
-    assert waiting.timeout == stores.settings.job_timeout
-    assert (waiting.result_ttl, waiting.failure_ttl, waiting.retries_left) == (60, 86400, 3)
+    (task,) = open_queue(BATCH, stores.client).get_jobs()
+    assert task.timeout == stores.settings.job_timeout
+    assert (task.result_ttl, task.failure_ttl, task.retries_left) == (60, 86400, 3)
+
+
+def test_short_tasks_wait_in_the_interactive_queue(stores: Stores) -> None:
+    """They do not wait behind batches."""
+    batch, short = (
+        stores.jobs.create(kind="fit", claim=str(is_short), posterior="post_1", spec={}, total=1, short=is_short)[0]
+        for is_short in (False, True)
+    )
+    stores.queue.enqueue(batch)
+    stores.queue.enqueue(short)
+    assert (waiting(stores, BATCH), waiting(stores, INTERACTIVE)) == ([batch.id], [short.id])
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_tenant_has_as_many_tasks_in_the_queue_as_workers_live(stores: Stores, workers: int) -> None:
+    """Its further tasks wait with RQ, and those of another tenant follow the first ones."""
+    for number in range(workers):
+        announce(stores.client, stores.settings, state(f"w{number}"))
+    mine = [fit_job(stores, str(number)) for number in range(5)]
+    theirs = stores.of("other").jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
+    for job in (*mine, theirs):
+        stores.queue.enqueue(job)
+    first = max(1, workers)
+    assert waiting(stores) == [*(job.id for job in mine[:first]), theirs.id]
+    called: list[tuple[object, ...]] = []
+    work(stores, recorder(called))
+    assert sorted(called) == sorted((FIT, job.id) for job in (*mine, theirs))
+    assert called[: first + 1] == [(FIT, job.id) for job in (*mine[:first], theirs)]
+
+
+def test_workers_that_start_later_share_what_waits(stores: Stores) -> None:
+    """A sweep lets a tenant have as many tasks in a queue as workers live then."""
+    jobs = [fit_job(stores, str(number)) for number in range(5)]
+    for job in jobs:
+        stores.queue.enqueue(job)
+    assert len(waiting(stores)) == 1
+    for name in "abc":
+        announce(stores.client, stores.settings, state(name))
+    stores.recovery.sweep()
+    assert len(waiting(stores)) == 3
+    called: list[tuple[object, ...]] = []
+    work(stores, recorder(called))
+    assert sorted(called) == sorted((FIT, job.id) for job in jobs)
+
+
+def test_a_lost_task_of_an_ended_job_leaves_its_place(stores: Stores) -> None:
+    """Its worker died while it took the task, and the request that cancelled the job before it withdrew the task."""
+    lost, next_ = fit_job(stores, "lost"), fit_job(stores, "next")
+    for job in (lost, next_):
+        stores.queue.enqueue(job)
+    open_queue(BATCH, stores.client).pop_job_id()
+    stores.jobs.cancel(lost.id)
+    stores.recovery.sweep()
+    assert in_turn(stores) == waiting(stores) == [next_.id]
+    assert stores.client.keys("rq:job:*") == [f"rq:job:{next_.id}".encode()]
+
+
+def test_the_first_shard_enqueues_the_others_once(stores: Stores) -> None:
+    """A repeated first shard enqueues those that RQ does not have."""
+    job = draws_job(stores)
+    stores.queue.enqueue(job)
+    assert waiting(stores) == [task_id(job, 0)]
+    work(stores, recorder([]))
+    for _ in range(2):
+        stores.queue.enqueue_others(job)
+    called: list[tuple[object, ...]] = []
+    work(stores, recorder(called))
+    assert called == [(DRAWS, job.id, 0, shard) for shard in range(1, 10)]
+
+
+def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) -> None:
+    """It runs last, also after a shard that RQ has failed."""
+    parts = PartsSharding("resamples", (4, 4, 4), 1)
+    job, _ = stores.jobs.create(
+        kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
+    )
+    stores.queue.enqueue(job)
+    work(stores, recorder([]))
+    stores.queue.enqueue_others(job)
+    called: list[tuple[object, ...]] = []
+
+    def make(*arguments: object) -> None:
+        called.append((DRAWS, *arguments))
+        if arguments[-1] == 1:
+            raise OSError
+
+    handlers = {DRAWS: make, ANALYSIS: lambda *arguments: called.append((ANALYSIS, *arguments))}
+    work(stores, type("FailingJob", (SafeJob,), {"handlers": handlers}))
+    assert called[-1] == (ANALYSIS, job.id, 0)
+    assert {arguments[-1] for arguments in called[:-1]} == {1, 2}
 
 
 def test_repair_skips_fresh_and_ended_jobs(stores: Stores) -> None:
@@ -141,16 +240,16 @@ def test_repair_skips_fresh_and_ended_jobs(stores: Stores) -> None:
     assert stores.recovery.repair(job) is job
     ended = silent(stores.jobs.cancel(job.id))
     assert stores.recovery.repair(ended) is ended
-    assert stores.queue.length() == 0
+    assert waiting(stores) == []
 
 
 def test_repair_enqueues_a_missing_task(stores: Stores) -> None:
     """A job without a task, because the API died before enqueuing it, is enqueued."""
     job = fit_job(stores)
     stores.recovery.repair(silent(job))
-    assert stores.queue._queue.get_job_ids() == [job.id]
+    assert waiting(stores) == [job.id]
     stores.recovery.repair(silent(job))
-    assert stores.queue.length() == 1
+    assert len(waiting(stores)) == 1
 
 
 def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
@@ -158,47 +257,42 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
     job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     stores.queue.enqueue(job)
     stores.recovery.repair(silent(job))
-    (waiting,) = stores.queue._queue.get_jobs()
-    assert (waiting.id, waiting.func_name, waiting.args) == (
-        f"{job.id}-r0",
-        ANALYSIS,
-        [job.id, 0],
-    )
-    stores.queue._queue.remove(waiting)
+    (task,) = open_queue(BATCH, stores.client).get_jobs()
+    assert (task.id, task.func_name, task.args) == (f"{job.id}-r0", ANALYSIS, [job.id, 0])
+    task.cancel()
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
     stores.jobs.reopen(stores.jobs.fetch(job.id))
     stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
-    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r1"]
+    assert waiting(stores) == [f"{job.id}-r1"]
 
 
-@pytest.mark.parametrize(("chains", "next_ones"), [(4, (3, 5, 6, 7)), (5, (3, 5, 6, 7, 9))])
-def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, next_ones: tuple[int, ...]) -> None:
-    """As many shards as may be open are enqueued; before the end of the first one, only that."""
-    job = draws_job(stores, chains)
+def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
+    """All unfinished shards are enqueued; before the end of the first one, only that."""
+    for number in range(10):
+        announce(stores.client, stores.settings, state(f"w{number}"))
+    job = draws_job(stores)
     stores.recovery.repair(silent(job))
-    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
-    stores.client.delete(f"rq:job:{job.id}-r0-s0")
-    stores.queue._queue.empty()
+    assert waiting(stores) == [task_id(job, 0)]
+    fetch(stores, task_id(job, 0)).delete()
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
-        stores.jobs.advance(job.id, 0, {shard: 4})
+        stores.jobs.advance(job.id, 0, shard, 4)
     stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
-    assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in next_ones]
+    assert waiting(stores) == [task_id(job, shard) for shard in (3, 5, 6, 7, 9)]
 
 
 def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     """An ended task whose last count was lost with a server is enqueued again once."""
     job = draws_job(stores)
     stores.queue.enqueue(job)
-    (ended,) = stores.queue._queue.get_jobs()
-    stores.queue._queue.remove(ended)
+    work(stores, recorder([]))
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, {0: 3})
-    ended.set_status(JobStatus.FINISHED)
+    stores.jobs.advance(job.id, 0, 0, 3)
+    assert fetch(stores, task_id(job, 0)).get_status() == JobStatus.FINISHED
     for _ in range(2):
         stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
-    assert stores.queue._queue.get_job_ids() == [ended.id]
+    assert waiting(stores) == [task_id(job, 0)]
 
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED])
@@ -207,7 +301,7 @@ def test_repair_fails_a_job_beyond_its_retries(stores: Stores, status: JobStatus
     job = fit_job(stores)
     stores.queue.enqueue(job)
     stores.jobs.start(job.id)
-    SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(status)
+    fetch(stores, job.id).set_status(status)
     repaired = stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
     assert repaired.status == "failed"
     assert repaired.error is not None
@@ -220,17 +314,56 @@ def test_repair_completes_a_cancellation(stores: Stores) -> None:
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
     assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
-    assert stores.queue.length() == 0
+    assert waiting(stores) == []
 
 
 def test_repair_leaves_waiting_and_running_tasks(stores: Stores) -> None:
-    """A waiting or running task is left alone, however silent."""
+    """A task that waits in the queue, behind another of its tenant, or runs is left alone, however silent."""
+    job, other = fit_job(stores), fit_job(stores, "other")
+    for queued in (job, other):
+        stores.queue.enqueue(queued)
+        assert stores.recovery.repair(silent(queued)).status == "queued"
+    assert waiting(stores) == [job.id]
+    run(stores, job)
+    assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+    assert waiting(stores) == []
+
+
+def run(stores: Stores, job: Job) -> None:
+    """Take the task of a job as a worker does, without an end."""
+    stores.jobs.start(job.id)
+    worker = SimpleWorker([BATCH], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
+    assert open_queue(BATCH, stores.client).pop_job_id() == job.id
+    task = fetch(stores, job.id)
+    worker.prepare_execution(task)
+    worker.prepare_job_execution(task)
+
+
+def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that does not handle the signal of its time limit is stopped, and its job fails."""
+    stopped: list[str] = []
+    monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
+    monkeypatch.setattr(recovery, "GRACE_SECONDS", -10_000.0)
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    assert stores.recovery.repair(silent(job)).status == "queued"
-    stores.jobs.start(job.id)
-    SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(JobStatus.STARTED)
-    assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+    run(stores, job)
+    repaired = stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
+    assert repaired.error is not None
+    assert (repaired.status, repaired.error.code, stopped) == ("failed", "job-timeout", [job.id])
+
+
+def test_a_cancelled_job_ends_when_its_task_is_stopped(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Withdrawing sends the command to stop; RQ's callback after the kill cancels the job."""
+    stopped: list[str] = []
+    monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
+    monkeypatch.setattr(rq_worker, "process_stores", lambda: stores)
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    run(stores, job)
+    assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
+    assert stopped == [job.id]
+    TaskJob.stopped_callback(fetch(stores, job.id), stores.client)
+    assert stores.jobs.fetch(job.id).status == "cancelled"
 
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
@@ -238,45 +371,52 @@ def test_repair_enqueues_an_orphaned_task(stores: Stores, status: JobStatus) -> 
     """A task with a record that neither waits nor runs is enqueued again."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    stores.client.delete(stores.queue._queue.key)
-    SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(status)
+    stores.client.delete(open_queue(BATCH, stores.client).key)
+    fetch(stores, job.id).set_status(status)
     stores.recovery.repair(silent(job))
-    assert stores.queue._queue.get_job_ids() == [job.id]
+    assert waiting(stores) == [job.id]
 
 
-def test_repair_leaves_taken_and_started_tasks(stores: Stores) -> None:
-    """A taken task and a started task are left alone."""
+def test_repair_enqueues_the_task_of_a_worker_that_died_while_it_took_it(stores: Stores) -> None:
+    """RQ itself would do so after a minute; the list in which RQ moves a task has it no more."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    rq_queue = stores.queue._queue
-    stores.client.lmove(rq_queue.key, rq_queue.intermediate_queue_key, "LEFT", "RIGHT")
+    moving = open_queue(BATCH, stores.client).intermediate_queue
+    stores.client.lmove(f"rq:queue:{BATCH}", moving.key)
     stores.recovery.repair(silent(job))
-    assert stores.queue.length() == 0
-    worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
-    task = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
-    worker.prepare_execution(task)
-    worker.prepare_job_execution(task, remove_from_intermediate_queue=True)
-    stores.recovery.repair(silent(job))
-    assert stores.queue.length() == 0
+    assert (waiting(stores), moving.get_job_ids()) == ([job.id], [])
+    called: list[tuple[object, ...]] = []
+    work(stores, recorder(called))
+    assert called == [(FIT, job.id)]
 
 
-def test_a_task_taken_by_a_dead_worker_returns_to_the_queue(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task whose worker was killed just after dequeuing it returns to the queue within seconds."""
+def test_the_execution_of_a_killed_worker_holds_no_place(stores: Stores) -> None:
+    """RQ counts it as live for a minute; the repeated task waits in the queue, not behind its own limit."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    rq_queue = stores.queue._queue
-    stores.client.lmove(rq_queue.key, rq_queue.intermediate_queue_key, "LEFT", "RIGHT")
-    worker = SimpleWorker(
-        [NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue
+    open_queue(BATCH, stores.client).pop_job_id()
+    with stores.client.pipeline() as pipeline:
+        execution = Execution.create(fetch(stores, job.id), ttl=10, pipeline=pipeline)
+        pipeline.delete(f"rq:wip:{BATCH}", execution.key)  # as after some heartbeats
+        pipeline.execute()
+    stores.recovery.repair(silent(job))
+    assert in_turn(stores) == waiting(stores) == [job.id]
+
+
+def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
+    """Its tasks that wait, also behind the tenant's limit and for other tasks, are gone, and others follow."""
+    parts = PartsSharding("resamples", (4, 4, 4), 1)
+    job, _ = stores.jobs.create(
+        kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
     )
-    rq_queue.intermediate_queue.cleanup(worker, rq_queue)
-    rq_queue.intermediate_queue.cleanup(worker, rq_queue)
-    assert stores.queue.length() == 0, "the worker may be about to start it"
-    monkeypatch.setattr(rq_types, "TAKEN_SECONDS", 0.0)
-    rq_queue.intermediate_queue.cleanup(worker, rq_queue)
-    assert rq_queue.get_job_ids() == [job.id]
-    assert stores.client.llen(rq_queue.intermediate_queue_key) == 0
-    assert 0 < stores.client.ttl(rq_queue.intermediate_queue.get_first_seen_key(job.id)) <= 60
+    other = fit_job(stores)
+    stores.queue.enqueue(job)
+    stores.queue.enqueue_others(job)
+    stores.queue.enqueue(other)
+    stores.queue.withdraw(stores.jobs.cancel(job.id))
+    assert in_turn(stores) == [other.id] == waiting(stores)
+    assert stores.client.keys("rq:job:*") == [f"rq:job:{other.id}".encode()]
+    assert stores.client.keys("rq:canceled:*") == []
 
 
 def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,47 +428,36 @@ def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest
     stores.jobs.cancel(cancelled.id)
     assert sorted(stores.jobs.sample_open(10)) == sorted([mine.id, theirs.id])
     stores.recovery.sweep()
-    assert sorted(stores.queue._queue.get_job_ids()) == sorted([mine.id, theirs.id])
+    assert sorted(waiting(stores)) == sorted([mine.id, theirs.id])
 
 
 def test_the_maintenance_lock_expires_soon(stores: Stores) -> None:
     """A worker that is killed in maintenance blocks it for half a minute, not for fifteen."""
-    rq_queue: Any = stores.queue._queue
+    rq_queue = rq_worker.TaskQueue(BATCH, connection=stores.client, serializer=SERIALIZER)
     assert rq_queue.acquire_maintenance_lock()
     assert not rq_queue.acquire_maintenance_lock()
     assert 0 < int(stores.client.ttl(rq_queue.registry_cleaning_key)) <= 30
 
 
-def test_live_workers_have_a_recent_heartbeat(stores: Stores) -> None:
-    """A worker counts while its last heartbeat is recent."""
+def test_live_workers_renew_their_records(stores: Stores) -> None:
+    """A worker counts until it stops, or until its record expires."""
     assert stores.queue.live_workers() == 0
-    worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
-    worker.register_birth()  # type: ignore[no-untyped-call] # RQ's
+    for name in ("one", "two"):
+        announce(stores.client, stores.settings, state(name))
+    assert 0 < stores.client.ttl("glle:worker:one") <= 4 * stores.settings.heartbeat
+    assert stores.queue.live_workers() == 2
+    withdraw(stores.client, "one")
     assert stores.queue.live_workers() == 1
-    stores.client.hset(worker.key, "last_heartbeat", "2020-01-01T00:00:00.000000Z")
+    stores.client.delete("glle:worker:two")
     assert stores.queue.live_workers() == 0
-
-
-def test_recovery_enqueues_the_task_of_a_dead_worker(stores: Stores) -> None:
-    """The task of the named worker is enqueued again at once; other workers' tasks stay."""
-    mine, other = fit_job(stores, "a"), fit_job(stores, "b")
-    for job, name in ((mine, "dead"), (other, "alive")):
-        stores.queue.enqueue(job)
-        worker = SimpleWorker([NAME], name=name, connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
-        task = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
-        stores.queue._queue.remove(task)
-        worker.prepare_execution(task)
-        worker.prepare_job_execution(task)
-    assert stores.queue.length() == 0
-    stores.recovery.requeue_tasks_of("dead")
-    assert stores.queue._queue.get_job_ids() == [mine.id]
-    again = SafeJob.fetch(mine.id, connection=stores.client, serializer=SERIALIZER)
-    assert again.retries_left == queue.RETRIES - 1
+    announce(stores.client, stores.settings, state("two"))
+    assert stores.queue.live_workers() == 1
 
 
 def replicating(stores: Stores, replicas: int) -> TaskQueue:
     """Return the queue of a service that waits for so many replicas."""
-    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, replicas=replicas))
+    url = f"{stores.settings.redis_url}?replicas={replicas}"
+    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url))
 
 
 def test_by_default_no_replica_is_required(stores: Stores) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from worker.base.problems import Problem, ProblemError
-from worker.jobs.shards import draw_counts
 from worker.jobs.store import Cancelled, Job, Status
+from worker.records.sharding import PartsSharding
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -157,10 +158,12 @@ def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
     job, _ = create(stores, total=5)
     stores.jobs.start(job.id)
     for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 3), (0, 2, 3), (1, 2, 4)):
-        stores.jobs.advance(job.id, 0, {shard: count})
+        stores.jobs.advance(job.id, 0, shard, count)
         assert stores.jobs.fetch(job.id).done == done
-    assert draw_counts(stores.client, job, 3) == [2, 2, 0]
-    stores.jobs.advance(job.id, 0, {2: 1})
+    divided = replace(job, kind="summary", parts=PartsSharding("resamples", (2, 2, 1), 1))
+    assert stores.jobs.shard_counts(divided) == [2, 2, 0]
+    assert stores.jobs.unfinished_shards(divided) == [2]
+    stores.jobs.advance(job.id, 0, 2, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
 
 
@@ -169,13 +172,13 @@ def test_the_end_of_the_first_round_is_counted_once(stores: Stores) -> None:
     job, _ = create(stores, total=1)
     assert stores.jobs.count_end(job.id) == (job, False)
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, {0: 1})
+    stores.jobs.advance(job.id, 0, 0, 1)
     ended = stores.jobs.fetch(job.id)
     assert [stores.jobs.count_end(job.id) for _ in range(2)] == [(ended, True), (ended, False)]
     stores.client.hdel(f"glle:job:{job.id}", "counted")
     stores.jobs.reopen(ended)
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 1, {0: 1})
+    stores.jobs.advance(job.id, 1, 0, 1)
     assert stores.jobs.count_end(job.id) == (stores.jobs.fetch(job.id), False)
     assert stores.jobs.count_end("job_gone") == (None, False)
     assert not stores.client.exists("glle:job:job_gone")
@@ -185,20 +188,22 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
     """Of two requests for evicted draws one reopens the job; shards of the old round do not count."""
     job, _ = create(stores, total=1)
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, {0: 1})
+    stores.jobs.advance(job.id, 0, 0, 1)
     ended = stores.jobs.fetch(job.id)
     assert [stores.jobs.reopen(ended), stores.jobs.reopen(ended)] == [True, False]
     again = stores.jobs.fetch(job.id)
     assert (again.status, again.done, again.round, again.finished) == ("queued", 0, 1, None)
     assert stores.client.ttl(f"glle:job:{job.id}") == -1
     with pytest.raises(Cancelled):
-        stores.jobs.advance(job.id, 0, {0: 1})
+        stores.jobs.advance(job.id, 0, 0, 1)
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 1, {0: 1})
+    stores.jobs.advance(job.id, 1, 0, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert stores.jobs.reopen(ended), "a long response may refer to the first round"
-    assert (again := stores.jobs.fetch(job.id)).round == 2
-    assert draw_counts(stores.client, again, 1) == [0]
+    again = stores.jobs.fetch(job.id)
+    assert again.round == 2
+    divided = replace(again, kind="summary", parts=PartsSharding("resamples", (1,), 1))
+    assert stores.jobs.shard_counts(divided) == [0]
 
 
 def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:

@@ -15,16 +15,13 @@ from worker.base.versions import versioned
 from worker.records.cache_entry import PIECE
 from worker.records.draws import (
     AUTO,
-    MOST_PER_SHARD,
     DrawKey,
     DrawsSpec,
     batch_end,
-    draw_seconds,
     parse_draw_key,
     parse_group_key,
-    shard_seconds,
 )
-from worker.records.sharding import LEAST_SECONDS, PIECES
+from worker.records.sharding import MAX_SHARDS
 
 
 def spec(
@@ -33,7 +30,7 @@ def spec(
     """Return the specification of a job."""
     return DrawsSpec(
         n=n, p=2, count=count, first=5, seed=3, scales=scales, grid=len(scales) > 1, source="posterior",
-        align="none", shard_seconds=seconds,
+        align="none", draw_seconds=1e-6 * n, shard_seconds=seconds,
     )  # fmt: skip
 
 
@@ -50,7 +47,8 @@ def test_shards_are_the_draws_in_order(n: int, count: int, scales: list[float], 
     shards = [job.shard_keys(shard) for shard in range(job.shards)]
     assert list(chain.from_iterable(shards)) == list(job.draws())
     assert [len(keys) for keys in shards] == [job.shard_size(shard) for shard in range(job.shards)]
-    assert all(1 <= len(keys) <= MOST_PER_SHARD for keys in shards)
+    assert all(keys for keys in shards)
+    assert len(shards) <= MAX_SHARDS
     assert sum(map(len, shards)) == job.total == count * len(scales)
 
 
@@ -63,49 +61,18 @@ def test_positions_run_scale_by_scale() -> None:
 
 
 def test_a_shard_has_the_requested_duration() -> None:
-    """At n = 5,000 a shard of two seconds has over a hundred draws, limited to the maximum."""
-    assert spec(n=5000, count=1000).per_shard == MOST_PER_SHARD
+    """At n = 5,000 a shard of two seconds has 400 draws; few draws are one shard, and every lane is used."""
+    assert spec(n=5000, count=1000).per_shard == 400
     assert spec(n=100_000, count=1000).per_shard == 20
     assert spec(n=10_000_000, count=1000).per_shard == 4
+    assert (spec(count=64).per_shard, spec(count=64).shards) == (64, 1)
+    assert (spec(count=18).per_shard, spec(count=1).per_shard) == (20, 4)
 
 
-def test_few_draws_are_spread_over_the_chains() -> None:
-    """Draws that fit in one shard are still shared by four chains."""
-    assert (spec(count=64).per_shard, spec(count=64).shards) == (16, 4)
-    assert (spec(count=8).per_shard, spec(count=8).shards) == (4, 2), "every lane is used"
-    assert (spec(count=18).per_shard, spec(count=1).shards) == (8, 1)
-
-
-@pytest.mark.parametrize("n", [5000, 20_000, 100_000])
-def test_a_long_job_divides_evenly_between_three_workers(n: int) -> None:
-    """The shards balance three workers, within the least and the allowed duration."""
-    seconds = shard_seconds(n, 2, 256, 2.0)
-    job = spec(n=n, count=256, seconds=seconds)
-    assert LEAST_SECONDS <= seconds <= 2.0
-    rounds = -(-job.shards // 3)
-    assert rounds * job.per_shard <= 1.2 * 256 / 3
-    assert shard_seconds(n, 2, 10**6, 2.0) == 2.0
-    assert shard_seconds(n, 2, 1, 2.0) == max(LEAST_SECONDS, draw_seconds(n, 2) / PIECES)
-    assert shard_seconds(n, 2, 256, 0.01) == 0.01
-
-
-def test_a_long_job_is_shared_by_all_workers() -> None:
-    """It has at least four chains, and at least two shards per chain."""
-    long = spec(n=5000, count=256, seconds=shard_seconds(5000, 2, 256, 2.0))
-    assert long.shards == 22
-    assert [long.chains(workers) for workers in (0, 1, 4, 5, 8, 11, 12, 1000)] == [4, 4, 4, 5, 8, 11, 11, 11]
-    assert spec(count=16).chains(1000) == 4
-    assert spec(n=100_000, count=10_000).chains(100) == 100
-
-
-def test_shards_are_a_function_of_the_record() -> None:
-    """The record determines the shards, so that they are equal in every version."""
-    first = {
-        "n": 5000, "p": 2, "count": 256, "first": 0, "seed": 0, "scales": [1.0], "grid": False,
-        "source": "posterior", "align": "procrustes", "shard_seconds": 2.0,
-    }  # fmt: skip
-    assert DrawsSpec.from_dict(first).per_shard == 64
-    assert DrawsSpec.from_dict({**first, "shard_seconds": 256 * 0.005 / 24}).per_shard == 12
+def test_a_job_has_a_limited_number_of_shards() -> None:
+    """Each is a task; so those of a very long job take longer."""
+    assert spec(n=10_000_000, count=10_000).shards == MAX_SHARDS
+    assert spec(n=10_000_000, count=10_000).per_shard == 20
 
 
 def test_auto_is_replaced_by_the_calibrated_scale() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.records.sharding import CHAINS, PIECES, PartsSharding, concurrent, seconds_in_shard
+from worker.records.sharding import MAX_SHARDS, PartsSharding
 
 SIZES = [4] * 30
 
@@ -19,29 +19,21 @@ def test_a_short_analysis_is_one_task() -> None:
     assert PartsSharding.of("resamples", SIZES, 2.1 / 30, 2.0) is not None
 
 
-@pytest.mark.parametrize(("seconds", "per_shard"), [(100.0, 1), (2.0, 1), (0.5, 1), (0.2, 1), (0.09, 1)])
+@pytest.mark.parametrize(("seconds", "per_shard"), [(100.0, 1), (2.0, 1), (0.5, 4), (0.2, 10)])
 def test_shards_take_the_time_of_a_shard(seconds: float, per_shard: int) -> None:
-    """A part that takes longer is a shard by itself; 30 parts are never fewer than 24 pieces."""
+    """A part that takes longer is a shard by itself."""
     divided = PartsSharding.of("resamples", SIZES, seconds, 2.0)
     assert divided is not None
     assert divided.per_shard == per_shard
-    assert divided.shards == 30
+    assert divided.shards == -(-30 // per_shard)
 
 
-def test_many_quick_parts_share_shards() -> None:
-    """Of 2,400 parts of 10 ms, 100 are in a shard; the last one has the rest."""
-    divided = PartsSharding.of("refits", [4] * 2401, 0.01, 2.0)
+def test_many_long_parts_share_shards() -> None:
+    """A job has at most `MAX_SHARDS` tasks; the last shard has the rest."""
+    divided = PartsSharding.of("refits", [4] * (2 * MAX_SHARDS - 1), 10.0, 2.0)
     assert divided is not None
-    assert (divided.per_shard, divided.shards) == (100, PIECES + 1)
-    assert [divided.shard_size(shard) for shard in (0, 23, 24)] == [400, 400, 4]
-
-
-def test_more_workers_more_chains() -> None:
-    """As many as workers, with two shards each; never fewer than the minimum."""
-    divided = PartsSharding("resamples", tuple(SIZES), 1)
-    assert [divided.chains(workers) for workers in (0, 4, 7, 15, 100)] == [CHAINS, 4, 7, 15, 15]
-    assert concurrent(1, 100) == CHAINS
-    assert seconds_in_shard(1e6, 2.0) == 2.0
+    assert (divided.per_shard, divided.shards) == (2, MAX_SHARDS)
+    assert [divided.shard_size(shard) for shard in (0, MAX_SHARDS - 1)] == [8, 4]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 50))

@@ -72,15 +72,6 @@ def test_several_entries_are_read_at_once(stores: Stores) -> None:
     assert stores.cache.get_many([]) == []
 
 
-def test_entries_of_another_layout_count_as_evicted(stores: Stores) -> None:
-    """Their bytes have another order, so that they are not read."""
-    stores.cache.put("key", {}, {"a": np.arange(3.0)})
-    raw = stores.cache.client.hget("key", "head")
-    assert isinstance(raw, bytes)
-    stores.cache.client.hset("key", "head", raw.replace(b'"layout": 2, ', b""))
-    assert stores.cache.get("key") is None
-
-
 def test_a_missing_entry_is_none(stores: Stores) -> None:
     """A missing entry is None, and `contains` is False."""
     stores.cache.put("there", {}, {})

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from rq import SimpleWorker
 
+from tests.service.conftest import register_worker
 from tests.worker.jobs.test_queue import fit_job
 from worker.base.problems import ProblemError
-from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import Cancelled
 from worker.storage import free_space
 from worker.tenancy.quotas import JobLimits
@@ -48,9 +47,7 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
         assert (problem.code, problem.status) == ("redis-full", 503)
         assert problem.details["retry_after"] > 0
         assert fit_job(stores, "known").id == shared.id
-        worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER, queue_class=SafeQueue)
-        worker.register_birth()  # type: ignore[no-untyped-call] # RQ's
-        worker.heartbeat()
+        register_worker(stores)
         assert stores.queue.live_workers() == 1
         stores.jobs.start(done.id)
         stores.jobs.succeed(done.id)

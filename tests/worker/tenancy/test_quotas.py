@@ -88,7 +88,7 @@ def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
 
 def test_quotas_of_a_tenant_override_the_default() -> None:
     """Each quota has a separate default, which applies to tenants without an entry."""
-    quotas = Quotas(Settings(quota_bytes=10, quota_jobs=2, quotas=" alice=jobs:0,requests:600  b-1=bytes:5000000000"))
+    quotas = Quotas(Settings(quotas=" alice=jobs:0,requests:600  *=bytes:10,jobs:2 b-1=bytes:5GB"))
     assert quotas.of("alice") == Quota(10, 0, 600, 10_000, 10_000)
     assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 10_000, 10_000)
     assert quotas.of("carol") == Quota(10, 2, 0, 10_000, 10_000)
@@ -96,9 +96,25 @@ def test_quotas_of_a_tenant_override_the_default() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["alice", "alice=", "alice=jobs", "alice=jobs:-1", "alice=draws:3", "A=jobs:1", "=jobs:1", "a=jobs:1 a=jobs:2"],
+    [
+        "alice",
+        "alice=",
+        "alice=jobs",
+        "alice=jobs:-1",
+        "alice=draws:3",
+        "A=jobs:1",
+        "=jobs:1",
+        "a=jobs:1 a=jobs:2",
+        "*=jobs:1 *=jobs:2",
+        "a=bytes:many",
+        "a=bytes:5PB",
+        "a=jobs:1MB",
+        "a=jobs:1,",
+        "a=jobs:٣",
+        "**=jobs:1",
+    ],
 )
 def test_an_invalid_quota_prevents_the_start(text: str) -> None:
     """No entry is ignored silently; the message shows the syntax."""
-    with pytest.raises(SettingsError, match=r"GLLE_QUOTAS: .* cannot be read\. Write it as tenant="):
+    with pytest.raises(SettingsError, match=r"GLLE_QUOTAS: .* cannot be read\. Write it as \*="):
         Quotas(Settings(quotas=text))

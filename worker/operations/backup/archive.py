@@ -88,7 +88,6 @@ class Writer:
         manifest = {
             "backup": "glle",
             "glle": glle_engine.__version__,
-            "numbers": glle_engine.NUMBERS,
             "created": now_iso(),
             **facts,
             "members": self._members,
@@ -115,7 +114,7 @@ class Archive:
     """An archive in a seekable file, whose members match its `manifest`.
 
     Raises ``backup-unreadable`` for a file that is no archive of glle, cut off, changed, or has foreign members, and
-    ``written-by-newer-version``.
+    ``other-schema``.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -87,7 +87,8 @@ class _Dump:
             with archive.lines("cache.jsonl") as write:
                 self._write_arrays(write)
         tenants = None if scope.tenants is None else sorted(scope.tenants)
-        archive.seal(tenants=tenants, arrays=scope.arrays, keys=scope.keys, counts=self._counts)
+        numbers = self._stores.numbers
+        archive.seal(numbers=numbers, tenants=tenants, arrays=scope.arrays, keys=scope.keys, counts=self._counts)
         return self._counts
 
     def _write_datasets(self) -> None:
@@ -166,7 +167,7 @@ class _Dump:
         self._counts["cached arrays"] = len(written)
 
     def _cache_keys(self) -> Iterator[str]:
-        """Yield the keys of the cache's entries as of schema 1, in which each draw has one."""
+        """Yield the keys of the cache's entries without the schema's prefix; each draw has one."""
         prefix = versioned("")
         for kind in ("posterior", "result"):
             for raw in self._stores.cache.client.scan_iter(match=f"{prefix}{kind}:*", count=1000):

@@ -55,7 +55,7 @@ def restore(
 
     With `rename`, existing data get the names and tags of the backup. A `dry` run changes nothing.
 
-    Raises ``backup-unreadable``, ``written-by-newer-version`` and the like, before anything is changed.
+    Raises ``backup-unreadable``, ``other-schema`` and the like, before anything is changed.
     """
     report = _Restoration(stores, archive, scope, rename=rename, dry=True).run()
     return report if dry else _Restoration(stores, archive, scope, rename=rename, dry=False).run()

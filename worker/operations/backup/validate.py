@@ -43,7 +43,7 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     ):
         raise damaged(f"data set {id_} lacks files, or has unexpected ones")
     extras = {name: array_in(archive, f"datasets/{id_}.{name}.npy") for name in EXTRAS if name in dataset.extras}
-    if dataset.sha256 not in _digests(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
+    if dataset.sha256 != _digest(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
         raise damaged(f"data set {id_} does not match its id")
     return dataset
 
@@ -71,8 +71,8 @@ def array_in(archive: Archive, member: str) -> Array:
         return np.frombuffer(file.read(), dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
-def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> list[str]:
-    """Return the digests (`Content.digests`) of a data set; refuse values that are not finite."""
+def _digest(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> str:
+    """Return the digest of a data set's content; refuse values that are not finite."""
     member = f"datasets/{dataset.id}.npy"
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file, archive.size(member))
@@ -83,7 +83,7 @@ def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> li
             if not np.isfinite(np.frombuffer(piece, dtype)).all():
                 raise damaged(f"{member} has values that are not finite")
             content.add(piece)
-    return content.digests()
+    return content.digest()
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

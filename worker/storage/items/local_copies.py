@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from worker.base.files import Temporary
 
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
-_REMEDY = "Lower GLLE_COPIES_BYTES, or enlarge the disk of GLLE_DATA_DIR on this machine."
+_REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
 _WRITABLE = "With GLLE_DATA_IN=store workers need a GLLE_DATA_DIR that their user can write, too."
 
 

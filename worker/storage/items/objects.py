@@ -14,6 +14,7 @@ import errno
 import hashlib
 import logging
 import secrets
+import shutil
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Self
 from worker.base.problems import ProblemError
 from worker.base.versions import unreadable
 from worker.connections.event_loop import pause
+from worker.storage.free_space import nearest_existing
 from worker.storage.items.base import RECORD
 from worker.storage.items.index import ItemIndex, StoredFile, StoredItem
 from worker.storage.items.leases import Leases
@@ -44,8 +46,14 @@ ROOT = "items"  # folder of the store
 KINDS = DATASETS, POSTERIORS, KEYS = "datasets", "posteriors", "keys"
 MANIFEST = ".item"
 COPIES = "copies"  # folder within the data folder
+MAX_COPIES = 2**32  # bytes
 
 log = logging.getLogger(__name__)
+
+
+def copies_limit(folder: Path) -> int:
+    """Return the bytes of the copies that a machine keeps in its data folder: a quarter of the disk at most."""
+    return min(MAX_COPIES, shutil.disk_usage(nearest_existing(folder)).total // 4)
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class StoredItems:
     @classmethod
     def of(cls, settings: Settings, client: redis.Redis, bucket: Bucket, *, patient: bool = False) -> Self:
         """Return those of the settings; with `patient`, as in a worker, reads wait for a store that fails."""
-        copies = LocalCopies(Path(settings.data_dir) / COPIES, settings.copies_bytes)
+        copies = LocalCopies(Path(settings.data_dir) / COPIES, copies_limit(Path(settings.data_dir)))
         return cls(bucket, client, Leases(client), copies, WAITS if patient else ())
 
     def kind(self, name: str) -> ObjectItems:

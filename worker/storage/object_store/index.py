@@ -100,10 +100,9 @@ class StoredObject:
 
     @classmethod
     def from_json(cls, raw: bytes | None) -> Self | None:
-        """Return the inverse of `to_json`; None for None and for a schema that this version does not read."""
+        """Return the inverse of `to_json`; None for None and for another schema."""
         value = {} if raw is None else json.loads(raw)
-        is_readable = versions.OLDEST_SCHEMA <= value.pop("layout", 0) <= versions.SCHEMA
-        return cls(**value) if is_readable else None
+        return cls(**value) if value.pop("layout", 0) == versions.SCHEMA else None
 
     @classmethod
     def new(cls, key: str, *, size: int, start: int, ttl: int, cached: bool) -> Self:

@@ -6,7 +6,7 @@ import logging
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 # Model of a read from a store across a network; docs/how-to/storage.md has the measurements.
 READ_BYTES_PER_SECOND = 50e6
 READ_SECONDS = 0.1
+SECONDS = 15.0  # time limit for 8 MB
 
 WAITS = (2.5, 5.0)  # pauses in seconds before a write is repeated; the computation took longer
 
-Rule = Literal["auto", "always", "never"]
 
 log = logging.getLogger(__name__)
 
@@ -50,37 +50,31 @@ class ObjectStore:
         Lifetime of an object in seconds.
     most_bytes
         Limit of all objects; 0: none.
-    rule
-        Rule of `worth_keeping`.
 
     """
 
-    def __init__(self, bucket: Bucket, index: ObjectIndex, *, ttl: int, most_bytes: int, rule: Rule) -> None:
+    def __init__(self, bucket: Bucket, index: ObjectIndex, *, ttl: int, most_bytes: int) -> None:
         self.bucket = bucket
         self.index = index
         self._ttl = ttl
         self._most_bytes = most_bytes
-        self._rule = rule
 
     @classmethod
     def of(cls, settings: Settings, client: redis.Redis, counts: Counters) -> ObjectStore | None:
         """Return the store of the settings, or None; raises `SettingsError`."""
         if not settings.store_url:
             return None
-        bucket = Bucket(settings.store_url, seconds=settings.store_seconds, counts=counts)
+        bucket = Bucket(settings.store_url, seconds=SECONDS, counts=counts)
         return cls(
             bucket,
             ObjectIndex(client),
             ttl=settings.cache_ttl,
             most_bytes=settings.store_bytes,
-            rule=cast("Rule", settings.store_posteriors),
         )
 
     def worth_keeping(self, seconds: float, nbytes: int) -> bool:
-        """Return whether an entry belongs in the store as well; ``auto``: if a read takes less than `seconds`."""
-        if self._rule == "auto":
-            return seconds > READ_SECONDS + nbytes / READ_BYTES_PER_SECOND
-        return self._rule == "always"
+        """Return whether an entry belongs in the store as well: if a read takes less than `seconds`."""
+        return seconds > READ_SECONDS + nbytes / READ_BYTES_PER_SECOND
 
     def check_room(self, nbytes: int, name: str) -> None:
         """Raise ``store-too-small`` if `nbytes` more exceed the limit; `name` begins the detail."""

@@ -69,18 +69,29 @@ export class Dataset {
   }
 }
 
-/** Return the id of a data set; upload data that have none. Throw TypeError for a text that is no id. */
+/**
+ * Return the id of a data set; upload data that have none, with the roles of their columns.
+ *
+ * Throw TypeError for a text that is no id, and for roles of a stored data set.
+ */
 export async function datasetId(
   session: Session,
   data: Dataset | string | Data,
+  roles: UploadOptions = {},
   options: CallOptions = {},
 ): Promise<string> {
-  if (data instanceof Dataset) return data.id;
-  if (typeof data === "string") {
-    if (data.startsWith("ds_")) return data;
+  if (!(data instanceof Dataset) && typeof data !== "string") {
+    return (await upload<DatasetOut>(session, data, roles, "", options)).id;
+  }
+  if (typeof data === "string" && !data.startsWith("ds_")) {
     throw new TypeError(`${JSON.stringify(data)} is no id of a data set. Give a File or a Blob of a file.`);
   }
-  return (await upload<DatasetOut>(session, data, {}, "", options)).id;
+  const given = Object.entries(roles).filter(([, value]) => value !== undefined && value !== null);
+  if (given.length > 0) {
+    const names = given.map(([name]) => name).join(", ");
+    throw new TypeError(`The data set is stored with the roles of its columns. Leave out ${names}, or give its data.`);
+  }
+  return typeof data === "string" ? data : data.id;
 }
 
 /** Upload data to `/v1/datasets` and a path below it; return the JSON of the response. */
@@ -103,5 +114,5 @@ export async function columnId(
 ): Promise<string | null> {
   if (labels === null || labels === undefined) return null;
   const isVector = typeof labels === "object" && "length" in labels;
-  return datasetId(session, isVector ? columnOf(labels) : labels, options);
+  return datasetId(session, isVector ? columnOf(labels) : labels, {}, options);
 }

@@ -4,7 +4,7 @@ import type { NdArray } from "../arrays/ndarray.ts";
 import { parseNpz } from "../arrays/npz.ts";
 import type { Data, Labels } from "../inputs.ts";
 import { NPZ, pathOf, type Session, split, type WaitOptions } from "../transport/session.ts";
-import type { EmbeddingOut, SpreadOptions } from "../types.ts";
+import type { EmbeddingOut, SpreadOptions, UploadOptions } from "../types.ts";
 import { columnId, type Dataset, datasetId } from "./datasets.ts";
 import { type FloatArray, type Placed, resultOf, type Spread } from "./results.ts";
 
@@ -37,10 +37,11 @@ export class Embedding {
    *
    * PCA, PPCA, kernel PCA and NPE have a map to new points; other methods throw InvalidRequestError.
    */
-  async transform(data: Dataset | string | Data, options: WaitOptions = {}): Promise<Placed> {
-    const dataset = await datasetId(this.#session, data, options);
-    const job = await this.#session.run(pathOf("embeddings", this.id, "transform"), { dataset }, options);
-    return resultOf<Placed>(await this.#session.get(pathOf("jobs", job.id, "result"), {}, options));
+  async transform(data: Dataset | string | Data, options: UploadOptions & WaitOptions = {}): Promise<Placed> {
+    const [waiting, roles] = split(options);
+    const dataset = await datasetId(this.#session, data, roles, waiting);
+    const job = await this.#session.run(pathOf("embeddings", this.id, "transform"), { dataset }, waiting);
+    return resultOf<Placed>(await this.#session.get(pathOf("jobs", job.id, "result"), {}, waiting));
   }
 
   /** Return how far the embedding moves when its method is refitted to random halves of the data. */

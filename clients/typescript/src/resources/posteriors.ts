@@ -2,11 +2,11 @@
 
 import type { NdArray } from "../arrays/ndarray.ts";
 import { parseNpz } from "../arrays/npz.ts";
-import type { Data } from "../inputs.ts";
+import { type Data, splitData } from "../inputs.ts";
 import { type CallOptions, command, json, NPZ, pathOf, type Session, split, type WaitOptions } from "../transport/session.ts";
 import type {
   CalibrationOptions, DrawOptions, DrawsOptions, JobOut, PosteriorOut, ReconstructionsOptions, SummaryOptions,
-  TransformOptions,
+  TransformOptions, UploadOptions,
 } from "../types.ts";
 import { type Dataset, datasetId } from "./datasets.ts";
 import type { Job } from "./jobs.ts";
@@ -104,9 +104,13 @@ export class Posterior {
   }
 
   /** Embed new points: `embedding` (m, p), `distances` (m,); with `draws` also `mean` and `covariance`. */
-  async transform(data: Dataset | string | Data, options: TransformOptions & WaitOptions = {}): Promise<Transform> {
-    const [waiting, body] = split(options);
-    const dataset = await datasetId(this.#session, data, waiting);
+  async transform(
+    data: Dataset | string | Data,
+    options: TransformOptions & UploadOptions & WaitOptions = {},
+  ): Promise<Transform> {
+    const [waiting, others] = split(options);
+    const [roles, body] = splitData(others);
+    const dataset = await datasetId(this.#session, data, roles, waiting);
     return this.#analysis<Transform>("transform", { dataset, ...body }, waiting);
   }
 

@@ -101,9 +101,13 @@ const PLAIN = {
     'Columns with large numbers alone decide who is near whom. Bring the columns to one scale unless they share a unit.',
   ],
   'constant-features': () => ['Some columns never change', 'They are accepted, and change nothing.'],
+  'more-components-than-features': () => [
+    'More dimensions than columns',
+    'The further dimensions are functions of the first ones, and show nothing new.',
+  ],
   bridged: () => [
     'Separate pieces were joined by bridges',
-    'The distance between those pieces in the picture means little.',
+    'The distance between those pieces in the picture means little. More neighbours may join them without bridges.',
   ],
   'zero-covariance': () => [
     'Every draw may be the same',

@@ -12,7 +12,7 @@ from service.middleware.proxies import Proxies
 from tests.service.conftest import register_worker
 from tests.service.tenants import bearer, served
 from worker.base.settings import Settings, SettingsError
-from worker.jobs.rq_types import NAME
+from worker.observability.live_workers import withdraw
 
 if TYPE_CHECKING:
     import httpx
@@ -118,7 +118,7 @@ def test_readiness_without_a_key_is_the_status_alone(client: httpx.Client, store
         assert keyed.get("/readyz", headers={"Authorization": "Bearer glle_x_y"}).json() == {"status": "ok"}
         read = bearer(stores, "alice", "read")
         assert keyed.get("/readyz", headers=read).json()["workers"] == 1
-        stores.client.delete(f"rq:workers:{NAME}")
+        withdraw(stores.client, "one")
         refused = keyed.get("/readyz")
         assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:not-ready")
         assert refused.json()["details"] == {}

@@ -52,7 +52,10 @@ def result_of(stores: Stores, answer: httpx.Response) -> str:
     assert answer.status_code == 202, answer.text
     job = answer.json()
     assert answer.headers["location"] == job["links"]["self"]
-    tasks.analyse(job["id"], stores.jobs.fetch(job["id"]).round)
+    record = stores.jobs.fetch(job["id"])
+    for shard in range(0 if record.parts is None else record.parts.shards):
+        tasks.draw(record.id, record.round, shard)
+    tasks.analyse(record.id, record.round)
     assert stores.jobs.fetch(job["id"]).status == "succeeded", stores.jobs.fetch(job["id"]).error
     return str(job["links"]["self"]) + "/result"
 

@@ -13,7 +13,7 @@ from fastapi import Request
 
 from service.app import create_app
 from service.responses.analyses import ResultQuery, result_response
-from tests.conftest import evict
+from tests.conftest import evict, in_turn
 from tests.service.conftest import serving
 from tests.service.routes.posteriors.conftest import (
     JSON,
@@ -168,10 +168,10 @@ def test_bad_new_points_are_refused(
     client: httpx.Client, stores: Stores, posterior: str, body: Any, code: str, detail: str
 ) -> None:
     """The refusal names the place; no job is queued, and no data are stored."""
-    waiting, cached = stores.queue.length(), len(list(stores.datasets.newest()))
+    waiting, cached = len(in_turn(stores)), len(list(stores.datasets.newest()))
     answer = client.post(posterior + "/transform", content=json.dumps(body), headers=JSON)
     assert detail in check_problem(answer, 422, code)["detail"]
-    assert (stores.queue.length(), len(list(stores.datasets.newest()))) == (waiting, cached)
+    assert (len(in_turn(stores)), len(list(stores.datasets.newest()))) == (waiting, cached)
 
 
 def test_mismatched_and_missing_new_points(client: httpx.Client, posterior: str) -> None:
@@ -250,13 +250,13 @@ def test_advice_is_refused_before_it_is_queued(client: httpx.Client, stores: Sto
     ]
     for body, status, code in cases:
         assert check_problem(client.post("/v1/advice", json=body), status, code)["remedy"]
-    assert stores.queue.length() == 0
+    assert in_turn(stores) == []
 
 
 def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: Stores) -> None:
     """The published direct method has no prior: every route refuses at once."""
     direct = fitted(client, method="direct", variant="published")
-    waiting = stores.queue.length()
+    waiting = len(in_turn(stores))
     for answer in (
         client.post(direct + "/draws", json={"count": 2, "source": "prior"}),
         client.get(direct + "/draws/0?source=prior"),
@@ -265,7 +265,7 @@ def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: 
         client.post(direct + "/transform", json={"data": [[0, 0, 0]], "draws": 2, "source": "prior"}),
     ):
         assert "source='posterior'" in check_problem(answer, 422, "invalid-parameter")["remedy"]
-    assert stores.queue.length() == waiting
+    assert len(in_turn(stores)) == waiting
     em = fitted(client, variant="published")
     assert client.post(em + "/draws", json={"count": 2, "source": "prior"}).status_code == 202
 
@@ -274,7 +274,7 @@ def test_results_beyond_the_cache_are_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A result, or its draws, of more than half the cache; draws beyond the limits."""
-    waiting = stores.queue.length()
+    waiting = len(in_turn(stores))
     many = upload(client, np.tile(SHEET, (100, 1)))
     monkeypatch.setattr(stores.cache, "budget", 2**20)
     for answer in (
@@ -290,7 +290,7 @@ def test_results_beyond_the_cache_are_refused(
     check_problem(client.get(posterior + "/summary?count=1"), 422, "invalid-request")
     check_problem(client.get(posterior + f"/summary?first={2**64 - 1}"), 422, "over-the-limit")
     check_problem(client.post(posterior + "/draws", json={"count": 2, "first": 2**64 - 1}), 422, "over-the-limit")
-    assert stores.queue.length() == waiting
+    assert len(in_turn(stores)) == waiting
 
 
 def test_evicted_result_is_recomputed(client: httpx.Client, stores: Stores, posterior: str) -> None:
@@ -324,7 +324,7 @@ def test_inline_points_outlast_the_result(client: httpx.Client, stores: Stores, 
 
 def test_inline_points_count_towards_no_quota(stores: Stores, posterior: str) -> None:
     """A tenant at its quota of bytes can place points; a refused request stores no data."""
-    full = Stores.connect(replace(stores.settings, quota_bytes=1))
+    full = Stores.connect(replace(stores.settings, quotas="*=bytes:1"))
     used = stores.datasets.usage()
     with serving(create_app(full)) as client:
         csv = client.post("/v1/datasets", content=b"1,2,3\n", headers={"content-type": "text/csv"})

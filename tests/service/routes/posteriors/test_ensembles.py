@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.submission.planning import Allowance
+from service.submission.planning import COST_MARGIN, Allowance
+from tests.conftest import in_turn
 from tests.service.conftest import register_worker
 from tests.service.routes.posteriors.conftest import NPZ, N, check_problem, fitted, npz, result_of
-from worker.base.versions import is_short
+from worker.jobs.rq_types import BATCH
 from worker.records.resamples import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
@@ -92,13 +93,13 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
 
 def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Draws and resamples have a minimum, resamples a maximum; nothing is queued."""
-    waiting = stores.queue.length()
+    waiting = len(in_turn(stores))
     problem = check_problem(client.get(posterior + "/summary?count=3"), 422, "invalid-parameter")
     assert "count=3" in problem["detail"]
     assert "count >= 4" in problem["remedy"]
     for number in (3, 201):
         check_problem(client.get(f"{posterior}/summary?resamples={number}"), 422, "invalid-request")
-    assert stores.queue.length() == waiting
+    assert len(in_turn(stores)) == waiting
 
 
 def test_an_ensemble_beyond_the_time_is_refused(
@@ -106,7 +107,7 @@ def test_an_ensemble_beyond_the_time_is_refused(
 ) -> None:
     """The refusal has the seconds, and a number of resamples that is accepted; cached ones cost nothing."""
     path = posterior + "/summary?count=8&wait=0"
-    allowed = stores.settings.job_timeout / stores.settings.cost_margin
+    allowed = stores.settings.job_timeout / COST_MARGIN
     slow(stores, posterior, allowed / 40, monkeypatch)
     problem = check_problem(client.get(path), 422, "too-long")
     details: dict[str, Any] = problem["details"]
@@ -132,16 +133,16 @@ def test_all_live_workers_make_the_resamples(
 ) -> None:
     """The limit is what they can do together; the job has its blocks as parts, and a picture is one worker's."""
     path = posterior + "/summary?count=8&wait=0"
-    allowed = stores.settings.job_timeout / stores.settings.cost_margin
+    allowed = stores.settings.job_timeout / COST_MARGIN
     slow(stores, posterior, allowed / 40, monkeypatch)
     check_problem(client.get(path), 422, "too-long")
     for name in "abcd":
         register_worker(stores, name)
     job = stores.jobs.fetch(client.get(path).json()["id"])
     assert job.parts is not None
-    assert (job.parts.stage, job.parts.total, job.parts.shards, job.chains) == ("resamples", 120, 30, 4)
-    assert not is_short(job.queue)
-    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    assert (job.parts.stage, job.parts.total, job.parts.shards) == ("resamples", 120, 30)
+    assert job.queue == BATCH
+    assert f"{job.id}-r0-s0" in in_turn(stores)
     record = slow(stores, posterior, allowed / 20, monkeypatch)
     details = check_problem(client.get(path + "&seed=1"), 422, "too-long")["details"]
     assert details["workers"] == 4
@@ -155,7 +156,7 @@ def test_quick_resamples_are_one_task(client: httpx.Client, stores: Stores, post
     """They take no longer than a shard."""
     job = stores.jobs.fetch(client.get(posterior + FEW + "&wait=0").json()["id"])
     assert job.parts is None
-    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0"]
+    assert in_turn(stores)[-1] == f"{job.id}-r0"
 
 
 def test_an_ensemble_beyond_the_memory_is_refused(

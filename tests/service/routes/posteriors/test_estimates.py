@@ -16,10 +16,12 @@ from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.cost.search import Search
 from service.app import create_app
+from tests.conftest import in_turn
 from tests.service.conftest import serving
 from tests.service.routes.posteriors.conftest import check_problem, result_of
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
+from worker.jobs.rq_types import INTERACTIVE
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -51,14 +53,14 @@ def seconds_per_point(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 def test_an_estimate_is_made_once(client: httpx.Client, stores: Stores) -> None:
-    """A job makes it, short enough for an executor; its result is cached, and answers the next request."""
+    """A job makes it, an interactive task; its result is cached, and answers the next request."""
     X = manifolds.make("s_curve", 60, seed=2).X
     body = {"dataset": upload(client, X), "n_neighbors": 8, "n_components": 3}
     first = client.post(f"{PATH}?wait=0", json=body)
     job = first.json()
     assert client.post(f"{PATH}?wait=0", json=body).json()["id"] == job["id"]
     assert (job["kind"], job["posterior"], job["dataset"]) == ("estimate", None, body["dataset"])
-    assert stores.jobs.fetch(job["id"]).queue.endswith("-short")
+    assert stores.jobs.fetch(job["id"]).queue == INTERACTIVE
     result = client.get(result_of(stores, first)).json()
     answer = client.post(PATH, json=body)
     assert answer.status_code == 200, answer.text
@@ -131,7 +133,7 @@ def test_bad_requests_are_refused_before_a_job(client: httpx.Client, stores: Sto
         ({"dataset": upload(client, np.full((40, 3), 2.5))}, 422, "degenerate-data"),
     ):
         assert check_problem(client.post(PATH, json=body), status, code)["remedy"]
-    assert stores.queue.length() == 0
+    assert in_turn(stores) == []
 
 
 def test_fits_far_beyond_the_time_limit_are_refused(

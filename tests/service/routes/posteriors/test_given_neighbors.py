@@ -16,7 +16,6 @@ from tests.conftest import evict
 from tests.service.routes.posteriors.conftest import NPY, SHEET, check_problem, drawn
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
-from worker.execution.resident import RESIDENT
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ def test_evicted_arrays_are_fitted_again_with_the_neighbors(client: httpx.Client
     assert client.get(path + "/arrays?name=embedding", headers=NPY).content == before
     job = client.post(path + "/draws", json={"count": 2}).json()
     evict(stores, "posterior:")
-    RESIDENT.drop(stores.posteriors.arrays_id(path.rpartition("/")[2]))
     tasks.draw(job["id"], 0, 0)
     assert stores.jobs.fetch(job["id"]).status == "succeeded"
 

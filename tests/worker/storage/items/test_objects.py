@@ -217,7 +217,8 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
     monkeypatch.setattr(local_copies, "RECENT_SECONDS", 0.0)
     values = [np.random.default_rng(seed).normal(size=(2**13, 4)) for seed in range(6)]  # 256 kB each
     ids = [one.datasets.add(table(value))[0].id for value in values]
-    small = connect("small", copies_bytes=2**20)
+    monkeypatch.setattr(objects, "MAX_COPIES", 2**20)
+    small = connect("small")
     for _ in range(2):
         for id_, value in zip(ids, values, strict=True):
             np.testing.assert_array_equal(small.datasets.values(id_), value)
@@ -236,7 +237,7 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
 @pytest.mark.parametrize(
     ("number", "expected", "remedy"),
     [
-        (errno.ENOSPC, ("storage-full", 507), "GLLE_COPIES_BYTES"),
+        (errno.ENOSPC, ("storage-full", 507), "Enlarge the disk"),
         (errno.EROFS, ("data-folder-read-only", 503), "GLLE_DATA_DIR"),
     ],
 )

@@ -1,0 +1,184 @@
+"""Single draws by real workers: a slow one is a job, delays no other tenant, is made once, and has bounded memory."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from service.submission import draw_requests
+from tests.conftest import until
+from tests.service.tenants import bearer
+from tests.worker.execution.workers import worker
+from worker.execution import process_guard, tasks
+from worker.jobs.draw_stream import DrawRequests
+from worker.jobs.rq_types import BATCH
+from worker.records.ids import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+    from numpy.typing import NDArray
+
+    from worker.stores import Stores
+
+SLOW = 151  # points of the posterior whose draws are slow
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="workers of the tests need Linux")
+
+# A program of the workers: counts the lane groups that samplers draw, and calls `slow` for those of `SLOW` points.
+COUNTED = """
+import time
+from worker.execution import sampler
+from worker.stores import process_stores
+make = sampler.make_draws
+def counted(posterior, keys):
+    client = process_stores().client
+    client.hincrby("groups", f"{posterior.n_points}:{keys[0].index // 4}", 1)
+    if posterior.n_points == 151:
+        slow(client)
+    return make(posterior, keys)
+sampler.make_draws = counted
+"""
+BLOCKED = f"""{COUNTED}
+def slow(client):
+    while not client.exists("go"):
+        time.sleep(0.01)
+"""
+HALF = f"""{COUNTED}
+def slow(client):
+    until = time.thread_time() + 0.5
+    while time.thread_time() < until:
+        sum(range(1000))
+"""
+BUSY = f"""{COUNTED}
+def slow(client):
+    until = time.thread_time() + 1.5
+    while time.thread_time() < until:
+        sum(range(1000))
+"""
+
+
+@contextmanager
+def workers(stores: Stores, count: int, before: str = "", **settings: Any) -> Iterator[None]:
+    """Run some workers on the data of an app."""
+    with ExitStack() as stack:
+        for number in range(count):
+            stack.enter_context(worker(replace(stores.settings, **settings), f"drawing{number}", before))
+        yield
+
+
+def posterior_of(client: httpx.Client, X: NDArray[np.float64], headers: dict[str, str], **parameters: Any) -> str:
+    """Fit data; return the path of the posterior."""
+    dataset = client.post("/v1/datasets", json={"data": X.tolist()}, headers=headers)
+    body = {"dataset": dataset.json()["id"], **parameters}
+    job = client.post("/v1/posteriors", json=body, headers=headers).json()
+    return f"/v1/posteriors/{job['posterior']}"
+
+
+def fitted(client: httpx.Client, headers: dict[str, str], X: NDArray[np.float64]) -> str:
+    """Have a worker fit data; return the path of the posterior."""
+    path = posterior_of(client, X, headers)
+    until(lambda: client.get(path, headers=headers).status_code == 200)
+    return path
+
+
+def sheet(n: int) -> NDArray[np.float64]:
+    """Return n points whose draws are quick."""
+    return manifolds.make("s_curve", n, seed=1).X
+
+
+def groups(stores: Stores, n: int) -> dict[str, int]:
+    """Return how often samplers drew each lane group of the posterior of n points."""
+    counts = {text(name): int(count) for name, count in stores.client.hgetall("groups").items()}
+    return {name.partition(":")[2]: count for name, count in counts.items() if name.startswith(f"{n}:")}
+
+
+def test_a_draw_of_a_dense_posterior_is_a_job_at_once(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Points without structure in 20 dimensions have dense factors: a draw takes as long as their fit."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    X = np.random.default_rng(0).normal(size=(4000, 20))
+    path = posterior_of(client, X, {}, n_neighbors=15)
+    tasks.fit(client.get("/v1/jobs").json()["items"][0]["id"])
+    monkeypatch.setattr(DrawRequests, "send", lambda *_, **__: pytest.fail("no sampler should draw it"))
+    answer = client.get(f"{path}/draws/0", params={"wait": 1})
+    assert answer.status_code == 202
+    assert stores.jobs.fetch(answer.json()["id"]).queue == BATCH, "a task of the process for long work"
+
+
+def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded: httpx.Client, stores: Stores) -> None:
+    """Many draws of half a second wait for one of two samplers; another tenant's draws are made meanwhile."""
+    slow, other = bearer(stores, "slow"), bearer(stores, "other")
+    with workers(stores, 2, HALF), ThreadPoolExecutor(24) as pool:
+        path, quick = fitted(guarded, slow, sheet(SLOW)), fitted(guarded, other, sheet(150))
+        until(lambda: stores.queue.live_workers() == 2)
+        draws = [pool.submit(guarded.get, f"{path}/draws/{4 * index}", headers=slow) for index in range(24)]
+        until(lambda: sum(groups(stores, SLOW).values()) >= 4)  # each sampler has seen how slow they are
+        for index in range(0, 16, 4):
+            assert guarded.get(f"{quick}/draws/{index}", headers=other).status_code == 200
+        assert not all(draw.done() for draw in draws)
+        assert [draw.result().status_code for draw in draws] == [200] * 24
+        assert set(groups(stores, SLOW).values()) == {1}
+
+
+def test_a_draw_in_work_is_made_once(guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request whose draw is in work is not sent again, however often its client looks."""
+    monkeypatch.setattr(draw_requests, "LOOK_SECONDS", 0.05)
+    sent: list[str] = []
+    looks: list[bool] = []
+    send, is_pending = DrawRequests.send, DrawRequests.is_pending
+
+    def record(requests: DrawRequests, *request: Any) -> str:
+        sent.append(entry := send(requests, *request))
+        return entry
+
+    def look(requests: DrawRequests, entry: str) -> bool:
+        looks.append(found := is_pending(requests, entry))
+        return found
+
+    monkeypatch.setattr(DrawRequests, "send", record)
+    monkeypatch.setattr(DrawRequests, "is_pending", look)
+    headers = bearer(stores, "one")
+    with workers(stores, 2, BLOCKED), ThreadPoolExecutor(1) as pool:
+        path = fitted(guarded, headers, sheet(SLOW))
+        until(lambda: stores.queue.live_workers() == 2)
+        draw = pool.submit(guarded.get, f"{path}/draws/0", headers=headers)
+        until(lambda: looks.count(True) > 5)
+        stores.client.set("go", 1)
+        assert draw.result().status_code == 200
+        assert groups(stores, SLOW) == {"0": 1}
+        assert len(sent) == 1
+        assert not stores.of("one").jobs.index.members("one", None, 10, kind="draws"), "no job took it over"
+
+
+def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Client, stores: Stores) -> None:
+    """What a sampler observed corrects the estimate: it draws the posterior no more."""
+    with workers(stores, 1, BUSY):
+        path = fitted(client, {}, sheet(SLOW))
+        assert client.get(f"{path}/draws/0").status_code == 200
+        record = stores.posteriors.fetch(path.rpartition("/")[2])
+        assert record.single_draw_seconds < 0.1
+        assert client.get(f"{path}/draws/4").status_code == 200
+        assert len(client.get("/v1/jobs", params={"kind": "draws"}).json()["items"]) == 1
+        assert groups(stores, SLOW) == {"0": 1}
+
+
+def test_a_draw_beyond_the_memory_is_refused_and_others_go_on(client: httpx.Client, stores: Stores) -> None:
+    """Factors larger than GLLE_METHOD_BYTES end their request with a problem, in the sampler and in a work-horse."""
+    with workers(stores, 1, method_bytes=2**24):
+        dense = fitted(client, {}, np.random.default_rng(0).normal(size=(1500, 20)))
+        quick = fitted(client, {}, sheet(150))
+        many = partial(client.post, f"{dense}/draws", json={"count": 8}, params={"wait": 20})
+        for request in (partial(client.get, f"{dense}/draws/0"), many, partial(client.get, f"{dense}/draws/1")):
+            answer = request()
+            assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-much-memory")
+            assert "GLLE_METHOD_BYTES" in answer.json()["remedy"]
+        assert client.get(f"{quick}/draws/0").status_code == 200

@@ -1,0 +1,201 @@
+"""Bits of results: a machine with other bits starts no worker, and an id never has two contents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import NUMBERS
+from glle_engine.posterior.fingerprint import PINNED
+from tests.worker.execution.test_tasks import draws_job, fit_job
+from worker.base.settings import Settings, SettingsError
+from worker.base.versions import numbers_of, versioned
+from worker.execution import tasks, worker
+from worker.execution.draws import store_draws
+from worker.records.draws import DrawKey
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glle_engine import Posterior
+
+OTHER = "0123456789abcdef"
+KEY = DrawKey(0, 0, 1.0, "posterior", "none")
+
+
+@pytest.fixture(autouse=True)
+def _process_stores(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tasks use the test's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def with_other_bits(stores: Stores) -> Iterator[Stores]:
+    """Return the stores of a deployment whose workers compute other bits."""
+    connected = Stores.connect(replace(stores.settings, allow_other_bits=OTHER))
+    yield connected
+    connected.close()
+
+
+@pytest.mark.parametrize(
+    ("own", "allowed", "starts"),
+    [(PINNED, "", True), (OTHER, OTHER, True), (OTHER, "", False), (PINNED, OTHER, False), ("f" * 16, OTHER, False)],
+)
+def test_a_worker_with_other_bits_than_its_deployment_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, own: str, allowed: str, *, starts: bool
+) -> None:
+    """It names its fingerprint, the expected one and the remedy."""
+    monkeypatch.setattr(worker, "fingerprint", lambda: own)
+    settings = Settings(allow_other_bits=allowed)
+    if starts:
+        worker.require_bits(settings)
+        return
+    with pytest.raises(SettingsError, match=f"fingerprint {own}, those of the deployment {allowed or PINNED}") as error:
+        worker.require_bits(settings)
+    assert ("without GLLE_ALLOW_OTHER_BITS" if own == PINNED else f"GLLE_ALLOW_OTHER_BITS={own}") in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["yes", "0123", "0123456789ABCDEF", OTHER + "0"])
+def test_a_value_that_is_no_fingerprint_is_refused(stores: Stores, value: str) -> None:
+    """No process connects with it, so that it reaches no id."""
+    with pytest.raises(SettingsError, match="is no fingerprint"):
+        Stores.connect(replace(stores.settings, allow_other_bits=value))
+
+
+def test_results_of_other_bits_have_other_numbers(stores: Stores, with_other_bits: Stores) -> None:
+    """Jobs and posteriors carry the fingerprint; one without it neither draws from them nor runs the jobs."""
+    numbers = numbers_of(with_other_bits.settings)
+    assert (stores.numbers, numbers) == (NUMBERS, f"{NUMBERS}+{OTHER}")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tasks, "process_stores", lambda: with_other_bits)
+        job = fit_job(with_other_bits)
+        tasks.fit(job.id)
+        record = with_other_bits.posteriors.fetch(job.subject)
+        assert (job.numbers, record.numbers) == (numbers, numbers)
+        again = fit_job(with_other_bits)
+    tasks.fit(again.id)
+    drawing, _ = draws_job(stores, record.id, count=3)
+    tasks.draw(drawing.id, 0, 0)
+    for id_ in (again.id, drawing.id):
+        error = stores.jobs.fetch(id_).error
+        assert error is not None
+        assert (error.code, error.details) == ("other-numbers", {"numbers": numbers, "own": NUMBERS})
+
+
+@pytest.fixture
+def other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make later fits return other bits."""
+    original = glle_engine.fit
+
+    def fit(*args: Any, **more: Any) -> Posterior:
+        posterior = original(*args, **more)
+        embedding = posterior.embedding.copy()
+        embedding[0, 0] = np.nextafter(embedding[0, 0], np.inf)
+        return replace(posterior, embedding=embedding)
+
+    monkeypatch.setattr(glle_engine, "fit", fit)
+
+
+@pytest.fixture
+def fitted(stores: Stores) -> str:
+    """Fit a posterior and return its id."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.subject
+
+
+def test_a_fit_with_other_bits_is_refused_under_the_old_id(
+    stores: Stores, fitted: str, request: pytest.FixtureRequest
+) -> None:
+    """Drawing from an evicted posterior with a new digest fails with the remedy and caches nothing."""
+    request.getfixturevalue("other_bits")
+    stores.cache.client.flushall()
+    job, _ = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    error = stores.jobs.fetch(job.id).error
+    assert error is not None
+    assert (error.code, error.status) == ("other-bits", 409)
+    assert f"DELETE /v1/posteriors/{fitted}" in error.remedy
+    assert stores.posteriors.load(fitted) is None
+    again = fit_job(stores)
+    tasks.fit(again.id)
+    error = stores.jobs.fetch(again.id).error
+    assert error is not None
+    assert error.code == "other-bits"
+
+
+def test_draws_of_a_fit_with_other_bits_have_other_keys(
+    stores: Stores, fitted: str, request: pytest.FixtureRequest
+) -> None:
+    """After a deletion and a new fit of the same id, old draws and arrays are not used."""
+    job, spec = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    before = stores.posteriors.fetch(fitted)
+    key = spec.key(0)
+    assert stores.draws.contains(before.arrays_id, [key]) == [True]
+    request.getfixturevalue("other_bits")
+    stores.posteriors.delete(before)
+    is_cached = stores.draws.contains(before.arrays_id, [key])
+    again = fit_job(stores)
+    tasks.fit(again.id)
+    after = stores.posteriors.fetch(fitted)
+    assert is_cached == [False]
+    assert key.group_key(after.arrays_id) != key.group_key(before.arrays_id)
+    assert stores.posteriors.load(fitted, before.arrays_sha256) is None
+    assert stores.posteriors.load(fitted, after.arrays_sha256) is not None
+
+
+def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) -> None:
+    """Arrays of a concurrent fit with other bits are never read for the recorded fit."""
+    record = stores.posteriors.fetch(fitted)
+    other_record = replace(record, provenance={**record.provenance, "arrays_sha256": "0" * 64})
+    assert stores.posteriors.arrays(record) is not None
+    assert stores.posteriors.entry_sha256(record) is not None
+    assert stores.posteriors.arrays(other_record) is None
+    assert stores.posteriors.entry_sha256(other_record) is None
+    assert stores.posteriors.load(fitted, "0" * 64) is None
+    assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
+
+
+def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: str) -> None:
+    """It fits again, as after an eviction, and caches the recorded arrays."""
+    record, posterior = stores.posteriors.fetch(fitted), stores.posteriors.load(fitted)
+    key = versioned(f"posterior:{fitted}")
+    entry = stores.cache.get(key)
+    assert posterior is not None
+    assert entry is not None
+    others = {name: array + 1 if array.dtype.kind == "f" else array for name, array in entry.arrays.items()}
+    stores.cache.put(key, {**entry.meta, "arrays_sha256": "0" * 64}, others)
+    job, spec = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    draw = stores.draws.get(record.arrays_id, spec.key(0))
+    assert draw is not None
+    assert draw.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
+    assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
+
+
+@pytest.mark.parametrize("change", ["embedding", "eigenvalues", "diagnostics"])
+def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, fitted: str, change: str) -> None:
+    """It covers eigenvalues and diagnostics, but not the seconds."""
+    posterior = stores.posteriors.load(fitted)
+    assert posterior is not None
+    draw = posterior.draw(0, align="none")
+    other: Any = {
+        "embedding": draw.embedding * -1,
+        "eigenvalues": np.nextafter(draw.eigenvalues, 1),
+        "diagnostics": {**draw.diagnostics, "steps": 99},
+    }[change]
+
+    def digest(new_draw: Any, seconds: float) -> str:
+        store_draws(stores.draws, fitted, [KEY], [new_draw], seconds)
+        (head,) = stores.draws.heads(fitted, [KEY])
+        assert head is not None
+        return str(head["sha256"])
+
+    assert digest(draw, 0.1) == digest(draw, 0.2)
+    assert digest(replace(draw, **{change: other}), 0.1) != digest(draw, 0.1)

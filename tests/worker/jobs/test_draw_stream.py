@@ -1,0 +1,190 @@
+"""Requests for single draws in the streams of a real Redis."""
+
+from __future__ import annotations
+
+from itertools import islice
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from worker.base.problems import Problem
+from worker.jobs import draw_stream
+from worker.jobs.draw_stream import (
+    DRAWN,
+    MAX_DELIVERIES,
+    STREAMS,
+    DrawBatch,
+    DrawRequests,
+    DrawStream,
+    draw_outcomes,
+    stream_state,
+    waited_name,
+)
+from worker.records.draws import DrawKey
+
+if TYPE_CHECKING:
+    import redis
+
+    from worker.stores import Stores
+
+
+@pytest.fixture
+def client(stores: Stores) -> redis.Redis:
+    """Return the cache's Redis."""
+    client: redis.Redis = stores.cache.client
+    return client
+
+
+def record(id_: str) -> Any:
+    """Return what a request needs of a posterior's record."""
+    return SimpleNamespace(id=id_, arrays_id=f"{id_}:digest")
+
+
+def key(index: int, seed: int = 0, scale: float = 1.0, align: str = "none") -> DrawKey:
+    """Return the address of a draw."""
+    return DrawKey(seed, index, scale, "posterior", align)
+
+
+def read(client: redis.Redis, name: str = "one") -> list[DrawBatch]:
+    """Return the batches that wait."""
+    return DrawStream(client, name).read(0.05)
+
+
+def messages(client: redis.Redis) -> Any:
+    """Subscribe to the answers, and return the channel."""
+    channel = client.pubsub()  # type: ignore[no-untyped-call] # redis-py's
+    channel.subscribe(DRAWN)
+    assert next(channel.listen())["type"] == "subscribe"
+    return channel
+
+
+def outcome_of(channel: Any) -> Any:
+    """Return the outcomes in the next answer."""
+    (message,) = islice(channel.listen(), 1)
+    return draw_outcomes(message["data"].decode())
+
+
+def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
+    """Requests with any seed and scale are together, each draw once; another alignment is another batch."""
+    requests = DrawRequests(client)
+    wanted = [key(3), key(90, seed=7), key(3), key(5, scale=0.25)]
+    for request in (*wanted, key(3, align="procrustes")):
+        requests.send(record("a"), request)
+    first, second = read(client)
+    assert (first.posterior, first.arrays_id) == ("a", "a:digest")
+    assert (first.keys, second.keys) == ([wanted[0], wanted[1], wanted[3]], [key(3, align="procrustes")])
+    assert len(first.of([key(3)]).requests) == 2
+    assert read(client) == []
+
+
+def test_a_scale_keeps_its_bits(client: redis.Redis) -> None:
+    """Seeds up to 2^64 - 1 and scales without a short decimal form come back as they were sent."""
+    sent = key(2**63, seed=2**64 - 1, scale=0.1 + 0.2)
+    DrawRequests(client).send(record("a"), sent)
+    (batch,) = read(client)
+    assert batch.keys == [sent]
+
+
+def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Redis) -> None:
+    """A read takes some requests from each stream."""
+    busy, other = DrawRequests(client, "busy"), DrawRequests(client, "other")
+    assert busy._stream != other._stream
+    for index in range(50):
+        busy.send(record("a"), key(index))
+    other.send(record("z"), key(0))
+    assert sorted((batch.posterior, len(batch.keys)) for batch in read(client)) == [("a", 8), ("z", 1)]
+
+
+def test_two_samplers_share_the_requests_of_a_posterior(client: redis.Redis) -> None:
+    """No request is delivered twice."""
+    for index in range(12):
+        DrawRequests(client).send(record("a"), key(index))
+    indices = [key.index for name in ("one", "two") for batch in read(client, name) for key in batch.keys]
+    assert sorted(indices) == list(range(12))
+
+
+def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
+    """They leave the stream, and a message names the draws, with the problem of a refusal."""
+    requests, stream, channel = DrawRequests(client), DrawStream(client, "one"), messages(client)
+    entries = [requests.send(record("a"), key(index)) for index in range(2)]
+    (batch,) = stream.read(0.05)
+    assert all(map(requests.is_pending, entries))
+    assert stream_state(client).drawing == stream_state(client).length == 2
+    stream.finish(batch.of([key(0)]), "drawn")
+    assert list(map(requests.is_pending, entries)) == [False, True]
+    outcomes = outcome_of(channel)
+    assert set(outcomes) == {waited_name(record("a"), key(0))}
+    assert {outcome["outcome"] for outcome in outcomes.values()} == {"drawn"}
+    stream.finish(batch.of([key(1)]), "job")
+    assert stream_state(client).length == 0
+    assert not list(stream.abandoned(own=True))
+    channel.close()
+
+
+def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Redis) -> None:
+    """It claims them at once; another sampler does so after their lease."""
+    DrawRequests(client).send(record("a"), key(1))
+    assert read(client, "one")
+    assert not list(DrawStream(client, "two").abandoned(own=False))
+    assert not list(DrawStream(client, "two").abandoned(own=True))
+    (request,) = DrawStream(client, "one").abandoned(own=True)
+    assert request.key == key(1)
+
+
+def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request of a machine that is gone is claimed by another sampler, by one only."""
+    DrawRequests(client).send(record("a"), key(1))
+    assert read(client, "one")
+    monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
+    (request,) = DrawStream(client, "two").abandoned(own=False)
+    assert request.key == key(1)
+    monkeypatch.undo()
+    assert not list(DrawStream(client, "three").abandoned(own=False))
+
+
+def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> None:
+    """After three deliveries its client gets a problem, and the requests beside it are drawn."""
+    channel, requests = messages(client), DrawRequests(client)
+    for index in (1, 2, 3):
+        requests.send(record("a"), key(index))
+    assert read(client)
+    for _ in range(MAX_DELIVERIES - 1):
+        assert next(DrawStream(client, "one").abandoned(own=True)).key == key(1)  # the sampler ends while it draws it
+    left = list(DrawStream(client, "one").abandoned(own=True))
+    assert [request.key for request in left] == [key(2), key(3)]
+    (outcome,) = outcome_of(channel).values()
+    assert outcome["outcome"] == "refused"
+    assert Problem.from_dict(outcome["problem"]).code == "draw-ends-worker"
+    channel.close()
+
+
+def test_lost_streams_are_made_again(client: redis.Redis) -> None:
+    """A server that was emptied loses requests, which their clients see; later ones are delivered."""
+    requests, stream = DrawRequests(client), DrawStream(client, "one")
+    entry = requests.send(record("a"), key(1))
+    assert stream.read(0.05)
+    client.flushall()
+    assert not requests.is_pending(entry)
+    assert stream.read(0.05) == []
+    requests.send(record("a"), key(2))
+    assert [batch.keys for batch in stream.read(0.05)] == [[key(2)]]
+
+
+def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest requests are dropped beyond the maximum."""
+    monkeypatch.setattr(draw_stream, "MAX_LENGTH", 200)
+    requests = DrawRequests(client)
+    entries = [requests.send(record("a"), key(index)) for index in range(1000)]
+    assert stream_state(client).length < 500
+    assert not requests.is_pending(entries[0])
+    assert requests.is_pending(entries[-1])
+    assert stream_state(client).oldest_seconds >= 0
+
+
+def test_a_stopped_sampler_leaves_the_group(client: redis.Redis) -> None:
+    """Its name is removed from every stream."""
+    stream = DrawStream(client, "one")
+    stream.read(0.05)
+    stream.leave()
+    assert all(not client.xinfo_consumers(name, "samplers") for name in STREAMS)

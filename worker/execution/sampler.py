@@ -1,0 +1,285 @@
+"""The sampler: a resident process of a worker that draws what clients request one by one.
+
+It keeps posteriors, compiled code and connections, and draws the requests of a posterior as lane groups. Its parent
+watches it (`worker.execution.worker`): the sampler reports its work, and may be killed at any moment. A request stays
+in its stream until it is answered, so the successor of a killed sampler draws it again, each by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import redis
+
+from glle_engine.linalg import LANES
+from worker.base.memory import resident_bytes, resident_limit
+from worker.base.problems import ProblemError, problem_of
+from worker.base.versions import require_numbers
+from worker.execution.background_writer import BackgroundWriter
+from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
+from worker.execution.resident import ResidentPosteriors
+from worker.execution.telemetry import observe_requests
+from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawStream
+from worker.observability.live_workers import live_workers
+from worker.records.draws import QUICK_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from glle_engine import Draw, Posterior
+    from worker.records.draws import DrawKey
+    from worker.stores import Stores
+
+WAIT_SECONDS = 2.0  # for requests, at a time; less than the time-out of an answer
+FLUSH_SECONDS = 3.0  # between two writes of counts
+GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
+MIN_BYTES = 2**28
+AGAIN_SECONDS = 0.5  # between two attempts to reach a server
+REPORT_SECONDS = 0.5
+SHORT_SECONDS = 0.1  # of a lane group; slower ones of a tenant may not occupy all samplers
+RESERVED_SECONDS = 30.0
+BUSY, IDLE = b"b", b"i"  # reports
+# So long a request for a draw of the latest lane group may have been sent before the draw was cached.
+LATEST_SECONDS = 1.0
+TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time than a separate command
+
+NO_GROUP: tuple[str, frozenset[DrawKey], float] = ("", frozenset(), 0.0)
+
+log = logging.getLogger(__name__)
+
+
+class _StopWaiting(BaseException):
+    """The signal to stop arrived while the sampler waited for requests."""
+
+
+class Sampler:
+    """The loop of a sampler.
+
+    Parameters
+    ----------
+    name
+        Its name in the consumer group, which its successor has as well.
+    reports
+        Write end of the pipe to the parent: `BUSY` when it draws, at most once per `REPORT_SECONDS`, and `IDLE`.
+
+    """
+
+    def __init__(self, stores: Stores, name: str, reports: int) -> None:
+        self._stores = stores
+        self._name = name
+        self._stream = DrawStream(stores.cache.client, name)
+        self._reports = reports
+        self._parent = os.getppid()
+        self._is_waiting = False
+        self._is_stopping = False
+        self._flushed = time.monotonic()
+        self._claimed = time.monotonic()
+        self._reported = float("-inf")  # time of the last report of work, until one of none
+        self._writer = BackgroundWriter()
+        self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
+        self._left: dict[str, float] = {}  # streams left to other samplers, until a monotonic time
+        self._slow: set[str] = set()  # names of the arrays whose draws took longer than expected, and are jobs'
+        self._resident = ResidentPosteriors(resident_limit(stores.settings))
+        self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
+
+    def run(self) -> None:
+        """Draw until SIGTERM, and end the work in progress."""
+        limit_draws(self._stores.settings.method_bytes)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        is_first = True
+        with self._writer:
+            while not self._is_stopping and os.getppid() == self._parent:
+                try:
+                    if is_first:
+                        self._draw_abandoned(own=True)
+                        is_first = False
+                    self._step()
+                except redis.RedisError as error:
+                    log.warning("The sampler waits for a Redis server: %s", error)
+                    time.sleep(AGAIN_SECONDS)
+                except _StopWaiting:
+                    break
+            self._writer.flush()
+            with suppress(redis.RedisError):
+                self._stream.leave()
+        self._stores.counts.flush()
+
+    def _step(self) -> None:
+        """Wait for requests, and draw them."""
+        self._is_waiting = True
+        try:
+            left = [stream for stream, until in self._left.items() if time.monotonic() < until]
+            batches = [] if self._is_stopping else self._stream.read(WAIT_SECONDS, without=left)
+        finally:
+            self._is_waiting = False
+        for batch in batches:
+            keys = batch.keys
+            for start in range(0, len(keys), LANES):
+                self._draw(batch.of(keys[start : start + LANES]))
+        if not batches and self._reported > float("-inf"):
+            os.write(self._reports, IDLE)
+            self._reported = float("-inf")
+        now = time.monotonic()
+        if now - self._claimed > LEASE_SECONDS:
+            self._claimed = now
+            self._draw_abandoned(own=False)
+        if now - self._flushed > FLUSH_SECONDS:
+            self._flushed = now
+            self._writer.submit(self._stores.counts.flush)
+            self._retire_if_large()
+
+    def _draw_abandoned(self, *, own: bool) -> None:
+        """Draw the requests of a sampler that is gone, each by itself, because one may have ended it."""
+        for request in self._stream.abandoned(own=own):
+            self._draw(DrawBatch([request]))
+            self._writer.flush()
+
+    def _retire_if_large(self) -> None:
+        """End after the present work if the process has grown beyond its posteriors; the parent replaces it."""
+        if (size := resident_bytes()) > self._max_bytes:
+            log.warning("The sampler takes %s bytes of memory, and is replaced", f"{size:,}")
+            self._is_stopping = True
+
+    def _draw(self, batch: DrawBatch) -> None:
+        """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
+        now = time.monotonic()
+        if now - self._reported > REPORT_SECONDS:
+            os.write(self._reports, BUSY)
+            self._reported = now
+        arrays_id, latest, made = self._latest
+        if batch.arrays_id == arrays_id and latest.issuperset(batch.keys) and now < made + LATEST_SECONDS:
+            self._writer.submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
+            return
+        if batch.arrays_id in self._slow:
+            self._stream.finish(batch, "job")
+            return
+        began = time.thread_time()
+        with observe_requests(self._stores, batch.requests[0].metadata):
+            try:
+                self._draw_uncached(batch)
+            except redis.RedisError:
+                raise
+            except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
+                self._resident.drop(batch.arrays_id)
+                self._refuse(batch, batch.keys, error)
+        seconds = time.thread_time() - began  # of this thread, whatever else the machine does
+        if seconds > QUICK_SECONDS:
+            self._slow.add(batch.arrays_id)
+        if seconds > SHORT_SECONDS:
+            self._leave_to_others(batch)
+
+    def _leave_to_others(self, batch: DrawBatch) -> None:
+        """Leave the streams of a slow batch to the other samplers if this one is reserved for other tenants.
+
+        Of n live workers, the one of rank r is reserved for the tenants outside of the streams s with s mod n = r.
+        """
+        names = [worker.name for worker in live_workers(self._stores.client)]
+        if len(names) < 2 or self._name not in names:
+            return
+        until = time.monotonic() + RESERVED_SECONDS
+        for stream in {request.stream for request in batch.requests}:
+            if STREAMS.index(stream) % len(names) == names.index(self._name):
+                self._left[stream] = until
+
+    def _draw_uncached(self, batch: DrawBatch) -> None:
+        """Draw requests; raises as `_posterior`, and ``too-much-memory``."""
+        posterior = self._posterior(batch)
+        if posterior is None:
+            self._stream.finish(batch, "job")
+            return
+        keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0])]))
+        keys = keys[: max(len(batch.keys), group_size(posterior))]
+        for group in [keys], [[key] for key in batch.keys]:
+            if self._has_drawn(batch, posterior, group):
+                return
+
+    def _has_drawn(self, batch: DrawBatch, posterior: Posterior, groups: Sequence[Sequence[DrawKey]]) -> bool:
+        """Draw groups of keys one after the other; return False if the only one of several keys fails.
+
+        A draw that fails by itself is refused: the other clients' draws of its batch are not.
+        """
+        for keys in groups:
+            try:
+                draws, seconds = make_draws(posterior, keys)
+            except redis.RedisError:
+                raise
+            except Exception as error:  # noqa: BLE001 # logged, and sent to the request
+                if len(keys) > 1:
+                    return False
+                self._refuse(batch, keys, error)
+            else:
+                self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
+                self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
+        return True
+
+    def _posterior(self, batch: DrawBatch) -> Posterior | None:
+        """Return the posterior of a batch; None if it must be fitted again, which is a job's work.
+
+        Raises ``posterior-not-found``, ``other-numbers``.
+        """
+        posterior = self._resident.get(batch.arrays_id)
+        if posterior is None:
+            record = self._stores.posteriors.fetch(batch.posterior)
+            require_numbers(f"Posterior {record.id}", record.numbers, self._stores.numbers)
+            if record.arrays_id == batch.arrays_id:
+                with suppress(ProblemError):  # of a store; a job fits the posterior again
+                    posterior = self._stores.posteriors.load(record.id, record.arrays_sha256)
+            if posterior is not None:
+                self._resident.keep(batch.arrays_id, posterior, record.nbytes)
+        return posterior
+
+    def _finish(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
+        """Cache and publish the requested draws, then cache large others; remove all if their posterior was deleted.
+
+        If a server does not answer, the requests stay in their streams, and are drawn again after their lease.
+        """
+        requested = sum(key in batch.keys for key in keys)  # they are the first ones
+        if sum(draw.embedding.nbytes for draw in draws[requested:]) < TOGETHER_BYTES:
+            requested = len(keys)
+        try:
+            self._store(batch, keys[:requested], draws[:requested], seconds)
+            if others := keys[requested:]:
+                with suppress(ProblemError):
+                    store_draws(self._stores.draws, batch.arrays_id, others, draws[requested:], seconds, prepare=[])
+            if not self._stores.posteriors.exists(batch.posterior):
+                self._latest = NO_GROUP
+                self._resident.drop(batch.arrays_id)
+                self._stores.posteriors.forget(batch.posterior)
+        except redis.RedisError as error:
+            self._latest = NO_GROUP
+            log.warning("Draws of %s are lost: %s", batch.posterior, error)
+
+    def _store(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
+        """Cache and publish draws; if one is refused, each by itself."""
+        try:
+            store_draws(self._stores.draws, batch.arrays_id, keys, draws, seconds)
+        except ProblemError as error:
+            if len(keys) == 1:
+                self._refuse(batch, keys, error)
+                return
+            for key, draw in zip(keys, draws, strict=True):
+                self._store(batch, [key], [draw], seconds)
+        else:
+            self._stream.finish(batch.of(keys), "drawn")
+
+    def _refuse(self, batch: DrawBatch, keys: Sequence[DrawKey], error: Exception) -> None:
+        """Publish the problem that ended requests."""
+        self._latest = NO_GROUP
+        problem = problem_of(error)
+        if problem.is_internal:
+            log.error("Draws of %s failed", batch.posterior, exc_info=error)
+        self._stream.finish(batch.of(keys), "refused", problem)
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        self._is_stopping = True
+        if self._is_waiting:
+            raise _StopWaiting

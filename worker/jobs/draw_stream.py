@@ -1,0 +1,307 @@
+"""Requests for single draws: Redis streams in the cache's Redis, where no write waits for the disk.
+
+Tenants are divided into `GROUPS` streams. Samplers read them as one consumer group, and XREADGROUP takes turns between
+the streams. A request stays in its stream until it is answered, so a stream's length counts waiting and running ones.
+The request of a dead sampler is claimed after `LEASE_SECONDS`, and by the sampler's successor at once. A request that
+was delivered `MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import redis
+
+from worker.base.problems import refuse
+from worker.observability.request_context import task_metadata
+from worker.records.draws import DrawKey
+from worker.records.ids import text
+from worker.records.tenants import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from worker.base.problems import Problem
+    from worker.storage.posteriors import PosteriorRecord
+
+DRAWN = "glle:drawn"  # the channel of the answers
+GROUPS = 16  # streams
+MAX_LENGTH = 10_000  # requests of a stream, some 2 MB; the oldest are dropped, and sent again by those that wait
+MAX_READ = 8  # requests that a sampler takes from a stream at a time
+MAX_DELIVERIES = 3
+LEASE_SECONDS = 30
+_SAMPLERS = "samplers"  # the consumer group
+
+Outcome = Literal["drawn", "refused", "job"]
+
+
+@dataclass(frozen=True)
+class DrawRequest:
+    """A delivered request for one draw.
+
+    Parameters
+    ----------
+    stream, id
+        Of its entry.
+    name
+        Of the posterior, source and alignment, in messages.
+    metadata
+        Request id and trace of the HTTP request.
+
+    """
+
+    stream: str
+    id: str
+    name: str
+    key: DrawKey
+    metadata: dict[str, str]
+
+
+@dataclass(frozen=True)
+class DrawBatch:
+    """Requests for draws of one posterior, with one source and one alignment."""
+
+    requests: list[DrawRequest]
+
+    @property
+    def name(self) -> str:
+        """Name of the posterior, source and alignment."""
+        return self.requests[0].name
+
+    @property
+    def posterior(self) -> str:
+        """The posterior's id."""
+        return self.name.split(" ")[0]
+
+    @property
+    def arrays_id(self) -> str:
+        """The name of the posterior's arrays (`PosteriorRecord.arrays_id`)."""
+        return self.name.split(" ")[1]
+
+    @property
+    def keys(self) -> list[DrawKey]:
+        """The draws, each once."""
+        return list(dict.fromkeys(request.key for request in self.requests))
+
+    def of(self, keys: Iterable[DrawKey]) -> DrawBatch:
+        """Return the requests for some of the draws."""
+        wanted = set(keys)
+        return DrawBatch([request for request in self.requests if request.key in wanted])
+
+
+class DrawRequests:
+    """The requests of an API process."""
+
+    def __init__(self, client: redis.Redis, tenant: str | None = None) -> None:
+        self._client = client
+        self._stream = _stream(zlib.crc32((tenant or DEFAULT).encode()) % GROUPS)
+
+    def of(self, tenant: str) -> DrawRequests:
+        """Return the requests of a tenant."""
+        return DrawRequests(self._client, tenant)
+
+    def send(self, record: PosteriorRecord, key: DrawKey) -> str:
+        """Request a draw; return the entry."""
+        fields: Any = {"name": batch_name(record, key), "draw": _draw(key), "metadata": json.dumps(task_metadata())}
+        entry = self._client.xadd(self._stream, fields, maxlen=MAX_LENGTH, approximate=True)
+        return text(entry)
+
+    def is_pending(self, entry: str) -> bool:
+        """Return whether a request waits or is being drawn; False if it was answered, dropped or lost."""
+        return bool(self._client.xrange(self._stream, entry, entry))
+
+
+class DrawStream:
+    """The streams as one sampler reads them.
+
+    Parameters
+    ----------
+    client
+        The cache's Redis.
+    sampler
+        Its name. A successor of the same name continues its requests.
+
+    """
+
+    def __init__(self, client: redis.Redis, sampler: str) -> None:
+        self._client = client
+        self._sampler = sampler
+        self._has_groups = False
+
+    def read(self, seconds: float, *, without: Collection[str] = ()) -> list[DrawBatch]:
+        """Return the next requests by posterior, waiting for one; none after some seconds.
+
+        Parameters
+        ----------
+        without
+            Streams that are left to other samplers.
+
+        """
+        if not self._has_groups:
+            self._create_groups()
+        try:
+            streams: Any = {stream: ">" for stream in STREAMS if stream not in without}
+            reply = self._client.xreadgroup(
+                _SAMPLERS, self._sampler, streams, count=MAX_READ, block=max(1, int(1000 * seconds))
+            )
+        except redis.ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            self._has_groups = False  # the server has evicted a stream, or lost all
+            return []
+        entries = _entries(reply)
+        return _batches([_request(stream, id_, fields) for stream, id_, fields in entries])
+
+    def abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
+        """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
+
+        Each is claimed when the one before it was drawn, so that a request that ends this sampler counts no
+        delivery of the others.
+
+        Parameters
+        ----------
+        own
+            Those of this sampler's predecessor, instead of those beyond their lease.
+
+        """
+        if not self._has_groups:
+            self._create_groups()
+        for stream in STREAMS:
+            pending = self._client.xpending_range(
+                stream, _SAMPLERS, "-", "+", MAX_READ,
+                consumername=self._sampler if own else None, idle=None if own else 1000 * LEASE_SECONDS,
+            )  # fmt: skip
+            for entry in pending:
+                request = self._claim(stream, entry, own=own)
+                if request is not None:
+                    yield request
+
+    def finish(self, batch: DrawBatch, outcome: Outcome, problem: Problem | None = None) -> None:
+        """Remove answered requests, and publish their outcome."""
+        if not batch.requests:
+            return
+        details = None if problem is None else problem.to_dict()
+        draws = [_draw(key) for key in batch.keys]
+        message = {"batch": batch.name, "draws": draws, "outcome": outcome, "problem": details}
+        with self._client.pipeline(transaction=False) as pipeline:
+            for stream in dict.fromkeys(request.stream for request in batch.requests):
+                ids = [request.id for request in batch.requests if request.stream == stream]
+                pipeline.xack(stream, _SAMPLERS, *ids)
+                pipeline.xdel(stream, *ids)
+            pipeline.publish(DRAWN, json.dumps(message))
+            pipeline.execute()
+
+    def leave(self) -> None:
+        """Remove this sampler from the streams in which it has no unanswered request; others claim those."""
+        for stream in STREAMS:
+            if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):
+                self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
+
+    def _claim(self, stream: str, entry: Mapping[str, Any], *, own: bool) -> DrawRequest | None:
+        """Claim a pending entry, which counts as a delivery; refuse it after `MAX_DELIVERIES`."""
+        idle = 0 if own else 1000 * LEASE_SECONDS
+        claimed: Any = self._client.xclaim(stream, _SAMPLERS, self._sampler, idle, [entry["message_id"]])
+        if not claimed or claimed[0][1] is None:  # answered, or claimed by another sampler, meanwhile
+            return None
+        request = _request(stream, *claimed[0])
+        if int(entry["times_delivered"]) < MAX_DELIVERIES:
+            return request
+        problem = refuse(
+            "draw-ends-worker",
+            500,
+            f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} samplers.",
+            "Request it as a job (POST /v1/posteriors/{id}/draws), which has a separate process and limit of memory; "
+            "the log of the worker has the cause.",
+        ).problem
+        self.finish(DrawBatch([request]), "refused", problem)
+        return None
+
+    def _create_groups(self) -> None:
+        for stream in STREAMS:
+            try:
+                self._client.xgroup_create(stream, _SAMPLERS, id="0", mkstream=True)
+            except redis.ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+        self._has_groups = True
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Length of the streams, the age of the oldest request in seconds, and how many are being drawn."""
+
+    length: int
+    oldest_seconds: float
+    drawing: int
+
+
+def stream_state(client: redis.Redis) -> StreamState:
+    """Return the state of all streams; raises `redis.RedisError`."""
+    with client.pipeline(transaction=False) as pipeline:
+        pipeline.time()
+        for stream in STREAMS:
+            pipeline.xlen(stream)
+            pipeline.xrange(stream, count=1)
+            pipeline.xpending(stream, _SAMPLERS)
+        (seconds, micro), *replies = pipeline.execute(raise_on_error=False)
+    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]
+    now = 1000 * int(seconds) + int(micro) / 1000
+    ages = [now - int(text(first[0][0]).partition("-")[0]) for first in firsts if first]
+    drawing = sum(int(summary["pending"]) for summary in pending if isinstance(summary, dict))
+    return StreamState(sum(map(int, lengths)), max(0.0, *ages, 0.0) / 1000, drawing)
+
+
+def draw_outcomes(message: str) -> dict[str, Mapping[str, Any]]:
+    """Return the outcome of each draw in a message, by `waited_name`."""
+    content = json.loads(message)
+    return {f"{content['batch']} {draw}": content for draw in content["draws"]}
+
+
+def waited_name(record: PosteriorRecord, key: DrawKey) -> str:
+    """Return the name of a draw in messages."""
+    return f"{batch_name(record, key)} {_draw(key)}"
+
+
+def batch_name(record: PosteriorRecord, key: DrawKey) -> str:
+    """Return the name of the posterior, source and alignment of a draw."""
+    return f"{record.id} {record.arrays_id} {key.source} {key.align}"
+
+
+def _stream(group: int) -> str:
+    return f"{{glle:draws}}:{group}"  # one slot of a Redis Cluster, because one command reads all
+
+
+STREAMS = tuple(_stream(group) for group in range(GROUPS))
+
+
+def _entries(reply: Any) -> list[tuple[str, Any, Any]]:
+    """Return (stream, id, fields) of the reply to XREADGROUP, in RESP2 or RESP3."""
+    pairs = reply.items() if isinstance(reply, dict) else reply or ()
+    found = []
+    for stream, value in pairs:
+        entries = value[0] if value and isinstance(value[0], list) else value
+        found += [(text(stream), id_, fields) for id_, fields in entries]
+    return found
+
+
+def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
+    values = {text(name): text(value) for name, value in fields.items()}
+    seed, index, scale = values["draw"].split(":")
+    _, _, source, align = values["name"].split(" ")
+    key = DrawKey(int(seed), int(index), float(scale), source, align)
+    return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]))
+
+
+def _batches(requests: Sequence[DrawRequest]) -> list[DrawBatch]:
+    """Return requests by posterior, source and alignment, in order of the first one."""
+    by_name: dict[str, list[DrawRequest]] = {}
+    for request in requests:
+        by_name.setdefault(request.name, []).append(request)
+    return [DrawBatch(named) for named in by_name.values()]
+
+
+def _draw(key: DrawKey) -> str:
+    return f"{key.seed}:{key.index}:{key.scale!r}"
