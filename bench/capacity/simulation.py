@@ -16,9 +16,8 @@ import numpy as np
 
 from bench.capacity.model.plan import NETWORK, reading
 from bench.capacity.stations import Job, Line, LruCache, Outcome
-from worker.base.settings import Settings
-from worker.jobs.priority_scripts import MOST_PASSED
-from worker.records.draws import DrawsSpec, shard_seconds
+from worker.records.draws import DrawsSpec
+from worker.records.sharding import SHARD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +41,8 @@ class Simulation:
         self.cache, self.network = Line([0.0]), Line([0.0])
         self._idle = list(range(setting.workers))
         self._worked = 0.0
-        self._urgent: deque[tuple[Steps, None, int]] = deque()
-        self._batch: deque[tuple[Steps, Job | None, int]] = deque()
-        self._passed = 0
+        self._urgent: deque[Steps] = deque()
+        self._batch: deque[Steps] = deque()
         self._given = -1
         self._waits: defaultdict[str, list[float]] = defaultdict(list)
         self._asked = self._done = self._refits = 0
@@ -76,12 +74,11 @@ class Simulation:
         self._posterior_bytes = model.engine("posterior_cached", shape)
         self._draw_bytes = model.engine("draw_cached", shape)
         self._fit_seconds = model.fit_seconds(shape)
-        seconds = shard_seconds(shape.n, shape.p, self._demand.job, Settings.shard_seconds)
+        seconds = 1e-6 * shape.n * (shape.p + 1) / 3
         self.spec = DrawsSpec(
             n=shape.n, p=shape.p, count=self._demand.job, first=0, seed=0, scales=(1.0,), grid=False,
-            source="posterior", align="procrustes", shard_seconds=seconds,
+            source="posterior", align="procrustes", draw_seconds=seconds, shard_seconds=SHARD_SECONDS,
         )  # fmt: skip
-        self._chains = self.spec.chains(self._setting.workers)
 
     def run(self) -> Outcome:
         """Simulate the arrivals and their service for the configured time; return the outcome."""
@@ -134,7 +131,7 @@ class Simulation:
             self._free(worker)
             self._end("fit", began)
 
-        self._enqueue(task(), None)
+        self._enqueue(task())
 
     def _read(self, posterior: int) -> Steps:
         if not self._cached.has((posterior, "draw")):
@@ -163,7 +160,7 @@ class Simulation:
             self._free(worker)
             self._end("single", began)
 
-        self._enqueue(task(), None, urgent=True)
+        self._enqueue(task(), urgent=True)
 
     def _job(self, posterior: int) -> Steps:
         job = Job(posterior, self.spec, self._begin(), self.spec.shards)
@@ -173,32 +170,23 @@ class Simulation:
 
     def _open(self, job: Job, shards: list[int]) -> None:
         for shard in shards:
-            job.waiting.add(shard)
-            self._enqueue(self._shards(job, shard), job, shard=shard)
+            self._enqueue(self._shard(job, shard))
 
-    def _shards(self, job: Job, first: int) -> Steps:
-        """Run a shard of a job, and further waiting shards while time remains."""
+    def _shard(self, job: Job, shard: int) -> Steps:
+        """Run a shard of a job; the first one enqueues the others."""
         worker, whole = self._given, self._cost["job"]
         yield self.queue, self._cost["task"].queue_cpu
         yield None, self._work(self._cost["task"].worker_cpu)
         yield from self._load_posterior(job.posterior)
-        until, shard = self.now + Settings.shard_seconds, first
-        while True:
-            share, began = job.spec.shard_size(shard) / job.spec.total, self.now
-            if shard == 0:
-                self._open(job, list(range(1, min(self._chains, job.spec.shards))))
-            yield None, self._work(share * whole.worker_cpu)
-            yield self.cache, share * whole.cache_cpu
-            yield self.network, share * whole.cache_in / NETWORK
-            yield self.queue, share * whole.queue_cpu / 2
-            self._cached.put((job.posterior, job.began, shard), job.spec.shard_size(shard) * self._draw_bytes)
-            if shard + self._chains < job.spec.shards:
-                self._open(job, [shard + self._chains])
-            job.free_at -= 1
-            if not job.waiting or self._urgent or 2 * self.now - began >= until:
-                break
-            shard = min(job.waiting)
-            job.waiting.discard(shard)
+        share = job.spec.shard_size(shard) / job.spec.total
+        if shard == 0:
+            self._open(job, list(range(1, job.spec.shards)))
+        yield None, self._work(share * whole.worker_cpu)
+        yield self.cache, share * whole.cache_cpu
+        yield self.network, share * whole.cache_in / NETWORK
+        yield self.queue, share * whole.queue_cpu / 2
+        self._cached.put((job.posterior, job.began, shard), job.spec.shard_size(shard) * self._draw_bytes)
+        job.free_at -= 1
         self._free(worker)
         if not job.free_at:
             result = self._cost["result"]
@@ -221,25 +209,17 @@ class Simulation:
         yield self.network, cost.cache_out / NETWORK
         yield None, self._work(cost.worker_cpu)
 
-    def _enqueue(self, steps: Steps, job: Job | None, *, shard: int = 0, urgent: bool = False) -> None:
-        if urgent and (self._passed < MOST_PASSED or not self._batch):
-            self._passed += bool(self._batch)
-            self._urgent.append((steps, None, shard))
+    def _enqueue(self, steps: Steps, *, urgent: bool = False) -> None:
+        if urgent:
+            self._urgent.append(steps)
         else:
-            self._batch.append((steps, job, shard))
+            self._batch.append(steps)
         self._dispatch()
 
     def _dispatch(self) -> None:
         """Give waiting tasks to idle workers."""
         while self._idle and (self._urgent or self._batch):
-            urgent = bool(self._urgent)
-            steps, job, shard = (self._urgent if urgent else self._batch).popleft()
-            if not urgent:
-                self._passed = 0
-            if job is not None:
-                if shard not in job.waiting:  # taken by another task of the job
-                    continue
-                job.waiting.discard(shard)
+            steps = (self._urgent or self._batch).popleft()
             self._given = self._idle.pop()  # read by its first step
             self._advance(steps)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,13 +81,12 @@ class Setting:
 
 @dataclass
 class Job:
-    """A running draws job: waiting shards, and the number of unfinished ones."""
+    """A running draws job, and the number of its unfinished shards."""
 
     posterior: int
     spec: DrawsSpec
     began: float
     free_at: int
-    waiting: set[int] = field(default_factory=set)
 
 
 @dataclass

@@ -78,7 +78,7 @@ def _timed(function: Any) -> tuple[Any, float]:
 def main() -> None:
     """Print a table: for each set estimated / measured figures and their ratio; and the speed of this machine.
 
-    The estimates are those of one machine. GLLE_COST_MARGIN of a deployment should cover the factor of a slower one.
+    The estimates are those of one machine. The service's safety factor should cover a slower one.
     """
     if len(sys.argv) == 3:
         print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))

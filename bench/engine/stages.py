@@ -35,8 +35,7 @@ def profile(largest: int) -> list[dict[str, Any]]:
         clock = StageClock()
         fit(data_of(name, n), on_progress=clock)
         found.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
-        if posterior_of(name, n).lane_solver is not None:
-            found.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
+        found.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
     return found
 
 

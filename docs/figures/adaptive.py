@@ -22,7 +22,7 @@ def row(name: str, n: int, k: int, noise: float) -> str:
         figures = []
         for how in ("fixed", "adaptive"):
             try:
-                posterior = fit(sheet.X, n_neighbors=k, neighborhoods=how)
+                posterior = fit(sheet.X, n_neighbors=k, neighborhoods=how, disconnected="error")
             except DisconnectedGraphError:
                 figures += [np.nan, np.nan]
                 continue

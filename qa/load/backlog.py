@@ -134,7 +134,7 @@ def main() -> int:
     options = parser.parse_args()
     write = sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
-        fields = {"GLLE_WORKERS": str(options.workers), "GLLE_MAX_JOBS": "0", "GLLE_HEARTBEAT": "5"}
+        fields = {"GLLE_WORKERS": str(options.workers), "GLLE_HEARTBEAT": "5"}
         with running(Path(folder), **fields) as up, httpx.Client(base_url=up.url, timeout=60) as client:
             draw = f"{fitted(client, synthetic(client, 1000))}/draws/0"
             client.get(f"{draw}?wait=30").raise_for_status()

@@ -2,7 +2,7 @@
 
 Distinct fits and draws are posted to a `glle up` as fast as possible. The program checks that
 
-- each answer is 202, 200, or 503 with a Retry-After between 1 and 60 seconds;
+- each answer is 202, 200, or 429 or 503 with a Retry-After between 1 and 60 seconds;
 - each accepted job has a record, and the refused ones leave nothing in Redis, whose memory stays below the mark at
   which a worker could not register;
 - `/livez` answers 200 throughout, from the event loop.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import redis
 
-REFUSALS = frozenset({"too-many-jobs", "too-many-requests", "too-many-connections", "redis-full"})
+REFUSALS = frozenset({"quota-exceeded", "too-many-jobs", "too-many-requests", "too-many-connections", "redis-full"})
 JOB_BYTES = 16 * 2**10  # of an accepted job in Redis, at most: record, task, lists
 SLACK_BYTES = 16 * 2**20  # connections, scripts, counters
 POLL_SECONDS = 0.05
@@ -90,7 +90,7 @@ class Outcome:
         if answer.status_code == HTTPStatus.CREATED:  # the job ended before the answer, which is its result
             return
         retry = answer.headers.get("retry-after", "")
-        if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE or code not in REFUSALS:
+        if code not in REFUSALS:
             self.faults.append(f"a post was answered {answer.status_code} {code}")
         elif not retry.isdigit() or not 1 <= int(retry) <= LONGEST_SECONDS:
             self.faults.append(f"a refusal {code} has Retry-After {retry!r}")
@@ -227,7 +227,7 @@ def main() -> int:
     options = parser.parse_args()
     has_faults = False
     for max_jobs in options.max_jobs:
-        with tempfile.TemporaryDirectory() as folder, running(Path(folder), GLLE_MAX_JOBS=str(max_jobs)) as up:
+        with tempfile.TemporaryDirectory() as folder, running(Path(folder), GLLE_QUOTAS=f"*=jobs:{max_jobs}") as up:
             outcome = run(up, options.posts, options.clients)
         sys.stdout.write(f"at most {max_jobs:,} open jobs:\n" + "".join(f"  {line}\n" for line in outcome.lines()))
         has_faults |= bool(outcome.faults)

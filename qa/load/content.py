@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-import glle_engine
 from glle_engine import manifolds
 
 if TYPE_CHECKING:
@@ -109,14 +108,3 @@ def fit_of(artifact: Artifact) -> Fit | None:
     if isinstance(artifact, Draws | Summary):
         return artifact.fit
     return artifact if isinstance(artifact, Fit) else None
-
-
-def is_refused_alone(artifact: Artifact, error: str) -> bool:
-    """Return whether the engine alone refuses a fit as well, because some data sets are disconnected."""
-    if not error.endswith("disconnected-graph") or (fit := fit_of(artifact)) is None:
-        return False
-    try:
-        glle_engine.fit(fit.content.values(), n_neighbors=fit.n_neighbors)
-    except glle_engine.GlleError:
-        return True
-    return False

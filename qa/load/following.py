@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qa.load.content import Artifact, Content, Embedding, Fit, Summary, dataset_of, is_refused_alone
+from qa.load.content import Artifact, Content, Embedding, Fit, Summary, dataset_of
 from qa.load.ledger import ENDED, Accepted
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Follower:
         """Check the end of a job; a failure is allowed only if its workers were killed."""
         if job.status == "cancelled" and not (job.is_cancelled or job.is_doomed):
             self.ledger.fault(f"{job.id} was cancelled without a request")
-        is_right = job.is_doomed or job.error.endswith("worker-lost") or is_refused_alone(job.artifact, job.error)
+        is_right = job.is_doomed or job.error.endswith("worker-lost")
         if job.status == "failed" and not is_right:
             self.ledger.fault(f"{job.id} failed with {job.error}: {job.artifact}")
 

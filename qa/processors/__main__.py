@@ -2,7 +2,7 @@
 
 Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
 instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
-are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings. `test_kinds.py`
+are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings. `test_fleet.py`
 runs a service whose workers have some of them.
 """
 
@@ -101,7 +101,7 @@ def bits_command(arguments: list[str]) -> list[str]:
 
     `make -C qa slow` compares the oldest processor alone, `make test` a few fits on it.
     """
-    tests = [*(str(ENGINE / name) for name in PRETENDERS), str(Path(__file__).with_name("test_kinds.py"))]
+    tests = [*(str(ENGINE / name) for name in PRETENDERS), str(Path(__file__).with_name("test_fleet.py"))]
     return [sys.executable, "-m", "pytest", *tests, "-m", "", "-n", "2", "-q", *arguments]
 
 

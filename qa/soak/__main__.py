@@ -32,9 +32,7 @@ SETTINGS = {
     "GLLE_HEARTBEAT": "5",
     "GLLE_LOG_LEVEL": "warning",
     "GLLE_JOB_TTL": str(RETENTION_SECONDS),
-    "GLLE_IDEMPOTENCY_TTL": str(RETENTION_SECONDS),
     "GLLE_CACHE_BYTES": str(6 * 2**20),
-    "GLLE_RECENT_BYTES": str(2**20),
 }
 
 

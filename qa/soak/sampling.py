@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Self
 import redis
 
 from qa.faults.chaos.processes import RESIDENTS, tree
-from worker.jobs import priority_scripts
-from worker.jobs.rq_types import NAME
+from worker.jobs.rq_types import QUEUES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -113,7 +112,7 @@ class Sampler:
                 figures[f"{name} clients"] = result["connected_clients"]
                 figures[f"{name} evicted"] = result["evicted_keys"]
         with contextlib.suppress(redis.RedisError):
-            figures["queue length"] = float(priority_scripts.length(self._clients["queue"], f"rq:queue:{NAME}"))
+            figures["queue length"] = float(sum(self._clients["queue"].llen(f"rq:queue:{name}") for name in QUEUES))
         return figures
 
 

@@ -19,8 +19,8 @@ from service.cli import BLAS_VARIABLES
 from service.cli.main import listen
 from worker.base.settings import Settings
 from worker.execution import process_guard
-from worker.jobs.rq_types import NAME
 from worker.observability.counters import Counters
+from worker.observability.live_workers import live_workers
 from worker.operations.embedded_redis import Server, cache_server, queue_server
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def tree(pid: int) -> list[int]:
-    """Return the pids of a process and its descendants, such as the executor of a worker."""
+    """Return the pids of a process and its descendants, such as the sampler of a worker."""
     pids = [pid]
     for process in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -183,7 +183,7 @@ def _wait_until_ready(deployment: Deployment, workers: int) -> None:
     while time.monotonic() < deadline:
         with contextlib.suppress(httpx.TransportError):
             answer = httpx.get(f"{deployment.url}/readyz", timeout=2, trust_env=False)
-            if answer.status_code == 200 and deployment.queue.scard(f"rq:workers:{NAME}") == workers:
+            if answer.status_code == 200 and len(live_workers(deployment.queue)) == workers:
                 return
         time.sleep(0.1)
     raise RuntimeError("The service did not become ready.")

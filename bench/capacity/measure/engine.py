@@ -74,7 +74,7 @@ def _measured(setting: tuple[int, int, int, int], seed: int) -> Row:
     before, started = _forget_peak(), time.process_time()
     solver = posterior.lane_solver
     fields["analysis"] = time.process_time() - started
-    assert solver is not None, "the extra `fast` is not installed"
+    assert solver is not None
     _drawn(posterior, LANES, 0)
     fields["lane"] = statistics.median(
         _drawn(posterior, LANES, group * LANES) / LANES for group in range(1, GROUPS + 1)

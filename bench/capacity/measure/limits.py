@@ -7,24 +7,22 @@ import json
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
-from worker.execution.forking_worker import MAINTAINED, GlleWorker
-from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.observability.live_workers import WorkerState, announce
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.operations.health import queue_states, readiness
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
 from worker.storage.datasets import Dataset
-from worker.storage.posteriors import PosteriorRecord
+from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -151,23 +149,10 @@ def _of_posteriors(stores: Stores, count: int) -> Iterator[Question]:
 
 
 def _of_workers(stores: Stores, count: int) -> Iterator[Question]:
-    """Measure calls with this number of registered workers."""
+    """Measure calls with this number of live workers."""
     yield _measure(stores, "workers", count, "GET /readyz", lambda _: readiness(stores))
     yield _measure(stores, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(stores))
-    one = GlleWorker(
-        [NAME], name="asks", connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue,
-        job_monitoring_interval=5, maintenance_interval=10,
-    )  # fmt: skip
-    one.register_birth()
-
-    def reset_maintenance(number: int) -> None:
-        del number
-        stores.client.delete(MAINTAINED)
-        one.clean_registries()
-
-    yield _measure(stores, "workers", count, "maintenance, once a heartbeat", reset_maintenance)
-    yield _measure(stores, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
-    one.register_death()  # type: ignore[no-untyped-call] # RQ's own
+    yield _measure(stores, "workers", count, "sweep, once a heartbeat", lambda _: stores.recovery.sweep())
 
 
 def _of_datasets(stores: Stores, count: int) -> Iterator[Question]:
@@ -204,27 +189,18 @@ def _record(number: int) -> PosteriorRecord:
         id=_posterior(number), dataset=f"ds_{number:032x}", n=5000, d=3, spec=spec,
         diagnostics={"notes": [], **{f"figure_{letter}": 0.123456789 for letter in "abcdefghijkl"}},
         eigenvalues=[1e-6, 2e-6, 3e-6], seconds=0.3, stages=dict.fromkeys(("neighbors", "weights"), 0.1), arrays=arrays,
-        nbytes=5_000_000, provenance={"engine": "0.1.0", "machine": "x" * 60}, job=f"job_{number:020x}",
+        nbytes=5_000_000, draw_cost={"seconds": 0.01, "each_seconds": 0.003, "bytes": 4e7},
+        provenance={"numbers": "0.1.0", ARRAYS: "0" * 64}, job=f"job_{number:020x}",
         created=f"{BEGAN}{number:012d}",
     )  # fmt: skip
 
 
 def _fill_workers(stores: Stores, count: int) -> None:
-    """Register this number of workers with realistic records."""
-    with stores.client.pipeline(transaction=False) as together:
-        for number in range(count):
-            key = f"rq:worker:machine-{number // 32}-{number}"
-            beat = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            facts: dict[Any, Any] = {
-                "last_heartbeat": beat,
-                "state": "idle",
-                "queues": NAME,
-                "engine": "0.1.0",
-            }
-            together.hset(key, mapping=facts)
-            together.sadd("rq:workers", key)
-            together.sadd(f"rq:workers:{NAME}", key)
-        together.execute()
+    """Announce this number of workers."""
+    for number in range(count):
+        name = f"machine-{number // 32}-{number}"
+        state = WorkerState(name=name, host=name, busy=0, engine="0.1.0", numbers="0.1.0", threads="1")
+        announce(stores.client, replace(stores.settings, heartbeat=3600), state)
 
 
 def _fill_datasets(stores: Stores, count: int) -> None:

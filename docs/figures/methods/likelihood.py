@@ -84,7 +84,7 @@ def likelihood(name: str, X: NDArray[np.float64], method: str, option: str, opti
 def glle(name: str, X: NDArray[np.float64], k: int) -> list[Likely]:
     """Return the likelihoods of GLLE's draws; its mean is LLE."""
     try:
-        posterior = fit(X, n_neighbors=k)
+        posterior = fit(X, n_neighbors=k, disconnected="error")
     except GlleError as error:
         return [Likely(name, "glle", str(k), None, str(error))]
     return [

@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from rq.rate_limit import RateLimitRegistry
+
 from worker.base.versions import versioned
-from worker.jobs import priority_scripts
-from worker.jobs.rq_types import NAME
+from worker.jobs.draw_stream import STREAMS
+from worker.jobs.rq_types import QUEUES
 from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.ids import text
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     import redis
 
-SHORT = f"{NAME}-short"  # queue of the tasks that executors run
+_NAMES = f"({'|'.join(QUEUES)})"
 Expiry = Literal["always", "never", "when ended"]
 
 
@@ -44,26 +46,30 @@ QUEUE = (
     Owner("posteriors: list", r"glle:posteriors", "never"),
     Owner("posteriors: by data set", r"glle:dataset:(?P<about>ds_[0-9a-f]+):posteriors", "never", "dataset"),
     Owner("embeddings: record", r"glle:embedding:emb_[0-9a-f]+", "always"),
-    Owner("idempotency", r"glle:idempotency:.+", "always"),
+    Owner("idempotency", r"glle:idempotency(:.+|-names)", "always"),
     Owner("metrics", r"glle:counts", "never"),
     Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
-    Owner("RQ: task", r"rq:job:job_.+", "when ended"),
+    Owner("RQ: task", r"rq:job:job_[^:]+", "when ended"),
+    Owner("RQ: dependencies", r"rq:job:job_[^:]+:(dependents|dependencies)", "always"),
     Owner("RQ: result", r"rq:results:job_.+", "always"),
     Owner("RQ: execution", r"rq:executions?:.+", "always"),
     Owner("RQ: worker", r"rq:worker:.+", "always"),
-    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:({NAME}|{SHORT})(:intermediate)?)", "never"),
-    Owner("RQ: lines", rf"rq:queue:({NAME}|{SHORT}):(waiting|clock|turns:.+|line:.+)", "never"),
-    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):({NAME}|{SHORT})", "never"),
-    Owner("executors: tenants and posteriors", rf"rq:queue:{SHORT}:asked(:[^:]+)?", "never"),
-    Owner("executors: requests for draws", rf"rq:queue:{SHORT}:asked:[^:]+:.+", "always"),
-    Owner("RQ: first seen", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
-    Owner("RQ: maintenance locks", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),
+    Owner("RQ: lists", rf"rq:(queues|workers|workers:{_NAMES}|queue:{_NAMES}(:intermediate)?)", "never"),
+    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{_NAMES}", "never"),
+    Owner("RQ: limits of tenants", rf"rq:rl-keys|rq:rl:{_NAMES}:.+", "never"),
+    Owner("RQ: first seen", rf"rq:queue:{_NAMES}:intermediate:first_seen:.+", "always"),
+    Owner(
+        "RQ: maintenance locks", rf"rq:(clean_registries|maintenance):{_NAMES}|rq:clean_groups|rq:.*lock.*", "always"
+    ),
+    Owner("workers: record", r"glle:worker:.+", "always"),
+    Owner("workers: list", r"glle:workers", "never"),
 )
 CACHE = (
     Owner("cache: unfinished", r".+:tmp:[0-9a-f]+", "always"),
     Owner("cache: posterior", rf"{_PREFIX}posterior:{_SUBJECT}", "always", "posterior"),
     Owner("cache: draw", rf"{_PREFIX}({DRAW}|{LANE_GROUP}):{_SUBJECT}:.+", "always", "posterior"),
     Owner("cache: result", rf"{_PREFIX}result:{_SUBJECT}:.+", "always", "subject"),
+    Owner("cache: requests for draws", "|".join(map(re.escape, STREAMS)), "never"),
     Owner("cache: keys by subject", rf"keys:{_SUBJECT}", "always", "subject"),
 )
 
@@ -106,17 +112,21 @@ class Census:
         self._leaked("glle:posteriors: {} does not exist", (id_ for id_ in posteriors if id_ not in alive))
         opened = [text(raw) for raw in client.smembers("glle:open")]
         self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
-        for queue in (NAME, SHORT):
-            tasks = [
-                *priority_scripts.waiting(client, f"rq:queue:{queue}"),
-                *client.lrange(f"rq:queue:{queue}:intermediate", 0, -1),
-            ]
-            self._leaked("RQ: {} waits without an open job", map(text, tasks))
-            self._leaked("RQ: {} runs without an open job", map(text, client.zrange(f"rq:wip:{queue}", 0, -1)))
-        asked = client.scan_iter(match=f"rq:queue:{SHORT}:asked*", count=1000)
-        self._leaked("{}: waits without a client", map(text, asked))
-        workers = [text(raw) for raw in client.smembers(f"rq:workers:{NAME}")]
-        self._leaked("RQ: {} is listed without a record", (name for name in workers if not client.exists(name)))
+        for queue in QUEUES:
+            lists = (f"rq:queue:{queue}", f"rq:queue:{queue}:intermediate")
+            tasks = [text(raw) for name in lists for raw in client.lrange(name, 0, -1)]
+            self._leaked("RQ: {} waits without an open job", tasks)
+            for registry, what in (("wip", "runs"), ("deferred", "depends on tasks")):
+                members = client.zrange(f"rq:{registry}:{queue}", 0, -1)
+                self._leaked(f"RQ: {{}} {what} without an open job", map(text, members))
+        for limit in RateLimitRegistry.all(client):
+            held = [*limit.get_allowed_job_ids(), *limit.get_rate_limited_job_ids()]
+            self._leaked("RQ: {} is in a tenant's limit without an open job", held)
+
+    def check_requests(self, client: redis.Redis) -> None:
+        """Check the streams for requests without a client."""
+        entries = (f"{stream} {text(id_)}" for stream in STREAMS for id_, _ in client.xrange(stream) or ())
+        self._leaked("{}: waits without a client", entries)
 
     def _leaked(self, why: str, names: Iterable[str]) -> None:
         self.leaks += [why.format(name) for name in names]

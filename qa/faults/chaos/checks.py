@@ -156,15 +156,16 @@ def _census(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> Censu
     census.count_keys(queue, QUEUE, alive)
     census.count_keys(cache, CACHE, alive)
     census.check_members(queue, alive)
+    census.check_requests(cache)
     return census
 
 
 def residents(head: int) -> Row:
-    """Wait until each worker has an executor and a forking worker again; a worker replaces those that were killed."""
+    """Wait until each worker has a sampler and two RQ workers again; a worker replaces those that were killed."""
     until = time.monotonic() + TERMINAL_SECONDS
     while (missing := without_residents(tree(head))) and time.monotonic() < until:
         time.sleep(0.1)
-    return Row("workers without an executor or a forking worker", len(tree(head)), missing)
+    return Row("workers without a sampler or an RQ worker", len(tree(head)), missing)
 
 
 def files(folder: Path) -> Row:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from qa.load.ledger import Ledger
 
 SHARES: dict[Kind, int] = {
-    "API": 2, "worker": 3, "executor": 4, "forking worker": 2, "work-horse": 4, "queue server": 2, "cache server": 2,
+    "API": 2, "worker": 3, "sampler": 4, "quick RQ worker": 1, "batch RQ worker": 1, "work-horse": 4, "queue server": 2,
+    "cache server": 2,
 }  # fmt: skip
 STRAY_SECONDS = 2.0  # seconds until a process that lost its parent should end
 LOOK_SECONDS = 0.2
 WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse lives for milliseconds
-BUSY_SECONDS = 0.5  # seconds to wait for an executor at work, because an idle one has no task to lose
+BUSY_SECONDS = 0.5  # seconds to wait for a sampler at work, because an idle one has no task to lose
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,13 @@ class Killer:
             self._kill(self._rng.choice(spared) if spared else self._rng.choices(self.kinds, shares)[0])
 
     def _kill(self, kind: Kind) -> None:
-        """Kill a process of a kind; wait until there is one, and for an executor until one is busy."""
+        """Kill a process of a kind; wait until there is one, and for a sampler until one is busy."""
         started = time.monotonic()
         while (waited := time.monotonic() - started) < WAIT_SECONDS:
             candidates = [process for process in tree(self.head) if process.kind == kind]
             busy = [process for process in candidates if process.is_busy]
-            if candidates and (busy or kind != "executor" or waited > BUSY_SECONDS):
-                victim = self._rng.choice(busy if kind == "executor" and busy else candidates)
+            if candidates and (busy or kind != "sampler" or waited > BUSY_SECONDS):
+                victim = self._rng.choice(busy if kind == "sampler" and busy else candidates)
                 with contextlib.suppress(ProcessLookupError):  # ended meanwhile
                     os.kill(victim.pid, signal.SIGKILL)
                     self.kills.append(Kill(kind, victim.pid, time.time(), is_busy=victim in busy))

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["API", "worker", "executor", "forking worker", "work-horse", "queue server", "cache server"]
-RESIDENTS: dict[str, Kind] = {"glle-executor": "executor", "glle-forking": "forking worker"}  # by their comm
+Kind = Literal[
+    "API", "worker", "sampler", "quick RQ worker", "batch RQ worker", "work-horse", "queue server", "cache server"
+]
+RESIDENTS: dict[str, Kind] = {
+    "glle-sampler": "sampler", "glle-quick": "quick RQ worker", "glle-batch": "batch RQ worker",
+}  # by their comm  # fmt: skip
 SHORT_LIVED: tuple[Kind, ...] = ("work-horse",)
 
 
@@ -28,8 +32,8 @@ class Process:
 def tree(head: int) -> list[Process]:
     """Return the processes below the head that have a known kind.
 
-    A worker has an executor and a forking worker, whose children are the work-horses. Every other child of a worker is
-    a work-horse too.
+    A worker has a sampler and two RQ workers, whose children are the work-horses. Every other child of a worker is a
+    work-horse too.
     """
     processes = []
     for child in _children(head):
@@ -43,7 +47,7 @@ def tree(head: int) -> list[Process]:
 
 
 def without_residents(processes: list[Process]) -> list[str]:
-    """Return what each worker lacks of its executor and its forking worker."""
+    """Return what each worker lacks of its sampler and its RQ workers."""
     workers = [process.pid for process in processes if process.kind == "worker"]
     found = {(process.parent, process.kind) for process in processes}
     return [f"worker {pid}: no {kind}" for pid in workers for kind in RESIDENTS.values() if (pid, kind) not in found]
@@ -54,7 +58,7 @@ def _below_worker(worker: int) -> list[Process]:
     for child in _children(worker):
         kind = RESIDENTS.get(_name(child), "work-horse")
         processes.append(Process(child, kind, worker))
-        if kind == "forking worker":
+        if kind in {"quick RQ worker", "batch RQ worker"}:
             processes += [Process(horse, "work-horse", child) for horse in _children(child)]
     return processes
 

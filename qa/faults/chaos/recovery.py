@@ -17,8 +17,9 @@ _SHOWN_BY = {
     "queue server": ("GET jobs", "GET job", "GET posterior", "GET posteriors", "POST draws"),
     "cache server": ("GET draw", "GET arrays", "GET summary", "GET coordinates"),
     "worker": ("GET draw", "GET summary", "POST posterior"),
-    "executor": ("GET draw", "GET summary", "POST posterior"),
-    "forking worker": ("GET draw", "GET summary", "POST posterior"),
+    "sampler": ("GET draw",),
+    "quick RQ worker": ("GET summary", "POST posterior"),
+    "batch RQ worker": ("GET summary", "POST posterior"),
     "work-horse": ("GET draw", "GET summary", "POST posterior"),
 }
 

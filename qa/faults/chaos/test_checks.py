@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from rq.rate_limit import RateLimit
 
 from qa.faults.chaos import checks
-from qa.faults.chaos.census import CACHE, QUEUE, SHORT, Census
+from qa.faults.chaos.census import CACHE, QUEUE, Census
 from qa.faults.chaos.killer import Killer
 from qa.faults.chaos.processes import RESIDENTS, marked, tree, without_residents
 from qa.faults.chaos.reference import differing_arrays, expected_arrays
@@ -23,7 +24,10 @@ from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
 from tests.conftest import until
 from worker.execution import process_guard
+from worker.jobs.draw_stream import STREAMS
+from worker.jobs.rq_types import BATCH, open_queue
 from worker.records.draws import DrawKey
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 FIT = Fit(Content(0), 8)
-BATCH = "post_1 post_1:0 posterior none"
 # Each worker is a program with the argument `worker`; a forking worker has one child. All children compute.
 _TREE = """
 import json, os, subprocess, sys
@@ -46,7 +49,7 @@ else:
     for name in names:
         if os.fork() == 0:
             open("/proc/self/comm", "w").write(name)
-            if name != "glle-forking" or os.fork() == 0:
+            if name != "glle-batch" or os.fork() == 0:
                 print(name, flush=True)
             while True:
                 pass
@@ -110,23 +113,22 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     ]
 
 
-def test_remaining_work_of_executors_is_reported(stores: Stores) -> None:
-    """Short tasks that wait or run, and requests for draws, are leaks once all jobs have ended."""
-    asked = f"rq:queue:{SHORT}:asked"
-    stores.client.rpush(asked, "default")
-    stores.client.rpush(f"{asked}:default", BATCH)
-    stores.client.rpush(f"{asked}:default:{BATCH}", "[0, 0, 1.0]")
-    stores.client.zadd(f"rq:wip:{SHORT}", {"job_1-r0-s0:worker-1": 1})
-    stores.client.rpush(f"rq:queue:{SHORT}", "job_2-r0-s0")
+def test_remaining_work_is_reported(stores: Stores) -> None:
+    """Tasks that wait or run, and requests for draws, are leaks once all jobs have ended."""
+    queue, limit = open_queue(BATCH, stores.client), RateLimit(f"{BATCH}:alice", 1)
+    for name in ("job_1-r0-s0", "job_2"):
+        queue.enqueue_call("draws", job_id=name, rate_limit=limit)
+    stores.client.zadd(f"rq:wip:{BATCH}", {"job_3:1": 1})
+    entry = text(stores.cache.client.xadd(STREAMS[3], {"draw": "0:0:1.0"}))
     leaky = Census()
-    leaky.count_keys(stores.client, QUEUE, set())
-    assert leaky.leaks == [f"{asked}:default:{BATCH}: should expire"]
-    leaky.leaks.clear()
     leaky.check_members(stores.client, set())
+    leaky.check_requests(stores.cache.client)
     assert sorted(leaky.leaks) == [
-        "RQ: job_1-r0-s0:worker-1 runs without an open job",
-        "RQ: job_2-r0-s0 waits without an open job",
-        *(f"{key}: waits without a client" for key in (asked, f"{asked}:default", f"{asked}:default:{BATCH}")),
+        "RQ: job_1-r0-s0 is in a tenant's limit without an open job",
+        "RQ: job_1-r0-s0 waits without an open job",
+        "RQ: job_2 is in a tenant's limit without an open job",
+        "RQ: job_3:1 runs without an open job",
+        f"{STREAMS[3]} {entry}: waits without a client",
     ]
 
 
@@ -159,29 +161,29 @@ def test_remaining_files_and_processes_are_reported(tmp_path: Path) -> None:
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_processes_below_a_worker_have_kinds() -> None:
     """Residents are known by their comm; a worker without one of them is reported."""
-    with _head(["glle-executor", "glle-forking"], ["glle-executor", "python"]) as head:
+    with _head(["glle-sampler", "glle-quick", "glle-batch"], ["glle-sampler", "glle-quick", "python"]) as head:
         processes = tree(head)
         kinds = Counter(process.kind for process in processes)
-        assert kinds == {"worker": 2, "executor": 2, "forking worker": 1, "work-horse": 2}
-        (forking,) = (process.pid for process in processes if process.kind == "forking worker")
+        assert kinds == {"worker": 2, "sampler": 2, "quick RQ worker": 2, "batch RQ worker": 1, "work-horse": 2}
+        (forking,) = (process.pid for process in processes if process.kind == "batch RQ worker")
         assert [process.kind for process in processes if process.parent == forking] == ["work-horse"]
         (lacking,) = {process.parent for process in processes if process.kind == "work-horse"} - {forking}
-        assert without_residents(processes) == [f"worker {lacking}: no forking worker"]
-        os.kill(next(process.pid for process in processes if process.kind == "executor"), signal.SIGSTOP)
-        until(lambda: sum(process.is_busy for process in processes if process.kind == "executor") == 1)
+        assert without_residents(processes) == [f"worker {lacking}: no batch RQ worker"]
+        os.kill(next(process.pid for process in processes if process.kind == "sampler"), signal.SIGSTOP)
+        until(lambda: sum(process.is_busy for process in processes if process.kind == "sampler") == 1)
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_killer_prefers_a_busy_executor() -> None:
-    """Of two executors, the one at work is the victim; kinds that the tree never had are not killed."""
-    with _head(["glle-executor"], ["glle-executor"]) as head:
-        idle, busy = (process.pid for process in tree(head) if process.kind == "executor")
+def test_killer_prefers_a_busy_sampler() -> None:
+    """Of two samplers, the one at work is the victim; kinds that the tree never had are not killed."""
+    with _head(["glle-sampler"], ["glle-sampler"]) as head:
+        idle, busy = (process.pid for process in tree(head) if process.kind == "sampler")
         os.kill(idle, signal.SIGSTOP)
         until(lambda: [process.pid for process in tree(head) if process.is_busy and process.pid != head] == [busy])
         killer = Killer(head, 0, Ledger(), 1.0, "CHAOS_RUN=none")
         assert not set(RESIDENTS.values()) & set(killer.kinds)
-        killer._kill("executor")
-        assert [(kill.kind, kill.pid, kill.is_busy) for kill in killer.kills] == [("executor", busy, True)]
+        killer._kill("sampler")
+        assert [(kill.kind, kill.pid, kill.is_busy) for kill in killer.kills] == [("sampler", busy, True)]
 
 
 @contextmanager

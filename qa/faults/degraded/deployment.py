@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
     "GLLE_HEARTBEAT": "1",
-    "GLLE_SHARD_SECONDS": "0.2",
     "GLLE_LOG_LEVEL": "warning",
-    "GLLE_DISK_RESERVE": "0",  # small, because the disks are filled completely
 }
 
 

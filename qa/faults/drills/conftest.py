@@ -1,4 +1,4 @@
-"""Fixtures: a deployment of servers, APIs and workers of one or two versions."""
+"""Fixtures: a deployment of servers, APIs and workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,39 +24,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 START_SECONDS = 180.0  # time limit on a busy machine, s
-BEFORE = "1990f51"  # the last commit before versioned records
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of the program: its folder, module and environment."""
-
-    name: str
-    root: Path = ROOT
-    module: str = "service.cli"
-    environment: dict[str, str] = field(default_factory=dict)
-
-
-NOW = Version("now")
-
-
-def later(differs: str) -> Version:
-    """Return a later version that differs in formats, numbers, or both."""
-    return Version("later", module="qa.faults.drills.next_version", environment={"DRILL": differs})
-
-
-@pytest.fixture(scope="session")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    """Return the version before versioned records, from the repository's history."""
-    known = subprocess.run(["git", "-C", str(ROOT), "cat-file", "-e", BEFORE], check=False, capture_output=True)  # noqa: S607 # git from PATH
-    if known.returncode:
-        pytest.skip("The repository has no history; fetch it with git fetch --unshallow.")
-    root = tmp_path_factory.mktemp("earlier")
-    tar = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True)  # noqa: S607
-    subprocess.run(["tar", "x", "-C", str(root)], input=tar.stdout, check=True)  # noqa: S607 # tar from PATH
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run([sys.executable, "-m", "glle_engine.lanes"], cwd=root, env=environment, check=True)  # compiled once
-    return Version("earlier", root=root, module="service")
 
 
 @dataclass
@@ -72,7 +39,7 @@ class Process:
         return httpx.Client(base_url=self.url, timeout=60)
 
     def stop(self) -> None:
-        """Stop the process as an upgrade does."""
+        """Stop the process in order."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(30) in {0, -signal.SIGTERM}, self.log.read_text()
 
@@ -85,19 +52,18 @@ class Deployment:
     stack: ExitStack
     started: int = 0
 
-    def start(self, version: Version, *arguments: str, announces: str = "") -> Process:
-        """Start a command of a version and wait for its ready message."""
+    def start(self, *arguments: str, announces: str = "", **environment: str) -> Process:
+        """Start a command with some environment, and wait for its ready message."""
         self.started += 1
-        log = Path(self.settings.data_dir).parent / f"{self.started}-{version.name}-{arguments[0]}.log"
+        log = Path(self.settings.data_dir).parent / f"{self.started}-{arguments[0]}.log"
         environment = {
-            **os.environ, **self.settings.to_env(), **version.environment, "PYTHONPATH": str(version.root),
-            "GLLE_API_PROCESSES": "1",  # the head of several would start the current version
-            "GLLE_HEARTBEAT": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+            **os.environ, **self.settings.to_env(), "GLLE_API_PROCESSES": "1", "GLLE_HEARTBEAT": "1",
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment,
         }  # fmt: skip
-        command = [sys.executable, "-m", version.module, *arguments]
+        command = [sys.executable, "-m", "service.cli", *arguments]
         output = self.stack.enter_context(log.open("wb"))
         process = self.stack.enter_context(
-            subprocess.Popen(command, cwd=version.root, env=environment, stdout=output, stderr=output)
+            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
         )
         self.stack.callback(lambda: process.kill() if process.poll() is None else None)
         match = Process(process, log)
@@ -108,13 +74,13 @@ class Deployment:
             match.url = matches[1]
         return match
 
-    def api(self, version: Version) -> Process:
+    def api(self) -> Process:
         """Start an API."""
-        return self.start(version, "serve", "--port", "0", announces=r"glle API at (http://\S+)")
+        return self.start("serve", "--port", "0", announces=r"glle API at (http://\S+)")
 
-    def worker(self, version: Version) -> Process:
-        """Start a worker."""
-        return self.start(version, "worker")
+    def worker(self, **environment: str) -> Process:
+        """Start a worker with some environment."""
+        return self.start("worker", **environment)
 
 
 @contextmanager
@@ -133,12 +99,12 @@ def deployed(folder: Path) -> Iterator[Deployment]:
 
 
 @contextmanager
-def tree(version: Version, folder: Path) -> Iterator[httpx.Client]:
-    """Run `glle up` of a version on a data folder and yield a client; stop in order."""
+def tree(folder: Path) -> Iterator[httpx.Client]:
+    """Run `glle up` on a data folder and yield a client; stop in order."""
     folder.mkdir(exist_ok=True)
     settings = Settings(data_dir=str(folder / "data"), heartbeat=1)
     with ExitStack() as stack:
-        up = Deployment(settings, stack).start(version, "up", "--port", "0", announces=r"is ready at (http://\S+)")
+        up = Deployment(settings, stack).start("up", "--port", "0", announces=r"is ready at (http://\S+)")
         with up.client() as client:
             yield client
         up.stop()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qa.faults.drills.conftest import NOW, ROOT, tree
+from qa.faults.drills.conftest import ROOT, tree
 from tests.system.conftest import fitted, synthetic
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def busy(client: httpx.Client, stop: threading.Event, recorded: list[int]) -> No
 def test_lost_folder_is_restored(tmp_path: Path, *, arrays: bool) -> None:
     """A backup with arrays restores everything; without, cached results are computed again with the same bits."""
     recorded: list[int] = []
-    with tree(NOW, tmp_path) as client:
+    with tree(tmp_path) as client:
         data = synthetic(client, 200)
         client.patch(
             f"/v1/datasets/{data}", json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"}
@@ -85,14 +85,14 @@ def test_lost_folder_is_restored(tmp_path: Path, *, arrays: bool) -> None:
     assert command("backup", "--verify", str(tmp_path / "backup.tar")).returncode == 0
     elsewhere = tmp_path / "elsewhere"
     if arrays:  # into a running deployment
-        with tree(NOW, elsewhere) as client:
+        with tree(elsewhere) as client:
             put = command("restore", str(tmp_path / "backup.tar"), "--data-dir", str(elsewhere / "data"))
             assert put.returncode == 0, put.stderr
             assert answers(client, paths) == before
         return
     put = command("restore", str(tmp_path / "backup.tar"), "--data-dir", str(elsewhere / "data"))
     assert put.returncode == 0, put.stderr
-    with tree(NOW, elsewhere) as client:
+    with tree(elsewhere) as client:
         responses = answers(client, [name for name in paths if not name.startswith("/v1/jobs/") or "result" in name])
         assert responses == {name: before[name] for name in responses}
         again = client.get(f"/v1/jobs/{job}").json()

@@ -6,7 +6,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import httpx
@@ -14,13 +13,12 @@ import redis
 
 from qa.faults.hosts.composed import PORT, Service, environment, services
 from qa.faults.hosts.network.namespaces import Machine, Network, wait_until
-from worker.jobs.rq_types import NAME
+from worker.observability.live_workers import live_workers
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-LIVELY_SECONDS = 30.0  # seconds since the last heartbeat
 FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.1, 60.0, 10.0  # restart delays of a container engine, s
 
 
@@ -178,14 +176,8 @@ class Deployment:
         return False
 
     def workers(self) -> list[str]:
-        """Return the machines of the registered workers with a heartbeat in the last 30 s."""
-        client = self.redis("queue")
-        names = []
-        for key in client.smembers(f"rq:workers:{NAME}"):
-            host, beat = client.hmget(str(key), "hostname", "last_heartbeat")
-            if beat is not None and time.time() - datetime.fromisoformat(str(beat)).timestamp() < LIVELY_SECONDS:
-                names.append(str(host) if host else f"? ({key!s})")
-        return sorted(names)
+        """Return the machines of the live workers."""
+        return sorted(worker.host for worker in live_workers(self.redis("queue")))
 
     def expect_workers(self, *names: str, seconds: float = 90.0) -> float:
         """Wait until the registry has exactly these workers, each once; return the seconds."""

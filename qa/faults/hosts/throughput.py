@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from qa.faults.hosts.deployment import worker_names
 from qa.faults.hosts.network.namespaces import wait_until
 from qa.faults.hosts.report import aligned
-from worker.base.settings import Settings
-from worker.records.draws import DrawsSpec, shard_seconds
+from worker.records.draws import DrawsSpec
+from worker.records.sharding import SHARD_SECONDS
 
 if TYPE_CHECKING:
     from qa.faults.hosts.deployment import Deployment
@@ -88,7 +88,7 @@ def shards(n: int) -> int:
     """Return the number of shards of the job."""
     return DrawsSpec(
         n=n, p=2, count=DRAWS, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="procrustes",
-        shard_seconds=shard_seconds(n, 2, DRAWS, Settings().shard_seconds),
+        draw_seconds=1e-6 * n, shard_seconds=SHARD_SECONDS,
     ).shards  # fmt: skip
 
 

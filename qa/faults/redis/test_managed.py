@@ -127,7 +127,7 @@ def test_every_operation_works_with_the_documented_rights(
 ) -> None:
     """All work succeeds with TLS and these rights; no command is refused, although idle connections are cut."""
     urls, nodes, cuts = managed
-    fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects", "GLLE_STORE_POSTERIORS": "always"}
+    fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects"}
     with deployed(tmp_path, **fields, GLLE_QUOTAS="default=requests:100000,jobs:1000") as (up, client):
         everything(client)
         worker_killed(up, client)

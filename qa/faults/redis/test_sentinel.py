@@ -29,8 +29,8 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
     folder = tmp_path_factory.mktemp("sentinel")
     bound = ("min-replicas-to-write 1", "min-replicas-max-lag 5")
     with watched(folder, queue=(2, (*QUEUE, *bound)), cache=(1, CACHE)) as services:
-        urls = {"GLLE_REDIS_URL": services["queue"].url, "GLLE_CACHE_URL": services["cache"].url}
-        with deployed(folder / "up", **urls, GLLE_REPLICAS="1") as (up, client):
+        urls = {"GLLE_REDIS_URL": f"{services['queue'].url}?replicas=1", "GLLE_CACHE_URL": services["cache"].url}
+        with deployed(folder / "up", **urls) as (up, client):
             yield up, client, services, prepared(client)
 
 
@@ -83,8 +83,8 @@ def test_isolated_master_loses_no_job(behind: Behind, figure: Callable[[str, obj
     _, client, services, posterior = behind
     queue = services["queue"]
     before = queue.master()
-    urls = {"GLLE_REDIS_URL": queue.url, "GLLE_CACHE_URL": services["cache"].url}
-    with serving(tmp_path, **urls, GLLE_REPLICAS="2", GLLE_DATA_DIR=str(behind[0].log.parent / "data")) as url:
+    urls = {"GLLE_REDIS_URL": f"{queue.url}?replicas=2", "GLLE_CACHE_URL": services["cache"].url}
+    with serving(tmp_path, **urls, GLLE_DATA_DIR=str(behind[0].log.parent / "data")) as url:
         until(lambda: _all_follow(queue))
         with load(url, posterior, first=5000) as answers:
             until(lambda: len(answers.accepted) >= 5)

@@ -17,11 +17,8 @@ CONFIG = Path(__file__).with_name("schemathesis.toml.in")
 # Small limits, so that no random request takes long.
 LIMITS = {
     "GLLE_MAX_POINTS": "1000",
-    "GLLE_MAX_FEATURES": "20",
-    "GLLE_MAX_NEIGHBORS": "20",
-    "GLLE_MAX_COMPONENTS": "5",
-    "GLLE_MAX_DRAWS": "20",
-    "GLLE_MAX_WAIT": "0.2",
+    "GLLE_CACHE_BYTES": "4MiB",  # bounds the draws of a job
+    "GLLE_METHOD_BYTES": "64MiB",
     "GLLE_JOB_TIMEOUT": "20",
     "GLLE_AUTH": "required",  # so that requests without a key occur, too
 }

@@ -171,7 +171,7 @@ def _read(reader: str, body: bytes, folder: str) -> str:
 def serving(folder: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
     """Run an API without Redis; yield its process and a client."""
     nowhere = "redis://127.0.0.1:1"
-    settings = Settings(redis_url=nowhere, cache_url=nowhere, data_dir=folder, reader_bytes=MEMORY, log_level="error")
+    settings = Settings(redis_url=nowhere, cache_url=nowhere, data_dir=folder, log_level="error")
     with listen("127.0.0.1", 0) as sock:
         command = [sys.executable, "-m", "service.cli", "serve", "--fd", str(sock.fileno())]
         environment = {**os.environ, **settings.to_env()}

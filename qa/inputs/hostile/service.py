@@ -11,10 +11,10 @@ from typing import Self
 
 import httpx
 
-from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_BYTES, MAX_INFLATED, MAX_JSON
+from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_BYTES
 from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
-from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
+from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
 from worker.base.settings import Settings
 from worker.stores import Stores
 
@@ -34,14 +34,11 @@ class Service:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        settings = Settings(
-            redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY, max_inflated=MAX_INFLATED,
-            max_json=MAX_JSON, max_features=1000, reader_bytes=MAX_BYTES,
-        )  # fmt: skip
+        settings = Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY)
         self._runner = asyncio.Runner()
         app = create_app(Stores.connect(settings))
         self._ended: list[ReaderExit] = []
-        self._readers = app.state.readers = ReaderProcesses(settings, self._ended.append)
+        self._readers = app.state.readers = ReaderProcesses(settings, self._ended.append, ReaderBudget(2, MAX_BYTES))
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 

@@ -1,0 +1,148 @@
+"""`make -C qa unlocked`: both distributions with the newest versions that their bounds allow.
+
+They are installed without a lock file into a new environment outside the tree. A service starts from it, its client
+fits 5,000 points and draws, and its doctor finds no problem. Without a package index nothing is checked: the program
+says so and exits with 0, or with 1 if UNLOCKED=required.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qa.inputs.clients.fresh import NETWORK, run
+from qa.inputs.clients.npm import UnavailableError
+from tests.conftest import until
+from tests.system.conftest import ONE_EACH, ROOT
+from worker.execution import process_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UV = ROOT / ".venv-audit" / "bin" / "uv"
+DISTRIBUTIONS = (ROOT, ROOT / "deploy" / "server")
+# Errors of uv that say that the index, or the way to it, is down.
+UV_NETWORK = re.compile(r"error sending request|Could not connect|dns error|timed out|tcp connect error")
+START_SECONDS = 300  # includes the compilation of the loops in a new environment
+STOP_SECONDS = 60
+# Of a worker's child that died; RQ catches some errors, and another child does the work.
+BROKEN = re.compile(r"^(?:.*(?:unhandled exception|is replaced)|\w*Error\b).*$", re.MULTILINE)
+# A fit of so many points is a long task, for which a worker forks a process.
+PROGRAM = """
+import sys
+import numpy as np
+from glle import Client
+from glle_engine import manifolds, ranks
+
+X = manifolds.make("swiss_roll", 5000, seed=1).X
+with Client(sys.argv[1], progress=False) as client:
+    posterior = client.fit(X, n_neighbors=25, noise="auto")
+    draws = posterior.draws(8)
+    again = posterior.draw(3)
+assert draws.shape == (8, 5000, 2), draws.shape
+assert np.isfinite(draws).all()
+assert np.array_equal(draws[3], again), "a single draw differs from that of a draws job"
+assert not np.array_equal(draws[0], draws[1]), "two draws are equal"
+trustworthiness = ranks.trustworthiness(X, draws[0])
+assert trustworthiness > 0.9, trustworthiness
+print(f"Fitted 5,000 points and drew 8 embeddings; trustworthiness {trustworthiness:.3f}.")
+"""
+
+
+def main() -> int:
+    """Install, fit, draw and examine; return 0, or 1 for a failure."""
+    is_required = os.environ.get("UNLOCKED") == "required"
+    with tempfile.TemporaryDirectory(prefix="glle-unlocked-") as name:
+        folder = Path(name)
+        try:
+            python = install(folder)
+        except UnavailableError as error:
+            sys.stderr.write(f"SKIPPED: {error} The newest versions are unchecked.\n")
+            return int(is_required)
+        sys.stdout.write(f"Installed: {', '.join(versions(python, folder))}.\n")
+        log = folder / "up.log"
+        failure = ""
+        try:
+            with service(python, log) as url:
+                sys.stdout.write(run(python, "-I", "-c", PROGRAM, url, cwd=folder))
+                report = run(python.with_name("glle"), "doctor", "--url", url, cwd=folder)
+            sys.stdout.write(report.splitlines()[-1] + "\n")
+        except RuntimeError as error:
+            failure = f"{error}\n"
+        if broken := BROKEN.findall(log.read_text(encoding="utf-8")):
+            failure += "\n".join(["Processes of the service failed:", *broken, ""])
+        if failure:
+            sys.stderr.write(failure)
+            return 1
+    sys.stdout.write("Both distributions work with the newest versions that their bounds allow.\n")
+    return 0
+
+
+def install(folder: Path) -> Path:
+    """Return the interpreter of a new environment with both distributions, without a lock file."""
+    run(Path(sys.executable), "-m", "venv", str(folder / "venv"), cwd=folder)
+    python = folder / "venv" / "bin" / "python"
+    projects = [str(project) for project in DISTRIBUTIONS]
+    try:
+        if UV.exists():
+            run(UV, "pip", "install", "--quiet", "--upgrade", "--python", str(python), *projects, cwd=folder)
+        else:
+            run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *projects, cwd=folder)
+    except RuntimeError as error:
+        if match := NETWORK.search(str(error)) or UV_NETWORK.search(str(error)):
+            raise UnavailableError(f"The package index cannot be reached: {match[0]}.") from error
+        raise
+    run(python, "-m", "pip", "check", cwd=folder)
+    return python
+
+
+def versions(python: Path, folder: Path) -> list[str]:
+    """Return the installed direct dependencies of the server, each with its version."""
+    with (DISTRIBUTIONS[1] / "pyproject.toml").open("rb") as file:
+        requirements = tomllib.load(file)["project"]["dependencies"]
+    names = [match[0] for one in requirements if (match := re.match(r"[\w-]+", one))]
+    program = f"from importlib.metadata import version\nfor name in {names!r}: print(name, version(name))"
+    return run(python, "-I", "-c", program, cwd=folder).splitlines()
+
+
+@contextmanager
+def service(python: Path, log: Path) -> Iterator[str]:
+    """Run `glle up` of an environment on a free port of this machine; yield its URL."""
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(("GLLE_", "PYTHONPATH"))}
+    command = [str(python.with_name("glle")), "up", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--data-dir", str(log.parent / "data")]
+    with (
+        log.open("w", encoding="utf-8") as output,
+        subprocess.Popen(
+            command,
+            cwd=log.parent,
+            env={**outer, **ONE_EACH},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # ends with a killed program
+        ) as process,
+    ):
+        try:
+            until(lambda: "is ready at" in log.read_text(encoding="utf-8") or process.poll() is not None, START_SECONDS)
+            if (match := re.search(r"is ready at (http://\S+)", log.read_text(encoding="utf-8"))) is None:
+                raise RuntimeError(f"glle up did not start:\n{log.read_text(encoding='utf-8')[-4000:]}")
+            yield match[1]
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()  # its children end with it
+
+
+if __name__ == "__main__":
+    sys.exit(main())
