@@ -1,0 +1,297 @@
+"""Records in the queue's Redis: one store for each kind, and one script for each change.
+
+    glle:<kind>:<id>             a record, as JSON
+    glle:<kind>s                 sorted set of the default tenant's records, by time of creation
+    glle:<kind>s:tag:<tag>       the same of those with a tag; also `name:<name>`, and the sets of the kind
+    glle:usage                   hash: what the default tenant's records of all kinds count, such as `datasets`
+    glle:usage:all               the same of all tenants
+
+The sets and the usage of other tenants are named by `worker.records.tenants.tenant_key`. A change names the record
+that it replaces, and is repeated if that has changed meanwhile. So no change is lost, and sets and usage are exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha1
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from worker.base.versions import dump_record, load_record
+from worker.records.ids import index_member, member_name, text
+from worker.records.labels import matches_labels
+from worker.records.tenants import DEFAULT, tenant_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import redis
+
+PAGE = 100  # records of two round trips
+USAGE = "glle:usage"
+USAGE_OF_ALL = "glle:usage:all"
+_NO_LIMITS: dict[str, int] = {}
+
+# KEYS: record, usage of the tenant, of all, a job's record (or again the record), sets to leave, sets to enter.
+# ARGV: SHA-1 of the record to replace or nothing, the new record or nothing, member of the sets, number of sets to
+# leave, 1 if the job must be running, then triples: counter, its change, its limit (0: none).
+# Returns 'done', 'changed' if the record is another one, 'unwanted' if the job does not run, or an exceeded counter.
+_REPLACE = """
+local record, usage, usage_of_all, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local old = redis.call('GET', record)
+if ARGV[1] ~= (old and redis.sha1hex(old) or '') then return 'changed' end
+if ARGV[5] == '1' and redis.call('HGET', job, 'status') ~= 'running' then return 'unwanted' end
+for at = 6, #ARGV, 3 do
+  local change, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local used = limit > 0 and tonumber(redis.call('HGET', usage, ARGV[at]) or '0') or 0
+  if change > 0 and used + change > limit and limit > 0 then return ARGV[at] end
+end
+for at = 6, #ARGV, 3 do
+  redis.call('HINCRBY', usage, ARGV[at], ARGV[at + 1])
+  redis.call('HINCRBY', usage_of_all, ARGV[at], ARGV[at + 1])
+end
+for at = 5, #KEYS do
+  if at - 4 <= tonumber(ARGV[4]) then
+    redis.call('ZREM', KEYS[at], ARGV[3])
+  else
+    redis.call('ZADD', KEYS[at], 0, ARGV[3])
+  end
+end
+if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
+return 'done'
+"""
+
+
+class Record(Protocol):
+    """Record of a resource: a dataclass."""
+
+    @property
+    def id(self) -> str:
+        """Id of the resource."""
+
+    @property
+    def tenant(self) -> str:
+        """Tenant, which never changes."""
+
+    @property
+    def created(self) -> str:
+        """Time of creation, ISO."""
+
+    @property
+    def name(self) -> str | None:
+        """Name, or None."""
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags in the user's order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class RecordKind(Generic[R]):
+    """Kind of records.
+
+    Parameters
+    ----------
+    name, title
+        Singular in keys, and in messages.
+    parse
+        Makes a record of its dictionary.
+    counts
+        Returns what a record adds to the usage of its tenant, by counter.
+    sets
+        Returns the names of further sets to list a record in.
+
+    """
+
+    name: str
+    title: str
+    parse: Callable[[dict[str, Any]], R]
+    counts: Callable[[R], Mapping[str, int]]
+    sets: Callable[[R], Sequence[str]] = lambda _: ()
+
+    def load(self, id_: str, raw: str | bytes) -> R:
+        """Parse a stored record; raises as `worker.base.versions.load_record`."""
+        return load_record(f"The record of {self.title} {id_}", raw, self.parse)
+
+    def key(self, id_: str) -> str:
+        """Return the key of a record."""
+        return f"glle:{self.name}:{id_}"
+
+    def set_of(self, tenant: str, name: str = "") -> str:
+        """Return the key of a set of a tenant's records; without a name, of all."""
+        return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
+
+
+class LimitExceededError(Exception):
+    """A counter of the tenant's usage would exceed its limit.
+
+    Attributes
+    ----------
+    counter
+        Its name.
+
+    """
+
+    def __init__(self, counter: str) -> None:
+        super().__init__(counter)
+        self.counter = counter
+
+
+class RecordStore(Generic[R]):
+    """Records of one kind.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis.
+    kind
+        Of the records.
+    tenant
+        Tenant whose records are visible; None: all by id, and lists of the default tenant's.
+
+    """
+
+    def __init__(self, client: redis.Redis, kind: RecordKind[R], tenant: str | None = None) -> None:
+        self._client = client
+        self._kind = kind
+        self._tenant = tenant
+        self._script = client.register_script(_REPLACE)
+
+    def of(self, tenant: str) -> Self:
+        """Return a tenant's view of the store."""
+        return type(self)(self._client, self._kind, tenant)
+
+    def get(self, id_: str) -> R | None:
+        """Return a record, or None; raises as `RecordKind.load`."""
+        return self._visible(id_, self._client.get(self._kind.key(id_)))
+
+    def exists(self, id_: str) -> bool:
+        """Return whether there is a record of any tenant."""
+        return bool(self._client.exists(self._kind.key(id_)))
+
+    def create(self, record: R, *, limits: Mapping[str, int] = _NO_LIMITS, while_running: str | None = None) -> bool:
+        """Write a record unless there is one; return whether it was written.
+
+        Parameters
+        ----------
+        limits
+            Largest values of the tenant's counters; 0: none.
+        while_running
+            Key of a job's record. Nothing is written unless the job runs.
+
+        Raises
+        ------
+        LimitExceededError
+            Nothing was written.
+
+        """
+        return self._replace("", None, record, limits, while_running)
+
+    def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
+        """Replace a record by what `change` makes of it; return it, or None without a record; raises as `create`."""
+        while (found := self._stored(id_)) is not None:
+            digest, old = found
+            new = change(old)
+            if self._replace(digest, old, new, limits):
+                return new
+        return None
+
+    def delete(self, id_: str) -> R | None:
+        """Remove a record; return it, or None."""
+        while (found := self._stored(id_)) is not None:
+            digest, old = found
+            if self._replace(digest, old, None, _NO_LIMITS):
+                return old
+        return None
+
+    def newest(
+        self, before: str | None = None, *, name: str | None = None, tags: Sequence[str] = ()
+    ) -> Iterator[tuple[str, R | None]]:
+        """Yield (cursor, record) of the tenant from the newest on, or from the one after the cursor `before`.
+
+        None is in place of a record that was deleted meanwhile, or lacks the name or one of the tags.
+        """
+        label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
+        for member, id_, raw in self._members(label, before):
+            record = self._visible(id_, raw)
+            yield member, record if record is not None and matches_labels(record, name, tags) else None
+
+    def ids_in(self, name: str) -> list[str]:
+        """Return the ids of all the tenant's records in a set of the kind."""
+        return [member_name(text(raw)) for raw in self._client.zrange(self._set(name), 0, -1)]
+
+    def all(self) -> Iterator[tuple[str, str]]:
+        """Yield (id, stored record) of all tenants, perhaps one of them twice."""
+        for key in self._client.scan_iter(match=self._kind.key("*"), count=1000):
+            if (raw := self._client.get(key)) is not None:  # deleted meanwhile
+                yield text(key).removeprefix(self._kind.key("")), text(raw)
+
+    def usage(self) -> dict[str, int]:
+        """Return the counters of the tenant; without a tenant, of all tenants. A missing one is 0."""
+        counters = self._client.hgetall(self._usage(self._tenant)).items()
+        return {text(counter): int(value) for counter, value in counters}
+
+    def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
+        """Yield (member, id, stored record or None) of a set, a hundred in two round trips."""
+        upper = "+" if before is None else f"({before}"
+        while members := [text(raw) for raw in self._client.zrevrangebylex(self._set(name), upper, "-", 0, PAGE)]:
+            ids = [member_name(member) for member in members]
+            yield from zip(members, ids, self._client.mget([self._kind.key(id_) for id_ in ids]), strict=True)
+            upper = f"({members[-1]}"
+
+    def _set(self, name: str) -> str:
+        return self._kind.set_of(self._tenant or DEFAULT, name)
+
+    def _stored(self, id_: str) -> tuple[str, R] | None:
+        """Return the digest of a stored record and the record, or None."""
+        raw: Any = self._client.get(self._kind.key(id_))
+        record = self._visible(id_, raw)
+        return None if record is None else (sha1(raw, usedforsecurity=False).hexdigest(), record)
+
+    @staticmethod
+    def _usage(tenant: str | None) -> str:
+        return USAGE_OF_ALL if tenant is None else tenant_key(USAGE, tenant)
+
+    def _visible(self, id_: str, raw: Any) -> R | None:
+        record = None if raw is None else self._kind.load(id_, raw)
+        return record if record is not None and self._tenant in {None, record.tenant} else None
+
+    def _replace(
+        self, digest: str, old: R | None, new: R | None, limits: Mapping[str, int], job: str | None = None
+    ) -> bool:
+        """Replace the record with a digest (nothing: none) by another one, or none; return False if it has changed."""
+        record = new or old
+        assert record is not None
+        former, present = self._sets(old), self._sets(new)
+        leave = [name for name in former if name not in present]
+        enter = [name for name in present if name not in former]
+        changes = Counter(self._kind.counts(new) if new is not None else {})
+        changes.subtract(self._kind.counts(old) if old is not None else {})
+        counters: list[tuple[Any, ...]] = [
+            (counter, change, limits.get(counter, 0)) for counter, change in changes.items()
+        ]
+        key = self._kind.key(record.id)
+        raw = "" if new is None else dump_record(new.to_dict())
+        member = index_member(record.created, record.id)
+        outcome = text(
+            self._script(
+                keys=[key, self._usage(record.tenant), USAGE_OF_ALL, job or key, *leave, *enter],
+                args=[digest, raw, member, len(leave), int(job is not None), *chain(*counters)],
+            )
+        )
+        if outcome not in {"done", "changed", "unwanted"}:
+            raise LimitExceededError(outcome)
+        return outcome == "done"
+
+    def _sets(self, record: R | None) -> list[str]:
+        if record is None:
+            return []
+        labels = [*(f"tag:{tag}" for tag in record.tags), *([] if record.name is None else [f"name:{record.name}"])]
+        return [self._kind.set_of(record.tenant, name) for name in ("", *labels, *self._kind.sets(record))]
