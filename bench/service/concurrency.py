@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 N = 2_000
 CLIENTS = 32
-POSTERIORS = [(1, 0.8), (8, 0.6)]  # number, goal
+POSTERIORS = [(1, 0.6), (8, 0.45)]  # number, goal
 BATCH = 64  # draws of the engine at a time
 LOAD_SECONDS, ENGINE_SECONDS = 3.0, 1.5
 ROUNDS = 3

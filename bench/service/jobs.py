@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from bench.service.deployment import Http, Service
 
-JOBS = [(5_000, 7, 1.1), (20_000, 4, 1.05)]  # points, repetitions, goal
+JOBS = [(5_000, 7, 1.15), (20_000, 4, 1.05)]  # points, repetitions, goal
 DRAWS = 64
-FITTED, FITS, FIT_GOAL_MS = 500, 20, 25.0
+FITTED, FITS, FIT_GOAL_MS = 500, 20, 40.0
 WARM_UPS = 3
 
 seeds = itertools.count(1)
