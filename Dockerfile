@@ -15,6 +15,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
     /opt/build/bin/pip install --require-hashes --only-binary :all: --requirement requirements/build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/server deploy/server
+COPY openapi openapi
 COPY glle_engine glle_engine
 COPY worker worker
 COPY service service

@@ -25,7 +25,14 @@ help:
 	@echo "make lock          resolve requirements/*.lock again"
 	@echo "make -C qa         list the programs that test a whole deployment"
 
-setup: $(STAMP)
+setup: $(STAMP) glle/types.py clients/typescript/src/types.ts
+
+# The clients' types, which are not committed.
+glle/types.py: openapi/openapi.json openapi/client_types.py | $(STAMP)
+	$(BIN)/python -m openapi.client_types
+
+clients/typescript/src/types.ts: openapi/openapi.json openapi/client_types.py openapi/typescript_types.py | $(STAMP)
+	$(BIN)/python -m openapi.typescript_types
 
 $(STAMP): requirements/dev.lock pyproject.toml deploy/server/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,7 +55,7 @@ up: setup
 test: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-ui: $(VENV)/.ui
+test-ui: setup $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)
 
 test-compose: setup
@@ -61,10 +68,10 @@ lint: setup
 	$(BIN)/python -m qa.vocabulary
 	$(BIN)/mypy
 
-docs: $(VENV)/.docs
+docs: setup $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(VENV)/.bench
+bench: setup $(VENV)/.bench
 	$(BIN)/python -m bench $(BENCH)
 
 honesty: setup
@@ -73,8 +80,6 @@ honesty: setup
 generate: setup
 	$(BIN)/glle openapi
 	$(BIN)/glle settings --write
-	$(BIN)/python -m openapi.client_types
-	$(BIN)/python -m openapi.typescript_types
 	$(BIN)/python -m tests.docs.authorisation
 
 # Extras of some targets: .venv/.ui, .venv/.bench and .venv/.docs correspond to requirements/ui.lock and so on.

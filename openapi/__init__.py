@@ -1,1 +1,1 @@
-"""The exported OpenAPI contract, and the generator of the client's types."""
+"""The exported OpenAPI contract, and the generators of the clients' types."""

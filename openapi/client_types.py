@@ -1,7 +1,8 @@
 """Write glle/types.py, the client's types, from openapi.json: `python -m openapi.client_types`.
 
 Every model becomes a `TypedDict`. So do the keyword arguments of the client's methods: a body or a query without the
-members that are positional arguments of the method.
+members that are positional arguments of the method. `make setup` and builds run it, so it imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from datamodel_code_generator import Formatter, InputFileType, LiteralType, PythonVersion, generate
-from datamodel_code_generator.enums import DataModelType
-
 CONTRACT = Path(__file__).with_name("openapi.json")
 TYPES = CONTRACT.parent.parent / "glle" / "types.py"
-HEAD = '"""Requests and responses of the API. Generated from openapi.json by openapi/client_types.py; do not edit."""'
+HEAD = '''"""Requests and responses of the API. Generated from openapi.json by openapi/client_types.py; do not edit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+'''
+_PRIMITIVES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 # Options of a method: the model of its body, or the path of its query, and the members with separate arguments.
 BODIES = {
@@ -43,24 +47,45 @@ QUERIES = {
 
 def types_text(contract: dict[str, Any]) -> str:
     """Return the text of glle/types.py for a contract."""
-    schemas = {name: _open(schema) for name, schema in schemas_with_options(contract).items()}
-    text = generate(
-        json.dumps({**contract, "paths": {}, "components": {"schemas": schemas}}),
-        input_file_type=InputFileType.OpenAPI,
-        output_model_type=DataModelType.TypingTypedDict,
-        target_python_version=PythonVersion.PY_311,
-        enum_field_as_literal=LiteralType.All,
-        use_schema_description=True,
-        use_field_description=True,
-        use_standard_collections=True,
-        use_union_operator=True,
-        disable_timestamp=True,
-        custom_file_header=HEAD,
-        formatters=[Formatter.RUFF_CHECK, Formatter.RUFF_FORMAT],
-        settings_path=CONTRACT.parent.parent,
-    )
-    assert isinstance(text, str)
-    return text.rstrip() + "\n"
+    schemas = schemas_with_options(contract)
+    models = [_model(name, schema) for name, schema in schemas.items() if "properties" in schema]
+    aliases = [
+        f"{name}: TypeAlias = {_type(schema)}\n{_docstring(schema, '')}"
+        for name, schema in schemas.items()
+        if "properties" not in schema
+    ]
+    return "\n\n".join([HEAD, *models, *aliases])  # aliases are evaluated, so after the models
+
+
+def _model(name: str, schema: dict[str, Any]) -> str:
+    """Return a schema as a `TypedDict`."""
+    lines = [f"class {name}(TypedDict):\n", _docstring(schema, "    ")]
+    for member, kind in schema["properties"].items():
+        hint = _type(kind) if member in schema.get("required", ()) else f"NotRequired[{_type(kind)}]"
+        lines += [f"    {member}: {hint}\n", _docstring(kind, "    ")]
+    return "".join(lines)
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Return a schema as a type expression."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "const" in schema or "enum" in schema:
+        return f"Literal[{', '.join(map(repr, schema.get('enum', [schema.get('const')])))}]"
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(map(_type, schema["anyOf"])))
+    if schema.get("type") == "array":
+        return f"list[{_type(schema.get('items', {}))}]"
+    if schema.get("type") == "object":
+        values = schema.get("additionalProperties")
+        return f"dict[str, {_type(values) if isinstance(values, dict) else 'Any'}]"
+    return _PRIMITIVES[schema["type"]] if "type" in schema else "Any"
+
+
+def _docstring(schema: dict[str, Any], indent: str) -> str:
+    """Return the description of a schema as a string literal, or nothing."""
+    text = schema.get("description")
+    return f"{indent}{json.dumps(text, ensure_ascii=False)}\n" if text else ""
 
 
 def schemas_with_options(contract: dict[str, Any]) -> dict[str, Any]:
@@ -76,11 +101,6 @@ def schemas_with_options(contract: dict[str, Any]) -> dict[str, Any]:
         members = {member["name"]: member["schema"] for member in query if member["name"] not in arguments}
         schemas[name] = _object(f"Keyword arguments, the query of {method or 'GET'} {url}.", members)
     return schemas
-
-
-def _open(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without `additionalProperties`, because closed TypedDicts need a later Python."""
-    return {name: value for name, value in schema.items() if name != "additionalProperties"}
 
 
 def _object(description: str, members: dict[str, Any]) -> dict[str, Any]:

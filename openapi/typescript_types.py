@@ -1,7 +1,8 @@
 """Write clients/typescript/src/types.ts, the types of the TypeScript client: `python -m openapi.typescript_types`.
 
 Every model of openapi.json becomes a type of the same name. So do the options of the client's methods, which have the
-same names and members as those of the Python client.
+same names and members as those of the Python client. `make setup` and the package's build run it, so it imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def types_text(contract: dict[str, Any]) -> str:
     """Return the text of types.ts for a contract."""
     schemas = schemas_with_options(contract)
     declarations = [
-        f"{_comment(schema.get('description'), '')}export type {_name(name)} = {_type(schema, '')};\n"
+        f"{_comment(schema.get('description'), '')}export type {name} = {_type(schema, '')};\n"
         for name, schema in sorted(schemas.items())
     ]
     return "\n".join([f"{HEAD}\n", *declarations])
@@ -33,32 +34,16 @@ def types_text(contract: dict[str, Any]) -> str:
 def _type(schema: dict[str, Any], indent: str) -> str:
     """Return a schema as a type expression."""
     if "$ref" in schema:
-        return _name(str(schema["$ref"]).rpartition("/")[2])
+        return str(schema["$ref"]).rpartition("/")[2]
     if "const" in schema or "enum" in schema:
         return " | ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
-    for keyword, joint in (("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")):
-        if keyword in schema:
-            return joint.join(dict.fromkeys(_type(part, indent) for part in schema[keyword]))
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_type(part, indent) for part in schema["anyOf"]))
     kind = schema.get("type", "object" if "properties" in schema else None)
-    if isinstance(kind, list):
-        return " | ".join(_type({**schema, "type": one}, indent) for one in kind)
-    if kind == "string" and schema.get("format") == "binary":
-        return "Blob"
-    compounds = {"array": _array, "object": _object}
-    return compounds[kind](schema, indent) if kind in compounds else _PRIMITIVES.get(str(kind), "unknown")
-
-
-def _array(schema: dict[str, Any], indent: str) -> str:
-    """Return a list, or a tuple of `prefixItems`."""
-    if "prefixItems" in schema:
-        return f"[{', '.join(_type(item, indent) for item in schema['prefixItems'])}]"
-    item = _type(schema.get("items", {}), indent)
-    return f"({item})[]" if " " in item else f"{item}[]"
-
-
-def _name(schema: str) -> str:
-    """Return the name of a model as an identifier."""
-    return re.sub(r"\W", "_", schema)
+    if kind == "array":
+        item = _type(schema.get("items", {}), indent)
+        return f"({item})[]" if " " in item else f"{item}[]"
+    return _object(schema, indent) if kind == "object" else _PRIMITIVES.get(str(kind), "unknown")
 
 
 def _object(schema: dict[str, Any], indent: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import runpy
 import socket
 import sys
 from dataclasses import replace
@@ -83,7 +84,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for command in (up, serve, worker, doctor):
         add_flags(command, settings)
 
-    contract = commands.add_parser("openapi", help="write openapi/openapi.json, the contract of the API")
+    contract = commands.add_parser("openapi", help="write openapi/openapi.json, the contract, and the clients' types")
     contract.add_argument("--check", action="store_true", help="compare the file with the app; exit code 1 if unequal")
     contract.set_defaults(run=_openapi)
 
@@ -208,6 +209,8 @@ def _openapi(options: argparse.Namespace, settings: Settings) -> int:
     if not options.check:
         CONTRACT.write_text(text, encoding="utf-8")
         _log(f"Wrote {CONTRACT}.")
+        for generator in CONTRACT.parent.glob("*_types.py"):
+            runpy.run_path(str(generator))["main"]()
         return 0
     if CONTRACT.exists() and CONTRACT.read_text(encoding="utf-8") == text:
         return 0

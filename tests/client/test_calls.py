@@ -57,9 +57,9 @@ def test_command_imports_no_numpy() -> None:
 
 
 def test_types_are_those_of_the_contract() -> None:
-    """glle/types.py is generated from openapi.json."""
+    """glle/types.py is written from openapi.json."""
     contract = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
-    assert client_types.TYPES.read_text(encoding="utf-8") == client_types.types_text(contract)
+    assert client_types.TYPES.read_text(encoding="utf-8") == client_types.types_text(contract), "run `make setup`"
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -22,7 +23,7 @@ PACKAGES = {"glle": {"glle", "glle_engine"}, "glle_server": {"service", "worker"
 
 
 def build(folder: Path, target: Path, *, kind: str = "wheel") -> Path:
-    """Build the wheel of the project in a folder without a network."""
+    """Build the project in a folder without a network."""
     program = f"import sys; from hatchling.build import build_{kind} as build; print(build(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", program, str(target)], cwd=folder, check=True, capture_output=True, text=True
@@ -56,6 +57,26 @@ def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, *words], check=False, capture_output=True, text=True
     )
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable", "sdist"])
+def test_builds_write_the_types_of_the_client(tmp_path: Path, kind: str) -> None:
+    """A checkout has none: git ignores them. The sdist has what a build from it needs."""
+    checkout = tmp_path / "checkout"
+    for name in ("glle", "glle_engine", "openapi"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, checkout)
+    types = checkout / "glle" / "types.py"
+    types.unlink()
+    built = build(checkout, tmp_path, kind=kind)
+    assert types.read_text() == (ROOT / "glle" / "types.py").read_text()
+    if kind == "wheel":
+        assert zipfile.ZipFile(built).read("glle/types.py").decode() == types.read_text()
+    if kind == "sdist":
+        shutil.unpack_archive(built, tmp_path)
+        wheel = build(tmp_path / built.name.removesuffix(".tar.gz"), tmp_path)
+        assert zipfile.ZipFile(wheel).read("glle/types.py").decode() == types.read_text()
 
 
 @pytest.mark.parametrize("distribution", PACKAGES)

@@ -44,13 +44,16 @@ def test_export_is_up_to_date(contract_text: str) -> None:
 def test_check_notices_a_difference(
     tmp_path: Any, contract_text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The exported contract passes; a stale or missing one fails with the remedy; writing repairs it."""
+    """The exported contract passes; a stale or missing one fails with the remedy; writing repairs it and the types."""
     monkeypatch.setattr(main, "contract_text", lambda _: contract_text)
     assert main.main(["openapi", "--check"]) == 0
     monkeypatch.setattr(main, "CONTRACT", tmp_path / "openapi.json")
     assert main.main(["openapi", "--check"]) == 1
     assert "run `glle openapi`" in capsys.readouterr().err
+    generator = "from pathlib import Path\ndef main(): Path(__file__).with_suffix('.txt').touch()"
+    (tmp_path / "client_types.py").write_text(generator)
     assert main.main(["openapi"]) == 0
+    assert (tmp_path / "client_types.txt").exists()
     assert main.main(["openapi", "--check"]) == 0
 
 

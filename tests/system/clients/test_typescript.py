@@ -27,9 +27,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> TypeScript:
 
 
 def test_types_are_those_of_the_contract() -> None:
-    """`make generate` writes them."""
+    """`make setup` writes them."""
     contract = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
-    assert typescript_types.TYPES.read_text(encoding="utf-8") == typescript_types.types_text(contract)
+    text = typescript_types.types_text(contract)
+    assert typescript_types.TYPES.read_text(encoding="utf-8") == text, "run `make setup`"
 
 
 @pytest.mark.parametrize("kind", [Client, Dataset, Posterior, Job, Embedding])
