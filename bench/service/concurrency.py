@@ -27,15 +27,13 @@ POSTERIORS = [(1, 0.6), (8, 0.45)]  # number, goal
 BATCH = 64  # draws of the engine at a time
 LOAD_SECONDS, ENGINE_SECONDS = 3.0, 1.5
 ROUNDS = 3
-QUEUE_GOAL = 3_000.0
 
 # Every request has another seed, so that no draw of it or of its lane group is cached.
 first_seeds = itertools.count(10**7, 10**6)
 
 
 def rows(service: Service, workers: int) -> Iterator[Row]:
-    """Measure draws per second of one posterior and of several; the first run also loads the queue server."""
-    carried: list[tuple[float, float]] = []
+    """Measure draws per second of one posterior and of several."""
     for count, goal in POSTERIORS:
         paths = [service.fitted("swiss_roll", N, seed) for seed in range(count)]
         ours: list[Measured] = []
@@ -45,18 +43,11 @@ def rows(service: Service, workers: int) -> Iterator[Row]:
         with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as engine:
             for number in range(ROUNDS + 1):
                 rate = _engine_rate(engine, workers, count)
-                before = service.queue_seconds()
                 found = load(_asking(service, paths))
-                spent = [b - a for a, b in zip(before, service.queue_seconds(), strict=True)]
                 if number:  # warm-up
                     ours.append(found)
                     theirs.append(rate)
-                    carried += [(found.count / spent[0], found.count / spent[1])] if count == 1 else []
         yield _rate_row(ours, theirs, count, goal, workers, service.apis)
-    cpu, busy = (statistics.median(rates) for rates in zip(*carried, strict=True))
-    detail = {"by busy time with the disk, draws/s": busy, "CPU ms a draw": 1e3 / cpu}
-    work = f"single uncached draws that one queue server carries, n = {N:,}, one core of it full"
-    yield Row(work, "-", cpu, "draws/s", QUEUE_GOAL, detail=detail)
 
 
 def _asking(service: Service, paths: list[str]) -> Load:

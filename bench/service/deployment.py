@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import redis
-
 from tests.system.conftest import Up, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HEARTBEAT = "60"  # seconds; rare, so that maintenance is not counted as commands of a draw
+HEARTBEAT = 60  # seconds; rare, so that maintenance is not counted as commands of a draw
 NPY = "application/x-npy"
 
 
@@ -69,20 +67,22 @@ class Service:
         URL of the API.
     http : Http
         Client with an open connection.
-    queue : redis.Redis
-        Client of the queue server.
     urls : dict
         URLs of both Redis servers by name.
-    apis : int
-        Number of API processes.
+    up : Up
+        Its processes.
 
     """
 
     url: str
     http: Http
-    queue: redis.Redis
     urls: dict[str, str]
-    apis: int
+    up: Up
+
+    @property
+    def apis(self) -> int:
+        """Number of API processes."""
+        return len(self.up.apis())
 
     def fitted(self, name: str, n: int, seed: int = 0) -> str:
         """Return the path of the posterior of a synthetic data set."""
@@ -96,25 +96,14 @@ class Service:
             raise RuntimeError(f"the fit did not succeed: {record}")
         return f"/posteriors/{record['id']}"
 
-    def queue_seconds(self) -> tuple[float, float]:
-        """Return processor and busy seconds of the queue server's main thread; a flush to the disk is busy."""
-        fields: dict[str, Any] = self.queue.info("everything")
-        cpu = fields["used_cpu_user_main_thread"] + fields["used_cpu_sys_main_thread"]
-        return float(cpu), fields["eventloop_duration_sum"] / 1e6
-
 
 @contextmanager
-def running_service(workers: int, apis: int) -> Iterator[Service]:
+def running_service(workers: int, apis: int, heartbeat: int = HEARTBEAT) -> Iterator[Service]:
     """Run `glle up` with embedded servers until the end of the block."""
     with tempfile.TemporaryDirectory(prefix="glle-bench-") as folder:
         settings = {"GLLE_WORKERS": str(workers), "GLLE_API_PROCESSES": str(apis)}
-        with running(Path(folder), **settings, GLLE_HEARTBEAT=HEARTBEAT, GLLE_LOG_LEVEL="warning") as up:
+        with running(Path(folder), **settings, GLLE_HEARTBEAT=str(heartbeat), GLLE_LOG_LEVEL="warning") as up:
             urls = {"queue": up.redis_url("GLLE_REDIS_URL"), "cache": up.redis_url("GLLE_CACHE_URL")}
             http = Http(up.url)
-            with redis.Redis.from_url(urls["queue"]) as queue:
-                yield Service(up.url, http, queue, urls, _apis(up))
+            yield Service(up.url, http, urls, up)
             http.close()
-
-
-def _apis(up: Up) -> int:
-    return len(up.children(" serve "))

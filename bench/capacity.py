@@ -1,0 +1,282 @@
+"""Costs of the parts of a deployment by operation, and the part that is full first with 50 workers.
+
+`python -m bench.capacity` (some minutes) measures a running service in processor time, and writes the table of
+docs/how-to/scaling.md. A part that works s seconds for an operation is full at 1 / s operations a second. Each sampler
+that waits for requests costs the cache's server time at every request for a single draw.
+"""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"  # before numpy is imported
+
+import io
+import itertools
+import json
+import math
+import statistics
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import redis
+
+from bench.data import data_of
+from bench.report.machine import machine
+from bench.service.deployment import running_service
+from bench.service.jobs import DRAWS, run_job
+from docs.figures.methods.tables import put
+from tests.system.conftest import children
+from worker.base.settings import Settings
+from worker.jobs.draw_stream import STREAMS, DrawStream
+from worker.operations.embedded_redis import cache_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from bench.service.deployment import Service
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "scaling.md"
+WORKERS = 50
+SIZES = {5_000: 12, 20_000: 4}  # points, and repetitions in a window
+WINDOWS = 3  # of which each figure is the median
+CALM_SECONDS = 4.0  # counters are written every three seconds
+IDLE_SECONDS = 20.0
+HEARTBEAT = Settings().heartbeat
+FEW, MORE = 1, 4  # workers, whose difference is the cost of an idle one
+REQUESTS, PAUSE = 400, 0.003  # of samplers that wait
+SCRIPTS = ("eval", "fcall")  # the commands inside of scripts count, not the scripts
+OWN = ("info", "client", "hello", "auth", "config")  # of this program
+HEAD = (
+    "operation", "points", "commands", "µs in commands", "queue server, µs", "cache server, µs", "API, ms",
+    "worker, ms", "most a second", "full first", "API processes then",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Cost of one operation, or of one second without any.
+
+    Parameters
+    ----------
+    commands, command_seconds
+        Of both servers, by INFO commandstats.
+    queue, cache
+        Processor seconds of the main threads of both servers.
+    api, worker
+        Processor seconds of the processes, of their children, and of those that have ended.
+
+    """
+
+    commands: float = 0.0
+    command_seconds: float = 0.0
+    queue: float = 0.0
+    cache: float = 0.0
+    api: float = 0.0
+    worker: float = 0.0
+
+    def plus(self, other: Cost, times: float = 1.0) -> Cost:
+        """Return the sum with a multiple of another cost."""
+        return Cost(**{name: value + times * getattr(other, name) for name, value in asdict(self).items()})
+
+    def per(self, times: float) -> Cost:
+        """Return the cost of one of several operations."""
+        return Cost(**{name: value / times for name, value in asdict(self).items()})
+
+
+def ceiling(cost: Cost, idle: Cost, waiting: float = 0.0, workers: int = WORKERS) -> tuple[float, str]:
+    """Return the highest rate of an operation, and the part that is full at it.
+
+    Parameters
+    ----------
+    idle
+        Cost of a second of all workers without work.
+    waiting
+        Seconds of the cache's server for each operation and each worker that waits.
+
+    """
+    rates = np.linspace(0.0, workers / cost.worker if cost.worker else 1 / max(cost.cache, cost.queue), 10_001)[1:]
+    idle_workers = np.maximum(0.0, workers - rates * cost.worker)
+    for rate, count in zip(rates.tolist(), idle_workers.tolist(), strict=True):
+        busy = {
+            "queue server": idle.queue + rate * cost.queue,
+            "cache server": idle.cache + rate * (cost.cache + waiting * count),
+        }
+        if (full := max(busy, key=lambda part: busy[part])) and busy[full] >= 1:
+            return rate, full
+    return float(rates[-1]), "workers"
+
+
+def main() -> None:
+    """Measure all costs, and write the table."""
+    text = table(Cost().plus(_idle_worker(), WORKERS), _waiting_sampler(), _operations())
+    put(PAGE, "capacity", f"{text}\n\n`{json.dumps(machine())}`")
+
+
+def table(together: Cost, waiting: float, operations: Iterable[tuple[str, int, Cost]]) -> str:
+    """Return the table of operations, with the costs of idle workers and of a waiting sampler."""
+    rows = [list(HEAD), ["---"] * len(HEAD)]
+    for what, points, cost in operations:
+        most, full = ceiling(cost, together, waiting if what == "a single draw" else 0.0)
+        rows.append([what, f"{points:,}", *_cells(cost), _number(most), full, _number(math.ceil(most * cost.api))])
+    rows.append([f"a second of {WORKERS} idle workers", "-", *_cells(together), "-", "-", "-"])
+    rows.append(["each sampler that waits, at a request", "-", "-", "-", "-", _number(1e6 * waiting), *["-"] * 5])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cells(cost: Cost) -> list[str]:
+    scales = (1.0, 1e6, 1e6, 1e6, 1e3, 1e3)
+    return [_number(scale * value) for scale, value in zip(scales, asdict(cost).values(), strict=True)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value > 0 else "-"
+
+
+def _operations() -> Iterator[tuple[str, int, Cost]]:
+    """Yield the cost of every operation for every number of points."""
+    with running_service(1, 1) as service:
+        idle = _spent(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS)
+        for n, times in SIZES.items():
+            for what, count, do in _requests(service, n, times):
+                yield what, n, _cost(service, idle, count, do)
+
+
+def _requests(service: Service, n: int, times: int) -> Iterator[tuple[str, int, Callable[[], object]]]:
+    """Yield the operations, each with its repetitions in a window."""
+    seeds, indices = itertools.count(n * 1000), itertools.count()
+    path, singles = service.fitted("swiss_roll", n), 4 * times
+    datasets = [_dataset(service, n, next(seeds)) for _ in range(WINDOWS * times)]
+    yield "a fit", times, lambda: service.posterior(datasets.pop())
+    job = f"a job of {DRAWS} draws, its result as npy"
+    yield job, times, lambda: run_job(service.http, path, n, DRAWS, next(seeds))
+    yield "a single draw", singles, lambda: service.http.npy(f"{path}/draws/0?seed={next(seeds)}")
+    run_job(service.http, path, n, WINDOWS * singles, 0)
+    yield "a draw from the cache", singles, lambda: service.http.npy(f"{path}/draws/{next(indices)}")
+
+
+def _dataset(service: Service, n: int, seed: int) -> str:
+    buffer = io.BytesIO()
+    np.save(buffer, data_of("swiss_roll", n, seed))
+    return str(service.http.post("/datasets", buffer.getvalue())["id"])
+
+
+def _cost(service: Service, idle: Cost, times: int, do: Callable[[], object]) -> Cost:
+    """Return the median cost of an operation over several windows, less that of an idle service."""
+    costs = []
+    for _ in range(WINDOWS):
+        started = time.monotonic()
+        spent = _spent(service, lambda: [do() for _ in range(times)])
+        costs.append(spent.plus(idle, started - time.monotonic()).per(times))
+    fields = {name: max(0.0, statistics.median(getattr(cost, name) for cost in costs)) for name in asdict(Cost())}
+    print(times, fields, flush=True)
+    return Cost(**fields)
+
+
+def _spent(service: Service, do: Callable[[], object]) -> Cost:
+    before = _reading(service)
+    do()
+    time.sleep(CALM_SECONDS)
+    return _reading(service).plus(before, -1.0)
+
+
+def _reading(service: Service) -> Cost:
+    """Return every meter since the start."""
+    found = Cost(
+        api=sum(map(_processor_seconds, service.up.apis())),
+        worker=sum(map(_processor_seconds, service.up.children(" worker"))),
+    )
+    for server, url in service.urls.items():
+        with redis.Redis.from_url(url) as client:
+            info: dict[str, Any] = client.info("everything")
+        thread = info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"]
+        commands = [
+            fields
+            for label, fields in info.items()
+            if label.startswith("cmdstat_") and not label.removeprefix("cmdstat_").startswith(SCRIPTS + OWN)
+        ]
+        found = found.plus(
+            replace(
+                Cost(**{server: thread}),
+                commands=sum(fields["calls"] for fields in commands),
+                command_seconds=sum(fields["usec"] for fields in commands) / 1e6,
+            )
+        )
+    return found
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor seconds of a process, its descendants, and those that have ended, such as work-horses."""
+    ticks = 0
+    with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile, and counted by its parent
+        ticks = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(_processor_seconds, children(pid)))
+
+
+def _idle_worker() -> Cost:
+    """Return the cost of a second of one more worker without work."""
+    costs = []
+    for workers in (FEW, MORE):
+        with running_service(workers, 1, HEARTBEAT) as service:
+            time.sleep(CALM_SECONDS)
+            costs.append(_spent(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS))
+    found = costs[1].plus(costs[0], -1.0).per(MORE - FEW)
+    return Cost(**{name: max(0.0, value) for name, value in asdict(found).items()})
+
+
+def _waiting_sampler() -> float:
+    """Return the seconds of the cache's server for one more sampler that waits, at each request."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = cache_server(Settings(data_dir=folder))
+        server.spawn()
+        try:
+            url = server.wait().url
+            one, all_ = (_request_seconds(url, samplers) for samplers in (1, WORKERS))
+        finally:
+            server.stop()
+    return (all_ - one) / (WORKERS - 1)
+
+
+def _request_seconds(url: str, samplers: int) -> float:
+    """Return the seconds of the server for a request while this number of samplers waits."""
+    ended = threading.Event()
+
+    def answer(number: int) -> None:
+        with redis.Redis.from_url(url) as client:
+            stream = DrawStream(client, str(number))
+            while not ended.is_set():
+                for batch in stream.read(1.0):
+                    stream.finish(batch, "drawn")
+            stream.leave()
+
+    threads = [threading.Thread(target=answer, args=(number,)) for number in range(samplers)]
+    for thread in threads:
+        thread.start()
+    with redis.Redis.from_url(url) as client:
+
+        def seconds() -> float:
+            info: dict[str, Any] = client.info("cpu")
+            return float(info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"])
+
+        time.sleep(CALM_SECONDS)
+        before, fields = seconds(), {"name": "posterior arrays posterior procrustes", "metadata": "{}"}
+        for number in range(REQUESTS):
+            client.xadd(STREAMS[number % len(STREAMS)], {**fields, "draw": f"0:{number}:1.0"})
+            time.sleep(PAUSE)
+        spent = seconds() - before
+    ended.set()
+    for thread in threads:
+        thread.join()
+    return spent / REQUESTS
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Measurements of the costs that the capacity model is fitted to."""

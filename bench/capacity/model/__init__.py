@@ -1,1 +1,0 @@
-"""The capacity model: laws of cost, their fits, plans and validation."""
