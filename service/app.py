@@ -98,7 +98,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.recent_posteriors = RecentPosteriors()
     app.state.readers = ReaderProcesses(settings)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
-    app.state.access_policy = AccessPolicy.of(settings, stores.keys)
+    app.state.access_policy = AccessPolicy(settings, stores.keys)
     app.state.rate_limiter = RateLimiter(stores.client, stores.quotas)
     for module in ROUTERS:
         app.include_router(module.router)

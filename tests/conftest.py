@@ -53,7 +53,6 @@ SHARING = {
             "tests/system/clients/test_uploads.py",
             "tests/system/jobs/test_burst.py",
             "tests/system/jobs/test_commands.py",
-            "tests/system/operations/test_keys.py",
             "tests/system/operations/test_traces.py",
         )
     ),

@@ -15,8 +15,8 @@ CLOCK_PATCH = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetim
     ("line", "found"),
     [
         ('monkeypatch.setattr(time, "time", lambda: later)', True),
-        ('monkeypatch.setattr("worker.tenancy.api_keys.time.monotonic", lambda: now)', True),
-        ('monkeypatch.setattr("worker.tenancy.api_keys.time", SimpleNamespace(monotonic=lambda: now))', False),
+        ('monkeypatch.setattr("worker.storage.api_keys.time.monotonic", lambda: now)', True),
+        ('monkeypatch.setattr("worker.storage.api_keys.time", SimpleNamespace(monotonic=lambda: now))', False),
         ('monkeypatch.setattr("worker.execution.worker.AGAIN_SECONDS", 0)', False),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
+from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings, SettingsError
 from worker.base.versions import numbers_of
@@ -20,16 +21,15 @@ from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
+from worker.storage.api_keys import KeyStore
 from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.imported_posteriors import ImportedPosteriors
-from worker.storage.items.keys import StoredKeyFile
-from worker.storage.items.objects import DATASETS, KEYS, POSTERIORS, StoredItems
+from worker.storage.items.objects import DATASETS, POSTERIORS, StoredItems
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.tiered_cache import TieredCache
-from worker.tenancy.api_keys import KeyStore
 from worker.tenancy.quotas import MAX_JOBS, JobLimits, Quotas
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
@@ -82,7 +82,7 @@ class Stores:
         counts = Counters(client)
         objects = ObjectStore.of(settings, client, counts)
         cache = TieredCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
-        datasets, imports, keys = _user_data(settings, client, objects, patient=patient)
+        datasets, imports = _user_data(settings, client, objects, patient=patient)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, numbers=numbers_of(settings), room=room)
@@ -95,7 +95,7 @@ class Stores:
             datasets=datasets,
             posteriors=PosteriorStore(client, cache),
             imports=imports,
-            embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
+            embeddings=EmbeddingStore(client, EMBEDDING),
             jobs=jobs,
             queue=queue,
             recovery=JobRecovery(client, jobs, queue, settings),
@@ -104,7 +104,7 @@ class Stores:
             changes=Notifications(connect_queue(settings), CHANGED),
             drawn=Notifications(connect_cache(settings), DRAWN, draw_outcomes),
             counts=counts,
-            keys=keys,
+            keys=KeyStore(client),
             quotas=quotas,
             room=room,
         )
@@ -138,11 +138,11 @@ class Stores:
 
 def _user_data(
     settings: Settings, client: redis.Redis, objects: ObjectStore | None, *, patient: bool
-) -> tuple[DatasetStore, ImportedPosteriors, KeyStore]:
-    """Return data sets, imported posteriors and keys where `data_in` has them."""
+) -> tuple[DatasetStore, ImportedPosteriors]:
+    """Return data sets and imported posteriors where `data_in` has them."""
     if settings.data_in == "folder":
         folder = settings.data_dir
-        return DatasetStore.under(folder), ImportedPosteriors.under(folder), KeyStore.under(folder)
+        return DatasetStore.under(folder), ImportedPosteriors.under(folder)
     if objects is None:
         raise SettingsError("GLLE_DATA_IN=store needs GLLE_STORE_URL. Set it, or GLLE_DATA_IN=folder.")
     return stored_user_data(settings, client, objects, patient=patient)
@@ -150,11 +150,11 @@ def _user_data(
 
 def stored_user_data(
     settings: Settings, client: redis.Redis, objects: ObjectStore, *, patient: bool = False
-) -> tuple[DatasetStore, ImportedPosteriors, KeyStore]:
-    """Return data sets, imported posteriors and keys in the object store."""
+) -> tuple[DatasetStore, ImportedPosteriors]:
+    """Return data sets and imported posteriors in the object store."""
     stored = StoredItems.of(settings, client, objects.bucket, patient=patient)
     imports = ImportedPosteriors(stored.kind(POSTERIORS))
-    return DatasetStore(stored.kind(DATASETS), imports), imports, KeyStore(StoredKeyFile(stored.kind(KEYS)))
+    return DatasetStore(stored.kind(DATASETS), imports), imports
 
 
 @cache

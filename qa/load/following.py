@@ -33,7 +33,6 @@ class ServerDataset:
     id: str
     fits: dict[Fit, str] = field(default_factory=dict)
     embeddings: dict[Embedding, str] = field(default_factory=dict)
-    embeddings_at: dict[Embedding, float] = field(default_factory=dict)  # time of the last request
 
 
 @dataclass

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from qa.load.client import Requester
-from qa.load.content import METHODS, Content, Embedding, Fit
+from qa.load.content import Content, Fit
 from qa.load.following import ServerDataset
 from qa.load.ledger import Ledger
 from qa.load.user import User
@@ -62,16 +62,6 @@ def test_job_record_may_expire_after_its_end(
     getattr(user, action)(*([job] if action == "fetch" else []))
     assert len(user.ledger.faults) == faults
     assert (job.id in user.jobs) == bool(faults)
-
-
-@pytest.mark.parametrize(("requested", "faults"), [(TTL + 1, 0), (TTL - 1, 1)])
-def test_embedding_may_expire_after_its_last_request(user: User, requested: float, faults: int) -> None:
-    """After one retention the record is not requested again."""
-    artifact, datasets = Embedding(DATA, next(iter(METHODS))), user.datasets[DATA]
-    datasets.embeddings[artifact], datasets.embeddings_at[artifact] = "/v1/embeddings/emb_1", time.time() - requested
-    user._read_embedding()
-    assert len(user.ledger.faults) == faults
-    assert (artifact in datasets.embeddings) == bool(faults)
 
 
 def test_without_retention_limit_records_must_exist(user: User) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Summary, dataset_of, fit_of
-from qa.load.following import JSON, NPY, NPZ, Follower, ServerDataset, is_missing
+from qa.load.following import JSON, NPY, NPZ, Follower, ServerDataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +169,6 @@ class User(Follower):
         self._follow_later(answer, artifact)
         path = answer.json()["links"]["embedding"]
         self.datasets[content].embeddings[artifact] = path
-        self.datasets[content].embeddings_at[artifact] = answer.extensions["requested_at"]
         self.ledger.record_created(path, artifact)
 
     def _cancel(self) -> None:
@@ -262,18 +261,13 @@ class User(Follower):
         choices = [(dataset, *entry) for dataset in self.datasets.values() for entry in dataset.embeddings.items()]
         if not choices:
             return
-        dataset, embedding, path = self.rng.choice(choices)
+        _, embedding, path = self.rng.choice(choices)
         # 409: the job of this embedding was cancelled during the wait.
         answer = self.requester.ask("GET coordinates", f"{path}/coordinates?wait=2", headers={"Accept": NPY})
         if answer is None:
             return
-        if is_missing(answer, "embedding") and not self.ledger.is_retained(dataset.embeddings_at[embedding]):
-            del dataset.embeddings[embedding], dataset.embeddings_at[embedding]
-            self.ledger.stored.pop(path, None)
-        elif self._is(answer, embedding, 200, 202, 409):
-            dataset.embeddings_at[embedding] = answer.extensions["requested_at"]
-            if answer.status_code == 200:
-                self.array(answer, embedding, "embedding")
+        if self._is(answer, embedding, 200, 202, 409) and answer.status_code == 200:
+            self.array(answer, embedding, "embedding")
 
     def _lists(self) -> None:
         """List data sets, posteriors, or jobs."""

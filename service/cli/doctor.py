@@ -16,7 +16,7 @@ import numpy as np
 import glle_engine
 from glle.cli import VARIABLES
 from glle_engine import manifolds
-from service.middleware.access_policy import page_warning
+from service.middleware.access_policy import AccessPolicy
 from worker.base.settings import SettingsError, unknown_variables
 from worker.operations import doctor
 from worker.operations.health import Check
@@ -57,11 +57,11 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
 def access(settings: Settings) -> Check:
     """Check that the service would start, and not admit every web page."""
     try:
-        warning = page_warning(settings)
+        warning = AccessPolicy(settings).page_warning
     except SettingsError as error:
         return Check("access", "problem", str(error), "Correct that setting: the service does not start with it.")
     if warning:
-        return Check("access", "warning", warning, "Name the origins, or create a key with `glle keys create`.")
+        return Check("access", "warning", warning, "Name the origins, or set GLLE_AUTH=required.")
     return Check("access", "ok", "Web pages of other origins have no access without a key, except the named ones.")
 
 

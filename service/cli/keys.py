@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from service.cli.options import add_data_dir, span
 from worker.records.tenants import DEFAULT
-from worker.tenancy.api_keys import SCOPES, KeyStore
+from worker.storage.api_keys import SCOPES
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
     from worker.base.settings import Settings
+    from worker.storage.api_keys import KeyStore
 
 _COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
 
@@ -55,7 +56,7 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
         scopes = tuple(options.scopes or ("read",))
         key, secret = store.create(options.tenant, scopes, options.name, options.expires_days)
     validity = f"until {key.expires}" if key.expires else "until it is revoked"
-    _log(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}. Stored in {store.name}.")
+    _log(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}.")
     _log("It is not shown again:")
     print(secret)  # noqa: T201 # the command's output
     return 0
@@ -91,10 +92,7 @@ def _rotate(options: argparse.Namespace, settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _keys(options: argparse.Namespace, settings: Settings) -> Iterator[KeyStore]:
-    """Yield the keys of the data folder, or of the object store."""
-    if settings.data_in == "folder":
-        yield KeyStore.under(options.data_dir)
-        return
+    """Yield the keys of the deployment, whether its servers run or not."""
     from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
 
     with connected(replace(settings, data_dir=options.data_dir)) as stores:

@@ -242,17 +242,17 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _check_access(settings: Settings) -> None:
-    """Log a warning if every request would be refused, or every web page admitted.
+    """Log whether requests need a key, and a warning if every web page may be admitted.
 
     Raise `SettingsError` if the API would be open to others.
     """
-    from service.middleware import access_policy  # noqa: PLC0415 # each command loads what it needs
+    from service.middleware.access_policy import AccessPolicy  # noqa: PLC0415 # each command loads what it needs
 
-    policy = access_policy.AccessPolicy.of(settings)
-    if settings.data_in == "folder" and policy.is_shut:  # stored keys need the servers, which may not run yet
-        logging.announce("Requests need an API key, and no key exists. `glle keys create` creates one.", settings)
-    if warning := access_policy.page_warning(settings):
-        logging.announce(f"{warning} Name the origins, or create a key with `glle keys create`.", settings)
+    policy = AccessPolicy(settings)
+    if policy.is_required:
+        logging.announce("Requests need an API key. `glle keys create` creates one.", settings)
+    if policy.page_warning:
+        logging.announce(f"{policy.page_warning} Name the origins, or set GLLE_AUTH=required.", settings)
 
 
 def _print(text: str) -> None:

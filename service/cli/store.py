@@ -41,12 +41,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     )
     sweeping.set_defaults(run=_sweep)
     migrating = actions.add_parser(
-        "migrate", help="copy data sets, imported posteriors and keys of a folder into the store; 1 if one is damaged"
+        "migrate", help="copy data sets and imported posteriors of a folder into the store; 1 if one is damaged"
     )
     migrating.add_argument("folder", help="data folder (GLLE_DATA_DIR) of the deployment so far; it is not changed")
-    migrating.add_argument(
-        "--keys", action="store_true", help="add missing keys to a store that has keys, also those revoked there"
-    )
     migrating.set_defaults(run=_migrate)
     actions.add_parser(
         "reindex", help="name the stored data sets that the queue's Redis has lost; 1 if one is damaged"
@@ -88,11 +85,10 @@ def _migrate(options: argparse.Namespace, settings: Settings) -> int:
     if not Path(options.folder).is_dir():
         raise StartError(f"The folder {options.folder} does not exist. Name the data folder of the deployment so far.")
     with _object_store(settings) as (stores, objects):
-        result = migrate(stores, objects, options.folder, keys=options.keys)
+        result = migrate(stores, objects, options.folder)
     for id_ in result.damaged:
         _print(f"{id_} is damaged and was not copied: upload or import the same data again, or restore a backup.")
     _print(f"{result.copied:,} copied and read back, {result.present:,} were in the store.")
-    _print(f"{result.keys:,} keys copied.")
     return int(bool(result.damaged))
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import redis
 
 from service.middleware.cors import allowed_origins
 from service.middleware.proxies import Proxies, proxy_trace
 from worker.base.problems import ProblemError, refuse
-from worker.base.settings import Settings, SettingsError
+from worker.base.settings import SettingsError
 from worker.records.tenants import DEFAULT
-from worker.tenancy.api_keys import KeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from starlette.types import Scope
 
-    from worker.tenancy import api_keys
+    from worker.base.settings import Settings
+    from worker.storage import api_keys
+    from worker.storage.api_keys import KeyStore
 
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
 OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
@@ -43,52 +44,49 @@ def required_scope(path: str, method: str) -> api_keys.Scope | None:
 class AccessPolicy:
     """Authentication of requests by API key, or by origin while no key exists.
 
-    `auth` is the setting: auto, required or off. `is_local` means that only this machine reaches the service.
-    `origins` are those whose pages may use it, `*` for all.
+    Raises `SettingsError` if other machines could connect without a key, or a setting is malformed.
+
+    Parameters
+    ----------
+    settings
+        `auth` is auto, required or off; `cors_origins` are those whose pages may use the service, `*` for all.
+    keys
+        The keys; None: no key exists.
+
+    Attributes
+    ----------
+    is_required
+        Whether requests need a key before the first one exists.
+
     """
 
-    def __init__(
-        self, store: KeyStore, auth: str, proxies: Proxies, *, is_local: bool, origins: Collection[str] = ()
-    ) -> None:
-        self._store = store
-        self._proxies = proxies
-        self._origins = frozenset(origins)
-        self._is_required = auth == "required" or (auth == "auto" and not is_local)
-        self._is_off = auth == "off"
-
-    @classmethod
-    def of(cls, settings: Settings, store: KeyStore | None = None) -> Self:
-        """Return the policy of these settings.
-
-        Raise `SettingsError` if other machines could connect without a key, or a setting is malformed.
-        """
+    def __init__(self, settings: Settings, keys: KeyStore | None = None) -> None:
         host = settings.published or settings.host
         is_local = is_loopback(host)
         if settings.auth == "off" and not is_local:
             remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
             raise SettingsError(f"GLLE_AUTH=off would admit every client that reaches {host}. {remedy}")
-        proxies = Proxies(settings.trusted_proxies)
-        origins = allowed_origins(settings.cors_origins)
-        keys = store or KeyStore.under(settings.data_dir)
-        return cls(keys, settings.auth, proxies, is_local=is_local, origins=origins)
+        self._keys = keys
+        self._proxies = Proxies(settings.trusted_proxies)
+        self._origins = frozenset(allowed_origins(settings.cors_origins))
+        self.is_required = settings.auth == "required" or (settings.auth == "auto" and not is_local)
+        self._is_off = settings.auth == "off"
 
     @property
     def is_open(self) -> bool:
         """Whether requests need no key: on loopback, until the first key is created."""
-        return self._is_open(self._store)
+        return self._is_open(self._keys)
 
-    def _is_open(self, store: KeyStore) -> bool:
-        return self._is_off or not (self._is_required or store.has_key_file())
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether requests need a key and none exists."""
-        return not self.is_open and not self._store.all()
+    def _is_open(self, keys: KeyStore | None) -> bool:
+        return self._is_off or not (self.is_required or (keys is not None and keys.is_guarded()))
 
     @property
-    def admits_every_page(self) -> bool:
-        """Whether every web page in a browser of this machine can use the service."""
-        return self.is_open and "*" in self._origins
+    def page_warning(self) -> str:
+        """The warning that every web page can use the service until a key exists, or an empty string."""
+        if self.is_required or "*" not in self._origins:
+            return ""
+        since = "" if self._is_off else " until a key exists"
+        return f"GLLE_CORS_ORIGINS=*: every web page in a browser of this machine can read, write and delete{since}."
 
     def is_authenticated(self, scope: Scope) -> bool:
         """Return whether a request to an open path would pass on a guarded path; False if the keys cannot be read."""
@@ -101,31 +99,32 @@ class AccessPolicy:
     def authenticate(self, scope: Scope) -> str:
         """Return the tenant of a request; the default tenant if no key is needed.
 
-        While the server of the keys is away, the keys that were read last authenticate the request for the metrics,
-        because they report that server. Others raise `redis.RedisError`.
+        While the server of the keys is away, the keys that were read last authenticate the requests for the metrics
+        and the readiness, which report that server. Others raise `redis.RedisError`.
 
         Raise ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin`` or
-        ``keys-unreadable``.
+        ``record-unreadable``.
         """
         try:
-            return self._authenticate(scope, self._store)
+            return self._authenticate(scope, self._keys)
         except redis.RedisError:
-            if scope["path"] != METRICS:
+            if self._keys is None or scope["path"] not in OPEN_PATHS | {METRICS}:
                 raise
-            return self._authenticate(scope, self._store.last_read())
+            return self._authenticate(scope, self._keys.last_read())
 
-    def _authenticate(self, scope: Scope, store: KeyStore) -> str:
+    def _authenticate(self, scope: Scope, keys: KeyStore | None) -> str:
         if self._is_off:
             _require_own_page(scope, self._origins)
             return DEFAULT
-        if self._is_open(store):
+        if self._is_open(keys):
             _require_local_name(scope)
             _require_own_page(scope, self._origins)
             if (trace := self._proxy_trace(scope)) is None:
                 return DEFAULT
             if _AUTHORIZATION not in dict(scope["headers"]):
                 raise _key_required(f"The request came through a proxy (it has {trace}) and has no key.")
-        key = store.verify(_bearer_token(scope))
+        assert keys is not None
+        key = keys.verify(_bearer_token(scope))
         path, method = scope["path"], scope["method"]
         needed = required_scope(path, method) or "read"
         if needed not in key.scopes:
@@ -145,14 +144,6 @@ class AccessPolicy:
         if client is not None and is_loopback(client):
             return None
         return proxy_trace(scope) or "the address of a trusted proxy"
-
-
-def page_warning(settings: Settings) -> str:
-    """Return the warning that every web page can use the service without a key, or an empty string."""
-    is_known = settings.data_in == "folder" or settings.auth == "off"  # stored keys need the servers
-    if not (is_known and AccessPolicy.of(settings).admits_every_page):
-        return ""
-    return "GLLE_CORS_ORIGINS=* without keys: every web page in a browser of this machine can read, write and delete."
 
 
 def is_loopback(host: str) -> bool:

@@ -70,11 +70,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
             require_affordable_together(costs, allowed, body.spread)
         sizes, seconds = [part.size for part in spec.parts()], sum(cost.seconds for cost in costs)
         parts = PartsSharding.of("refits", sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
-        job = analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
-        for row in spec.methods:
-            if row["problem"] is None:
-                stores.embeddings.note(spec.embedding(row).recipe, job.id)
-        return job
+        return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
 
     return once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)
 

@@ -398,6 +398,8 @@ def delete_dataset(
     _delete_posteriors(stores, posteriors)
     stores.datasets.delete(id_)
     _delete_posteriors(stores, stores.posteriors.of_dataset(id_))  # of fits that ended meanwhile; no more can follow
+    for embedding in stores.embeddings.ids_in(f"of:{id_}"):
+        stores.embeddings.delete(embedding)
     stores.cache.forget(id_)
     return Response(status_code=204)
 

@@ -139,7 +139,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) 
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
     """Return method, parameters, figures, notes and times; an evicted embedding is computed again.
 
-    The record expires GLLE_JOB_TTL after the last request for it.
+    It stays until it or its data set is deleted, or until the tenant has 10,000 newer ones.
     """
     _, result = await _fetched(stores, id_, wait)
     if isinstance(result, Job):
@@ -288,13 +288,11 @@ async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingReco
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
     """Return the open job that computes an embedding, perhaps within a comparison, or a separate job."""
-    job = stores.jobs.get(record.job)
+    job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open:
         return job
     in_thread(require_dataset, stores, record.recipe.dataset)
-    job = analysis_job(stores, record.spec, posterior=None)
-    stores.embeddings.note(record.recipe, job.id)
-    return job
+    return analysis_job(stores, record.spec, posterior=None)
 
 
 def _arrays_response(request: Request, entry: Entry, name: str | None, dtype: Dtype) -> Response:
@@ -403,12 +401,10 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
             require_not_all_equal(stores, dataset)
         is_quick = plan.cost(dataset.n, dataset.d).seconds <= sharding.SHARD_SECONDS
         terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
-        job = analysis_job(stores, spec, posterior=None, terms=terms)
-        stores.embeddings.note(spec.recipe, job.id)
-        return job
+        return analysis_job(stores, spec, posterior=None, terms=terms)
 
     def recall(name: str) -> Job | None:
-        return None if stores.embeddings.is_deleted(spec.recipe.id) else stores.jobs.get(name)
+        return stores.jobs.get(name) if stores.embeddings.exists(spec.recipe.id) else None
 
     answers = Answers[Job](name=lambda job: job.id, recall=recall)
     return remembered(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit, answers)

@@ -228,7 +228,7 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec = analysis_of(job)
     entry = stores.cache.view(spec.cache_key(job.subject))
     if entry is None:  # evicted, or deleted
-        if isinstance(spec, EmbeddingSpec) and stores.embeddings.is_deleted(spec.recipe.id):
+        if isinstance(spec, EmbeddingSpec):
             stores.embeddings.fetch(spec.recipe.id)  # raises `embedding-not-found`
         return accepted(reopened(stores, job))
     if job.kind == "picture":

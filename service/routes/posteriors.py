@@ -67,7 +67,6 @@ from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.fits import recorded
 from worker.records.ids import posterior_id
-from worker.records.labels import matches_labels
 from worker.records.priority import Priority, Terms, is_quick_fit
 from worker.records.tenants import DEFAULT, dataset_id
 from worker.storage.datasets import Dataset
@@ -173,9 +172,8 @@ async def list_posteriors(
 
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
-    records = stores.posteriors.listed(position(cursor))
-    matching = ((at, r if r is not None and matches_labels(r, name, tag) else None) for at, r in records)
-    return await listed(request, matching, limit, PosteriorOut.of)
+    records = stores.posteriors.newest(position(cursor), name=name, tags=tag)
+    return await listed(request, records, limit, PosteriorOut.of)
 
 
 @router.get(

@@ -88,7 +88,7 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     tenant = stores.tenant or DEFAULT
     quota = stores.quotas.of(tenant)
     (datasets, _), nbytes = in_thread(stores.datasets.usage), in_thread(stores.datasets.stored_bytes)
-    posteriors, posterior_bytes = stores.posteriors.usage()
+    usage = stores.posteriors.usage()
     is_open, ended = stores.jobs.counts()
     keys, keys_reset = kept_keys(stores)
     quotas = QuotasOut(
@@ -96,10 +96,10 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
         jobs=QuotaOut.of(is_open, quota.jobs),
         requests=QuotaOut.of(requests, quota.requests, reset),
         records=QuotaOut.of(ended, quota.records),
-        posteriors=QuotaOut.of(posteriors, quota.posteriors),
+        posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
         idempotency_keys=QuotaOut.of(keys, MAX_IDEMPOTENCY_KEYS, keys_reset),
     )
-    return UsageOut(tenant=tenant, quotas=quotas, datasets=datasets, posterior_bytes=posterior_bytes)
+    return UsageOut(tenant=tenant, quotas=quotas, datasets=datasets, posterior_bytes=usage["posterior_bytes"])
 
 
 @router.get("/livez", summary="Is the process alive?", responses=documented())

@@ -15,6 +15,8 @@ from service.submission.waiting import MAX_WAIT_SECONDS, WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
+from worker.analyses.registry import recipes_of
+from worker.analyses.spread import SpreadSpec
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
@@ -114,6 +116,9 @@ def analysis_job(
     """
     subject = posterior or spec.to_dict()["dataset"]
     key = spec.cache_key(subject)
+    if not isinstance(spec, SpreadSpec):  # it refits an embedding that has a record
+        for recipe in recipes_of(spec):
+            stores.embeddings.note(recipe, key)
     job, created = submitted(
         stores,
         terms,
@@ -148,19 +153,19 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     if record.is_imported:
         in_thread(_delete_import, stores, record)  # its lock of files may wait
     else:
-        stores.posteriors.delete(record)
+        stores.posteriors.delete(record.id)
 
 
 def _delete_import(stores: Stores, record: PosteriorRecord) -> None:
     with stores.imports.exclusive(record.id):
-        stores.posteriors.delete(record)
+        stores.posteriors.delete(record.id)
         stores.imports.delete(record.id)
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:
     """Delete an embedding, and cancel its job; a comparison goes on, and removes the embedding at its end."""
-    stores.embeddings.delete(record.recipe.id)
-    job = stores.jobs.get(record.job)
+    stores.embeddings.delete(record.id)
+    job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open and job.kind == EmbeddingSpec.kind:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
     remove_results(stores.cache, record.recipe)

@@ -47,8 +47,8 @@ def test_only_the_api_is_published_on_loopback() -> None:
 def test_api_requires_keys_on_other_addresses() -> None:
     """The API receives its published address; with the unchanged file it is open on loopback."""
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
-    assert AccessPolicy.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
-    assert not AccessPolicy.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104
+    assert AccessPolicy(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"])).is_open  # noqa: S104 # in the container
+    assert not AccessPolicy(Settings(host="0.0.0.0", published="0.0.0.0")).is_open  # noqa: S104
 
 
 def test_grace_period_exceeds_task_timeout() -> None:

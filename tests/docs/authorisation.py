@@ -11,7 +11,7 @@ from typing import Literal
 
 from service.cli import main
 from service.middleware.access_policy import METRICS, OPEN_PATHS
-from worker.tenancy.api_keys import SCOPES
+from worker.storage.api_keys import SCOPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "authorisation.md"
 PATHS = json.loads(main.CONTRACT.read_text(encoding="utf-8"))["paths"]

@@ -173,7 +173,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     stores.client.flushall()
     stores.cache.client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)
-    stores.keys._look_again = 0.0  # the file is gone with the folder
+    stores.keys.__init__(stores.client)  # type: ignore[misc] # as a new process
     return stores
 
 

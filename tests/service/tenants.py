@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx
 
     from glle_engine import Posterior
-    from worker.tenancy.api_keys import Scope
+    from worker.storage.api_keys import Scope
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 
@@ -99,6 +99,6 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     arrays_id = stores.posteriors.arrays_id(id_)
     draw_and_cache(stores.draws, arrays_id, posterior, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
-    resources.embeddings.note(recipe, job.id)
+    resources.embeddings.note(recipe, recipe.cache_key)
     recipe.load_or_compute(TaskContext(stores, job), silent)
     return TenantResources(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

@@ -28,17 +28,15 @@ _SPECS: tuple[type[AnalysisSpec], ...] = (
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
 
-def recipes_of(job: Job) -> list[Recipe]:
-    """Return the embeddings that a job computes."""
-    if job.kind not in {EmbeddingSpec.kind, SpreadSpec.kind, ComparisonSpec.kind}:
-        return []
-    spec = analysis_of(job)
+def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
+    """Return the embeddings that an analysis computes."""
     if isinstance(spec, EmbeddingSpec):
         return [spec.recipe]
     if isinstance(spec, SpreadSpec):
         return [Recipe(**spec.recipe)]
-    assert isinstance(spec, ComparisonSpec)
-    return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]
+    if isinstance(spec, ComparisonSpec):
+        return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]
+    return []
 
 
 def analysis_of(job: Job) -> AnalysisSpec:

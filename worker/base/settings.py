@@ -72,7 +72,7 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     data_in: str = _setting(
         "folder",
-        "Place of data sets, imported posteriors and keys: folder (GLLE_DATA_DIR, which all machines share), or store "
+        "Place of data sets and imported posteriors: folder (GLLE_DATA_DIR, which all machines share), or store "
         "(GLLE_STORE_URL, with an index in the queue's Redis; GLLE_DATA_DIR is then each machine's own).",
         choices=("folder", "store"),
     )

@@ -105,8 +105,8 @@ def _clean_up(stores: Stores, job: Job) -> None:
     """
     if job.posterior is not None and not stores.posteriors.exists(job.posterior):
         stores.posteriors.forget(job.posterior, is_drawn=job.kind != "fit")  # a fit makes no draws
-    for recipe in recipes_of(job):
-        if stores.embeddings.is_deleted(recipe.id):
+    for recipe in recipes_of(None if job.kind in {"fit", "draws"} else analysis_of(job)):
+        if not stores.embeddings.exists(recipe.id):
             remove_results(stores.cache, recipe)
     if job.dataset is not None and not job.is_inline and stores.datasets.get(job.dataset) is None:
         stores.cache.forget(job.dataset)
@@ -184,7 +184,7 @@ def _fit(stores: Stores, job: Job) -> bool:
         raise Cancelled
     for source in filter(None, (dataset, neighbors)):
         if stores.datasets.get(source) is None:  # its deletion preceded the posterior's record
-            stores.posteriors.delete(record)
+            stores.posteriors.delete(record.id)
             raise not_found(source)
     stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
     return True

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 INDEX = "glle:jobs"
 TENANTS = "glle:tenants"  # the set of tenants with jobs
-NOTED = "embedding:"  # prefix of the fields of a job's record that name the embeddings of the job
 POSITIONS = "glle:jobs:reindexed"  # by tenant: the member at which the next sweep continues
 KINDS: tuple[Kind, ...] = get_args(Kind)
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -37,8 +36,8 @@ _CHUNK = 100  # members of one script call
 
 # `list` returns the key of a tenant's list. `index` moves a record from the lists of status `from` to those of `to`;
 # `until_` is the time at which an ended record expires, in milliseconds since 1970. `drop` removes an ended record with
-# its claim and embeddings. `trim` drops expired and surplus records.
-LISTS = f"""
+# its claim. `trim` drops expired and surplus records.
+LISTS = """
 local function list(tenant, name)
   if not tenant or tenant == 'default' then return 'glle:' .. name end
   return 'glle:tenant:' .. tenant .. ':' .. name
@@ -72,14 +71,6 @@ local function drop(tenant, entry)
   local is = redis.call('HMGET', record, 'status', 'claim')
   if is[1] ~= status then return end
   if is[2] and redis.call('GET', is[2]) == id then redis.call('DEL', is[2]) end
-  local fields = redis.call('HGETALL', record)
-  for at = 1, #fields, 2 do
-    if string.sub(fields[at], 1, {len(NOTED)}) == '{NOTED}' then
-      local embedding = 'glle:' .. fields[at]
-      local raw = redis.call('GET', embedding)
-      if raw and cjson.decode(raw).job == id then redis.call('DEL', embedding) end
-    end
-  end
   redis.call('DEL', record)
 end
 

@@ -1,4 +1,4 @@
-"""Data sets, imported posteriors and keys in the object store: copy of a folder, repair of the index, sweep."""
+"""Data sets and imported posteriors in the object store: copy of a folder, repair of the index, sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from worker.storage.items.base import RECORD
 from worker.storage.items.index import StoredFile, StoredItem
 from worker.storage.items.objects import KINDS, MANIFEST, ROOT, StoredItems, written_at
 from worker.stores import stored_user_data
-from worker.tenancy.api_keys import KeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +28,10 @@ Outcome = Literal["copied", "present", "damaged", "deleted"]
 
 @dataclass
 class Migration:
-    """Numbers of copied and of present data sets and imported posteriors, copied keys, and the damaged ids."""
+    """Numbers of copied and of present data sets and imported posteriors, and the damaged ids."""
 
     copied: int = 0
     present: int = 0
-    keys: int = 0
     damaged: list[str] = field(default_factory=list)
 
     def count(self, id_: str, outcome: Outcome) -> None:
@@ -44,24 +42,19 @@ class Migration:
             self.damaged.append(id_)
 
 
-def migrate(stores: Stores, objects: ObjectStore, folder: str, *, keys: bool = False) -> Migration:
-    """Copy data sets, imported posteriors and keys of a data folder into the store; change nothing in the folder.
+def migrate(stores: Stores, objects: ObjectStore, folder: str) -> Migration:
+    """Copy data sets and imported posteriors of a data folder into the store; change nothing in the folder.
 
     Each is compared with its digest before it is copied, and read back from the store afterwards. What the store has
     undamaged is not copied again, so that a repetition goes on where an earlier one ended.
-
-    Keys are copied into a store without keys. With `keys`, missing ones are added later, too: also those which were
-    revoked in the store.
     """
-    datasets, imports, stored_keys = stored_user_data(stores.settings, stores.client, objects)
+    datasets, imports = stored_user_data(stores.settings, stores.client, objects)
     result = Migration()
     source, posteriors = DatasetStore.under(folder), ImportedPosteriors.under(folder)
     for id_ in source.ids():
         result.count(id_, _copy_dataset(source, datasets, id_))
     for id_ in posteriors.ids():
         result.count(id_, _copy_import(posteriors, imports, id_))
-    if (keys or not stored_keys.has_key_file()) and (found := KeyStore.under(folder).all()):
-        result.keys = stored_keys.put(found)
     return result
 
 

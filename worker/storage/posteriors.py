@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import glle_engine
 from worker.base.problems import refuse
-from worker.base.versions import dump_record, load_record, versioned
+from worker.base.versions import dump_record, versioned
 from worker.records.fits import neighbors_of
-from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
+from worker.records.ids import DIGEST, content_sha256
 from worker.records.labels import with_labels
-from worker.records.tenants import DEFAULT, tenant_key
-from worker.tenancy.quotas import MAX_RECORD, RECORD_BYTES, too_many_posteriors, too_many_record_bytes
+from worker.records.tenants import DEFAULT
+from worker.storage.records import RecordKind, RecordStore
+from worker.tenancy.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import redis
 
     from worker.records.cache_entry import Entry
     from worker.storage.tiered_cache import TieredCache
 
-_INDEX = "glle:posteriors"
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
-
-# Writes a record unless there is one. KEYS: record, index, the job's record (or again the record), and the posteriors
-# of each data set that a fit reads. ARGV: record, index member, id, 1 with a job.
-# Returns 1 if there is a record now, 0 if the job does not run.
-_RECORD = """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
-if ARGV[4] == '1' and redis.call('HGET', KEYS[3], 'status') ~= 'running' then return 0 end
-redis.call('SET', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[2], 0, ARGV[2])
-for at = 4, #KEYS do redis.call('SADD', KEYS[at], ARGV[3]) end
-return 1
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +50,8 @@ class PosteriorRecord:
         Labels.
     provenance
         Versions and machine, for a replay.
+    calibration
+        The first calibration, which every use of `auto` shares; None: not calibrated.
 
     """
 
@@ -84,6 +73,7 @@ class PosteriorRecord:
     tenant: str = DEFAULT
     name: str | None = None
     tags: list[str] = field(default_factory=list)
+    calibration: dict[str, Any] | None = None
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -133,17 +123,20 @@ class PosteriorRecord:
         return asdict(self)
 
 
-def record_of(id_: str, raw: str | bytes) -> PosteriorRecord:
-    """Parse a stored record; raises as `worker.base.versions.load_record`."""
-    return load_record(f"The record of posterior {id_}", raw, lambda record: PosteriorRecord(**record))
+KIND = RecordKind[PosteriorRecord](
+    "posterior",
+    "posterior",
+    lambda fields: PosteriorRecord(**fields),
+    counts=lambda record: {
+        "posteriors": 1,
+        "posterior_bytes": record.nbytes,
+        "posterior_record_bytes": len(dump_record(record.to_dict())),
+    },
+    sets=lambda record: [f"of:{dataset}" for dataset in record.datasets],
+)
 
 
-def calibration_of(id_: str, raw: str | bytes) -> dict[str, Any]:
-    """Parse a stored calibration; raises as `worker.base.versions.load_record`."""
-    return load_record(f"The calibration of posterior {id_}", raw, dict)
-
-
-class PosteriorStore:
+class PosteriorStore(RecordStore[PosteriorRecord]):
     """Store of posteriors.
 
     Parameters
@@ -152,6 +145,7 @@ class PosteriorStore:
         The queue's Redis, for the records.
     cache
         The cache of the arrays.
+
     tenant
         Tenant whose posteriors are visible; None: all by id, and a list of the default tenant's.
     most
@@ -160,11 +154,9 @@ class PosteriorStore:
     """
 
     def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None, most: int = 0) -> None:
-        self._client = client
+        super().__init__(client, KIND, tenant)
         self._cache = cache
-        self._tenant = tenant
         self._most = most
-        self._record = client.register_script(_RECORD)
 
     def of(self, tenant: str, most: int = 0) -> Self:
         """Return a tenant's view of the store."""
@@ -173,27 +165,13 @@ class PosteriorStore:
     def require_room(self) -> None:
         """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
 
-        Concurrent fits may all pass, so the quota can be exceeded by the number of running jobs.
+        Concurrent fits may all pass, so the quota can be exceeded by the number of running jobs: no fit is lost.
         """
-        if not self._most:
-            return
-        index, allowed = tenant_key(_INDEX, self._tenant or DEFAULT), self._most * RECORD_BYTES
-        count = self._client.zcard(index)
-        if count >= self._most:
+        usage, allowed = self.usage() if self._most else Counter[str](), self._most * RECORD_BYTES
+        if 0 < self._most <= usage["posteriors"]:
             raise too_many_posteriors(self._tenant, self._most)
-        if count * MAX_RECORD < allowed:  # without a look at the records
-            return
-        with self._client.pipeline(transaction=False) as pipeline:
-            for member in self._client.zrange(index, 0, -1):
-                pipeline.strlen(_key(member_name(text(member))))
-            nbytes = sum(pipeline.execute())
-        if nbytes >= allowed:
-            raise too_many_record_bytes(self._tenant, nbytes, allowed)
-
-    def usage(self) -> tuple[int, int]:
-        """Return the number of the tenant's posteriors, and the bytes of their arrays; reads all records."""
-        sizes = [record.nbytes for _, record in self.newest()]
-        return len(sizes), sum(sizes)
+        if 0 < allowed <= usage["posterior_record_bytes"]:
+            raise too_many_record_bytes(self._tenant, usage["posterior_record_bytes"], allowed)
 
     def cache(self, id_: str, posterior: glle_engine.Posterior, seconds: float = 0.0) -> str:
         """Cache a posterior's arrays; return their digest.
@@ -237,44 +215,15 @@ class PosteriorStore:
             would write it again, is deleted with it.
 
         """
-        is_new = self.get(record.id) is None
-        if is_new:
-            self._cache.create_index(record.id)
-        sources = [_of_dataset(source) for source in record.datasets]
-        keys = [_key(record.id), tenant_key(_INDEX, record.tenant), while_running or _key(record.id), *sources]
-        exists = bool(
-            self._record(
-                keys=keys,
-                args=[dump_record(record.to_dict()), _member(record), record.id, int(while_running is not None)],
-            )
-        )
-        if is_new and not exists:
-            self._cache.forget(record.id)
-        return exists
+        self._cache.create_index(record.id)
+        if self.create(record, while_running=while_running) or self.exists(record.id):
+            return True
+        self._cache.forget(record.id)
+        return False
 
     def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
         """Change name and tags (`worker.records.labels.with_labels`); return the record; raises as `fetch`."""
-
-        def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
-            record = with_labels(self.fetch(id_), changes)
-            pipeline.multi()
-            pipeline.set(_key(id_), dump_record(record.to_dict()))
-            return record
-
-        # Repeated if the record changes meanwhile.
-        record = self._client.transaction(change, _key(id_), value_from_callable=True)  # type: ignore[arg-type] # of a callable with a value
-        assert isinstance(record, PosteriorRecord)
-        return record
-
-    def get(self, id_: str) -> PosteriorRecord | None:
-        """Return the record, or None."""
-        raw = self._client.get(_key(id_))
-        record = None if raw is None else record_of(id_, raw)
-        return record if record is not None and self._tenant in {None, record.tenant} else None
-
-    def exists(self, id_: str) -> bool:
-        """Return whether there is a record of any tenant."""
-        return bool(self._client.exists(_key(id_)))
+        return self.change(id_, lambda record: with_labels(record, changes)) or self.fetch(id_)
 
     def fetch(self, id_: str) -> PosteriorRecord:
         """Return the record.
@@ -295,49 +244,22 @@ class PosteriorStore:
             )
         return record
 
-    def listed(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord | None]]:
-        """Yield (cursor, record or None if deleted) from the newest on, or from the one after the cursor `before`.
-
-        A hundred records take two round trips.
-        """
-        index = tenant_key(_INDEX, self._tenant or DEFAULT)
-        upper = "+" if before is None else f"({before}"
-        while members := [text(raw) for raw in self._client.zrevrangebylex(index, upper, "-", start=0, num=100)]:
-            ids = [member_name(member) for member in members]
-            for member, id_, raw in zip(members, ids, self._client.mget([_key(id_) for id_ in ids]), strict=True):
-                record = None if raw is None else record_of(id_, raw)
-                yield member, record if record is not None and self._tenant in {None, record.tenant} else None
-            upper = f"({members[-1]}"
-
-    def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
-        """Yield (cursor, record) as `listed` does, without the deleted ones."""
-        return ((at, record) for at, record in self.listed(before) if record is not None)
-
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
         """Record a posterior's calibration unless there is one; return the recorded one.
 
         The first one stays, so that `auto` is one number on all machines.
         """
-        self._client.set(_calibration_key(id_), dump_record(calibration), nx=True)
-        return self.calibration(id_) or calibration
+        record = self.change(id_, lambda old: old if old.calibration else replace(old, calibration=calibration))
+        return (None if record is None else record.calibration) or calibration
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
         """Return a posterior's calibration, or None."""
-        raw = self._client.get(_calibration_key(id_))
-        return None if raw is None else calibration_of(id_, raw)
-
-    def all(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield (id, raw record, raw calibration) of all tenants' posteriors, perhaps one of them twice."""
-        for raw in self._client.scan_iter(match=_key("*"), count=1000):
-            id_ = text(raw).removeprefix(_key(""))
-            record, calibration = self._client.mget(raw, _calibration_key(id_))
-            if record is not None:  # deleted meanwhile
-                yield id_, text(record), None if calibration is None else text(calibration)
+        record = self.get(id_)
+        return None if record is None else record.calibration
 
     def of_dataset(self, dataset: str) -> list[str]:
-        """Return the ids of the posteriors fitted on a data set, or with neighbors that it has."""
-        members = self._client.smembers(_of_dataset(dataset))
-        return sorted(text(raw) for raw in members)
+        """Return the ids of the tenant's posteriors fitted on a data set, or with neighbors that it has."""
+        return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry | None:
         """Return a record's arrays for partial reads (`TieredCache.view`), or None if evicted."""
@@ -366,38 +288,18 @@ class PosteriorStore:
         record = self.get(id_)
         return None if record is None else record.state
 
-    def delete(self, record: PosteriorRecord) -> None:
-        """Remove a posterior, its draws and all results."""
-        with self._client.pipeline() as pipeline:
-            pipeline.delete(_key(record.id))
-            pipeline.zrem(tenant_key(_INDEX, record.tenant), _member(record))
-            for source in record.datasets:
-                pipeline.srem(_of_dataset(source), record.id)
-            pipeline.execute()
-        self.forget(record.id)
+    def delete(self, id_: str) -> PosteriorRecord | None:
+        """Remove a posterior, its draws and all results; return the record, or None."""
+        record = super().delete(id_)
+        if record is not None:
+            self.forget(id_)
+        return record
 
     def forget(self, id_: str, *, is_drawn: bool = True) -> None:
-        """Remove a posterior's calibration and arrays; with `is_drawn` also its draws and all results."""
-        self._client.delete(_calibration_key(id_))
+        """Remove a posterior's arrays; with `is_drawn` also its draws and all results."""
         self._cache.delete(_cache_key(id_))
         if is_drawn:
             self._cache.forget(id_)
-
-
-def _key(id_: str) -> str:
-    return f"glle:posterior:{id_}"
-
-
-def _calibration_key(id_: str) -> str:
-    return f"glle:calibration:{id_}"
-
-
-def _member(record: PosteriorRecord) -> str:
-    return index_member(record.created, record.id)
-
-
-def _of_dataset(dataset: str) -> str:
-    return f"glle:dataset:{dataset}:posteriors"
 
 
 def _cache_key(id_: str) -> str:

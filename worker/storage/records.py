@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha1
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import redis
 
 PAGE = 100  # records of two round trips
+MAX_PARSED = 512  # records that a process keeps parsed, some 10 kB each
 USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
 _NO_LIMITS: dict[str, int] = {}
@@ -47,6 +49,8 @@ for at = 6, #ARGV, 3 do
   local used = limit > 0 and tonumber(redis.call('HGET', usage, ARGV[at]) or '0') or 0
   if change > 0 and used + change > limit and limit > 0 then return ARGV[at] end
 end
+-- The first write decides whether a full server refuses the script. It accepts DEL.
+if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
 for at = 6, #ARGV, 3 do
   redis.call('HINCRBY', usage, ARGV[at], ARGV[at + 1])
   redis.call('HINCRBY', usage_of_all, ARGV[at], ARGV[at + 1])
@@ -58,7 +62,6 @@ for at = 5, #KEYS do
     redis.call('ZADD', KEYS[at], 0, ARGV[3])
   end
 end
-if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
 return 'done'
 """
 
@@ -117,8 +120,12 @@ class RecordKind(Generic[R]):
     sets: Callable[[R], Sequence[str]] = lambda _: ()
 
     def load(self, id_: str, raw: str | bytes) -> R:
-        """Parse a stored record; raises as `worker.base.versions.load_record`."""
-        return load_record(f"The record of {self.title} {id_}", raw, self.parse)
+        """Parse a stored record; raises as `worker.base.versions.load_record`.
+
+        Equal records are parsed once, so nothing may change the dictionaries of a record.
+        """
+        record: R = _parse(self, id_, raw)
+        return record
 
     def key(self, id_: str) -> str:
         """Return the key of a record."""
@@ -127,6 +134,11 @@ class RecordKind(Generic[R]):
     def set_of(self, tenant: str, name: str = "") -> str:
         """Return the key of a set of a tenant's records; without a name, of all."""
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
+
+
+@lru_cache(MAX_PARSED)
+def _parse(kind: RecordKind[Any], id_: str, raw: str | bytes) -> Any:
+    return load_record(f"The record of {kind.title} {id_}", raw, kind.parse)
 
 
 class LimitExceededError(Exception):
@@ -160,21 +172,21 @@ class RecordStore(Generic[R]):
 
     def __init__(self, client: redis.Redis, kind: RecordKind[R], tenant: str | None = None) -> None:
         self._client = client
-        self._kind = kind
+        self.kind = kind
         self._tenant = tenant
         self._script = client.register_script(_REPLACE)
 
     def of(self, tenant: str) -> Self:
         """Return a tenant's view of the store."""
-        return type(self)(self._client, self._kind, tenant)
+        return type(self)(self._client, self.kind, tenant)
 
     def get(self, id_: str) -> R | None:
         """Return a record, or None; raises as `RecordKind.load`."""
-        return self._visible(id_, self._client.get(self._kind.key(id_)))
+        return self._visible(id_, self._client.get(self.kind.key(id_)))
 
     def exists(self, id_: str) -> bool:
         """Return whether there is a record of any tenant."""
-        return bool(self._client.exists(self._kind.key(id_)))
+        return bool(self._client.exists(self.kind.key(id_)))
 
     def create(self, record: R, *, limits: Mapping[str, int] = _NO_LIMITS, while_running: str | None = None) -> bool:
         """Write a record unless there is one; return whether it was written.
@@ -199,7 +211,7 @@ class RecordStore(Generic[R]):
         while (found := self._stored(id_)) is not None:
             digest, old = found
             new = change(old)
-            if self._replace(digest, old, new, limits):
+            if new == old or self._replace(digest, old, new, limits):
                 return new
         return None
 
@@ -223,35 +235,35 @@ class RecordStore(Generic[R]):
             record = self._visible(id_, raw)
             yield member, record if record is not None and matches_labels(record, name, tags) else None
 
-    def ids_in(self, name: str) -> list[str]:
-        """Return the ids of all the tenant's records in a set of the kind."""
-        return [member_name(text(raw)) for raw in self._client.zrange(self._set(name), 0, -1)]
+    def ids_in(self, name: str, oldest: int = 0) -> list[str]:
+        """Return the ids of the tenant's records in a set of the kind (empty: all), or of the `oldest` ones."""
+        return [member_name(text(raw)) for raw in self._client.zrange(self._set(name), 0, oldest - 1)]
 
     def all(self) -> Iterator[tuple[str, str]]:
         """Yield (id, stored record) of all tenants, perhaps one of them twice."""
-        for key in self._client.scan_iter(match=self._kind.key("*"), count=1000):
+        for key in self._client.scan_iter(match=self.kind.key("*"), count=1000):
             if (raw := self._client.get(key)) is not None:  # deleted meanwhile
-                yield text(key).removeprefix(self._kind.key("")), text(raw)
+                yield text(key).removeprefix(self.kind.key("")), text(raw)
 
-    def usage(self) -> dict[str, int]:
-        """Return the counters of the tenant; without a tenant, of all tenants. A missing one is 0."""
+    def usage(self) -> Counter[str]:
+        """Return the counters of the tenant; without a tenant, of all tenants."""
         counters = self._client.hgetall(self._usage(self._tenant)).items()
-        return {text(counter): int(value) for counter, value in counters}
+        return Counter({text(counter): int(value) for counter, value in counters})
 
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
         """Yield (member, id, stored record or None) of a set, a hundred in two round trips."""
         upper = "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(self._set(name), upper, "-", 0, PAGE)]:
             ids = [member_name(member) for member in members]
-            yield from zip(members, ids, self._client.mget([self._kind.key(id_) for id_ in ids]), strict=True)
+            yield from zip(members, ids, self._client.mget([self.kind.key(id_) for id_ in ids]), strict=True)
             upper = f"({members[-1]}"
 
     def _set(self, name: str) -> str:
-        return self._kind.set_of(self._tenant or DEFAULT, name)
+        return self.kind.set_of(self._tenant or DEFAULT, name)
 
     def _stored(self, id_: str) -> tuple[str, R] | None:
         """Return the digest of a stored record and the record, or None."""
-        raw: Any = self._client.get(self._kind.key(id_))
+        raw: Any = self._client.get(self.kind.key(id_))
         record = self._visible(id_, raw)
         return None if record is None else (sha1(raw, usedforsecurity=False).hexdigest(), record)
 
@@ -260,7 +272,7 @@ class RecordStore(Generic[R]):
         return USAGE_OF_ALL if tenant is None else tenant_key(USAGE, tenant)
 
     def _visible(self, id_: str, raw: Any) -> R | None:
-        record = None if raw is None else self._kind.load(id_, raw)
+        record = None if raw is None else self.kind.load(id_, raw)
         return record if record is not None and self._tenant in {None, record.tenant} else None
 
     def _replace(
@@ -272,12 +284,12 @@ class RecordStore(Generic[R]):
         former, present = self._sets(old), self._sets(new)
         leave = [name for name in former if name not in present]
         enter = [name for name in present if name not in former]
-        changes = Counter(self._kind.counts(new) if new is not None else {})
-        changes.subtract(self._kind.counts(old) if old is not None else {})
+        changes = Counter(self.kind.counts(new) if new is not None else {})
+        changes.subtract(self.kind.counts(old) if old is not None else {})
         counters: list[tuple[Any, ...]] = [
             (counter, change, limits.get(counter, 0)) for counter, change in changes.items()
         ]
-        key = self._kind.key(record.id)
+        key = self.kind.key(record.id)
         raw = "" if new is None else dump_record(new.to_dict())
         member = index_member(record.created, record.id)
         outcome = text(
@@ -294,4 +306,4 @@ class RecordStore(Generic[R]):
         if record is None:
             return []
         labels = [*(f"tag:{tag}" for tag in record.tags), *([] if record.name is None else [f"name:{record.name}"])]
-        return [self._kind.set_of(record.tenant, name) for name in ("", *labels, *self._kind.sets(record))]
+        return [self.kind.set_of(record.tenant, name) for name in ("", *labels, *self.kind.sets(record))]

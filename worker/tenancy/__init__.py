@@ -1,4 +1,4 @@
-"""Quotas and bearer keys of tenants.
+"""Quotas of tenants.
 
-May import `base` and `records`. Start with `api_keys`.
+May import `base` and `records`. Start with `quotas`.
 """

@@ -93,7 +93,7 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     stores.client.set("glle:orphan", 1)
     stores.client.set("glle:claim:kept", 1)
     stores.client.set("glle:posterior:post_1", "there", ex=100)
-    stores.client.set("glle:calibration:post_2", 1)
+    stores.client.zadd("glle:embeddings:of:ds_2", {"2026 emb_1": 0})
     stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
     stores.client.sadd("glle:open", "job_gone")
     group = DrawKey(0, 0, 1.0, "posterior", "none").group_key("post_2")
@@ -103,8 +103,8 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     leaky.count_keys(stores.cache.client, CACHE, alive)
     leaky.check_members(stores.client, alive)
     assert sorted(leaky.leaks) == [
-        "glle:calibration:post_2: its subject does not exist",
         "glle:claim:kept: should expire",
+        "glle:embeddings:of:ds_2: its subject does not exist",
         "glle:jobs: job_gone has no record",
         "glle:open: job_gone has ended",
         "glle:orphan: no owner",

@@ -9,7 +9,8 @@ from pathlib import Path
 from string import Template
 
 from glle import Client
-from worker.tenancy.api_keys import KeyStore
+from service.cli.data_folder import connected
+from worker.base.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Path(__file__).with_name("schemathesis.toml.in")
@@ -26,7 +27,8 @@ LIMITS = {
 
 def make_key(folder: Path) -> str:
     """Return an admin key of the service that runs in `folder`."""
-    return KeyStore.under(str(folder / "data")).create("default", ("admin",), "fuzz", None)[1]
+    with connected(Settings(data_dir=str(folder / "data"))) as stores:
+        return stores.keys.create("default", ("admin",), "fuzz", None)[1]
 
 
 def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedProcess[str]:

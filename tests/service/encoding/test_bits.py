@@ -101,7 +101,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     id_ = drawn.rpartition("/")[2]
     before = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
     record = stores.posteriors.fetch(id_)
-    stores.posteriors.delete(record)
+    stores.posteriors.delete(record.id)
     stores.posteriors.record(replace(record, provenance={"numbers": NUMBERS, ARRAYS: "1" * 64}, created="later"))
     key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
     other = fitted()[1].draw(1)

@@ -38,7 +38,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(slow_clients, "PATIENCE_SECONDS", 0.4)
         patched.setattr(slow_clients, "MIN_SPEED", 1000)
-        yield Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=folder)
+        yield Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=folder, auth="off")
 
 
 @contextmanager

@@ -171,7 +171,7 @@ def test_a_disconnect_frees_all_resources(
     until(lambda: not stores.changes._waiters)
 
 
-def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores, job: Job) -> None:
+def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores, job: Job, drawn: str) -> None:
     """Only draws in npy have a partial result; an unknown scale waits for its calibration."""
     other, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     answer = client.get(f"/v1/jobs/{other.id}/result?partial=true", headers=NPY)
@@ -179,9 +179,10 @@ def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores,
     as_json = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers={"accept": "application/json"})
     assert (as_json.status_code, as_json.json()["type"]) == (406, "urn:glle:problem:not-acceptable")
     spec = {**SPEC.to_dict(), "scales": ["auto"]}
-    auto, _ = stores.jobs.create(kind="draws", claim="b", posterior="post_1", spec=spec, total=COUNT)
+    posterior = drawn.rpartition("/")[2]
+    auto, _ = stores.jobs.create(kind="draws", claim="b", posterior=posterior, spec=spec, total=COUNT)
     answer = client.get(f"/v1/jobs/{auto.id}/result?partial=true", headers=NPY)
     assert (answer.status_code, answer.json()["id"]) == (202, auto.id)
-    stores.posteriors.calibrate("post_1", {"scale": 2.5})
+    stores.posteriors.calibrate(posterior, {"scale": 2.5})
     with reading(client, auto) as (begun, _):
         assert begun.headers["glle-scale"] == "2.5"

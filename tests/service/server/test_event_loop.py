@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,7 @@ def test_a_silent_server_delays_only_requests_that_need_it(
         server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         silent = Stores.connect(replace(stores.settings, redis_url=url, cache_url=url))
+        silent.keys._is_guarded, silent.keys._next_look = False, math.inf  # read before
         async with asking(create_app(silent)) as client, asyncio.timeout(SECONDS):
             paths = ["/v1/jobs/job_0?wait=9", "/v1/posteriors/post_0/draws/1", "/v1/posteriors/post_0"] * 40
             tasks = [asyncio.create_task(client.get(path)) for path in paths]

@@ -9,39 +9,44 @@ import pytest
 
 from service.cli import main
 from tests.conftest import until
-from tests.system.conftest import fitted, synthetic
+from tests.system.conftest import ONE_EACH, fitted, running, synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from tests.system.conftest import Limited
+    from tests.system.conftest import Up
 
 
 @pytest.fixture
-def keys(limited: Limited, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
-    """Return a function that runs `glle keys` beside the service; later the service is open again."""
-    data = limited.log.parent / "data"
+def keyed(tmp_path: Path) -> Iterator[Up]:
+    """Run a service that gets keys."""
+    with running(tmp_path, **ONE_EACH) as up:
+        yield up
+
+
+@pytest.fixture
+def keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs `glle keys` beside the service."""
 
     def run(*arguments: str) -> str:
-        assert main.main(["keys", *arguments, "--data-dir", str(data)]) == 0
+        assert main.main(["keys", *arguments, "--data-dir", str(tmp_path / "data")]) == 0
         return capsys.readouterr().out.strip()
 
-    yield run
-    (data / "keys.json").unlink()
-    until(lambda: httpx.get(limited.url + "/v1/info").status_code == 200)
+    return run
 
 
-def test_results_of_workers_belong_to_the_tenant(limited: Limited, keys: Callable[..., str]) -> None:
+def test_results_of_workers_belong_to_the_tenant(keyed: Up, keys: Callable[..., str]) -> None:
     """The first key closes a running service, results stay invisible to another tenant, and a revoked key fails."""
-    assert httpx.get(limited.url + "/v1/info").status_code == 200
+    assert httpx.get(keyed.url + "/v1/info").status_code == 200
     headers = [
         {"Authorization": f"Bearer {keys('create', '--tenant', tenant, '--scope', 'write')}"}
         for tenant in ("alice", "bob")
     ]
-    until(lambda: httpx.get(limited.url + "/v1/info").status_code == 401, seconds=5)
+    until(lambda: httpx.get(keyed.url + "/v1/info").status_code == 401, seconds=5)
     with (
-        httpx.Client(base_url=limited.url, headers=headers[0], timeout=60) as alice,
-        httpx.Client(base_url=limited.url, headers=headers[1], timeout=60) as bob,
+        httpx.Client(base_url=keyed.url, headers=headers[0], timeout=60) as alice,
+        httpx.Client(base_url=keyed.url, headers=headers[1], timeout=60) as bob,
     ):
         until(lambda: alice.get("/v1/info").status_code == bob.get("/v1/info").status_code == 200, seconds=5)
         posterior = fitted(alice, synthetic(alice, 200))

@@ -190,4 +190,3 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         deployment.run("five", "keys", "revoke", key_id)
         until(lambda: one.get(data).status_code == two.get(data).status_code == 401)
         assert not [path for path in tmp_path.rglob("ds_*") if tmp_path / "objects" not in path.parents]
-        assert not list(tmp_path.glob("*/keys.json"))

@@ -168,7 +168,7 @@ def test_auto_is_the_recorded_scale(stores: Stores, fitted: str, monkeypatch: py
     assert indices == [], "a draw at auto equals the draw at its number"
     stores.cache.client.flushall()
     assert run_analysis(stores, CalibrationSpec(), fitted).meta["scale"] == calibration["scale"]
-    stores.posteriors.delete(stores.posteriors.fetch(fitted))
+    stores.posteriors.delete(fitted)
     assert stores.posteriors.calibration(fitted) is None
 
 
@@ -391,7 +391,7 @@ def test_results_of_a_deleted_posterior_are_deleted(stores: Stores, fitted: str)
     run_analysis(stores, SUMMARY, fitted)
     run_analysis(stores, RECONSTRUCTIONS, fitted)
     job = analysis_job(stores, SUMMARY, fitted)
-    stores.posteriors.delete(stores.posteriors.fetch(fitted))
+    stores.posteriors.delete(fitted)
     assert list(stores.cache.client.scan_iter("*")) == []
     tasks.analyse(job.id, 0)
     failed = stores.jobs.fetch(job.id).error

@@ -155,7 +155,7 @@ def test_resamples_leave_with_their_posterior(stores: Stores, fitted: str) -> No
     record = stores.posteriors.fetch(fitted)
     keys = [block.cache_key(record.arrays_id) for stream in STREAMS for block in resample_blocks(stream.number, 0, 4)]
     assert all(stores.cache.contains(keys))
-    stores.posteriors.delete(record)
+    stores.posteriors.delete(record.id)
     assert not any(stores.cache.contains(keys))
 
 

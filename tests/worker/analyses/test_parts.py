@@ -309,6 +309,7 @@ def test_a_spread_in_parts_is_the_engines(stores: Stores, name: str) -> None:
     spread = SpreadSpec(
         dataset=dataset, embedding=of.recipe.id, recipe=asdict(of.recipe), half_samples=PART + 2, refits=seeds
     )
+    stores.embeddings.note(of.recipe, "")
     job = shared_job(stores, spread, None, "refits")
     assert job.parts is not None
     assert job.parts.sizes == (PART, 2, *([seeds] if seeds else []))

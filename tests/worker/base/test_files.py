@@ -15,9 +15,7 @@ import pytest
 
 from glle_engine.base import npz
 from worker.base.files import locked, make_folder, private_file, restrict_folder, sync_folder, temporary
-from worker.base.problems import ProblemError
 from worker.storage.datasets import DatasetStore, Table
-from worker.tenancy.api_keys import KeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,20 +122,6 @@ def test_a_new_name_survives_a_power_cut(disk: Disk) -> None:
         assert dataset_after.name == "sheet"
 
 
-def test_a_revoked_key_stays_revoked_after_a_power_cut(disk: Disk) -> None:
-    """Revocation and creation of a key are on the device before the response."""
-    keys = KeyStore.under(disk.root / "data")
-    revoked, secret = keys.create("alice", ("read",), "", None)
-    os.sync()
-    keys.revoke(revoked.id)
-    key, other = keys.create("alice", ("read",), "", None)
-    with disk.after_power_cut() as root:
-        after = KeyStore.under(root / "data")
-        assert after.verify(other) == key
-        with pytest.raises(ProblemError, match="unknown, revoked"):
-            after.verify(secret)
-
-
 def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
     """The file has the old or the new content, although its name may be on the device first."""
     path = disk.root / "posterior.npz"
@@ -177,13 +161,12 @@ class Trace:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
-@pytest.mark.parametrize("kind", ["data set", "key", "name"])
+@pytest.mark.parametrize("kind", ["data set", "name"])
 def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every store a rename follows the fsync of its file and precedes the fsync of its folder."""
     store = DatasetStore.within(tmp_path / "datasets")
     work: dict[str, Callable[[], object]] = {
         "data set": lambda: store.add(TABLE),
-        "key": lambda: KeyStore.under(tmp_path).create("alice", ("read",), "", None),
         "name": lambda: store.rename(store.ids()[0], {"name": "sheet"}),
     }
     if kind == "name":
@@ -210,11 +193,10 @@ def test_a_deletion_begins_with_the_record(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("_umask")
 def test_only_the_owner_can_read_files_and_folders(tmp_path: Path) -> None:
-    """With any umask, data sets, keys, locks and their parent folders are private."""
+    """With any umask, data sets, locks and their parent folders are private."""
     data = tmp_path / "deep" / "data"
     store = DatasetStore.under(str(data)).of("alice", 10**6)
     store.add(TABLE)
-    KeyStore.under(data).create("alice", ("read",), "", None)
     with locked(data / "some.lock"):
         pass
     exposed = [path for path in (tmp_path / "deep").rglob("*") if path.stat().st_mode & 0o077]

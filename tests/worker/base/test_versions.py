@@ -44,10 +44,9 @@ RECORDS: dict[str, dict[str, Any]] = {
         "draw_cost": {"seconds": 0.01, "each_seconds": 0.003, "bytes": 4e7},
         "provenance": {"numbers": NUMBERS, ARRAYS: "0" * 64}, "job": "job_1", "created": "now",
     },
-    "calibration": {"scale": 0.5},
     "embedding": {
         "recipe": {"dataset": DATA, "method": "isomap", "parameters": {}, "labels": None, "engine": "0.1.0"},
-        "job": "job_1", "tenant": "default",
+        "claim": "", "created": "now", "tenant": "default",
     },
     "dataset": {
         "id": DATA, "sha256": "", "n": 3, "d": 2, "dtype": "float64", "nbytes": 48, "names": None, "has_labels": False,
@@ -59,7 +58,7 @@ RECORDS: dict[str, dict[str, Any]] = {
         "created": "now", "spec": "{}", "round": "0", "touched": "0", "tenant": "default", "numbers": NUMBERS,
         "queue": BATCH,
     },
-    "keys": {"keys": [KEY]},
+    "key": KEY,
 }  # fmt: skip
 
 
@@ -72,15 +71,13 @@ def put(stores: Stores, kind: str, raw: str) -> None:
         folder = Path(stores.settings.data_dir, "datasets")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{DATA}.json").write_text(raw)
-    elif kind == "keys":
-        Path(stores.settings.data_dir, "keys.json").write_text(raw)
     else:
         stores.client.set(NAMES[kind], raw)
 
 
 NAMES = {
     "posterior": "glle:posterior:post_1",
-    "calibration": "glle:calibration:post_1",
+    "key": "glle:key:abc",
     "embedding": "glle:embedding:emb_1",
     "idempotency": f"glle:idempotency:{digest('word')}",
 }
@@ -92,8 +89,6 @@ def stored_record(stores: Stores, kind: str) -> Any:
         return stores.client.hgetall(job_key("job_1"))
     if kind == "dataset":
         return (Path(stores.settings.data_dir, "datasets") / f"{DATA}.json").read_bytes()
-    if kind == "keys":
-        return Path(stores.settings.data_dir, "keys.json").read_bytes()
     return stores.client.get(NAMES[kind])
 
 
@@ -105,8 +100,6 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
     "posterior": (
         lambda stores: stores.posteriors.fetch("post_1").n,
         lambda stores: stores.posteriors.rename("post_1", {"name": "mine"}),
-    ),
-    "calibration": (
         lambda stores: stores.posteriors.calibration("post_1"),
         lambda stores: stores.posteriors.calibrate("post_1", {"scale": 9.0}),
     ),
@@ -122,10 +115,10 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
         lambda stores: stores.jobs.fetch("job_1").kind,
         lambda stores: stores.jobs.cancel("job_1"),
     ),
-    "keys": (
+    "key": (
         lambda stores: stores.keys.all(),
         lambda stores: stores.keys.verify("glle_abc_x"),
-        lambda stores: stores.keys.create("alice", ("read",), "", None),
+        lambda stores: stores.keys.revoke("abc"),
     ),
 }
 
@@ -150,7 +143,6 @@ def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores
     put_with_schema(stores, kind, schema)
     before = stored_record(stores, kind)
     for reader in READERS[kind]:
-        stores.keys._look_again = 0.0
         with pytest.raises(ProblemError) as refused:
             reader(stores)
         problem = refused.value.problem

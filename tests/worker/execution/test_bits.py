@@ -139,7 +139,7 @@ def test_draws_of_a_fit_with_other_bits_have_other_keys(
     key = spec.key(0)
     assert stores.draws.contains(before.arrays_id, [key]) == [True]
     request.getfixturevalue("other_bits")
-    stores.posteriors.delete(before)
+    stores.posteriors.delete(before.id)
     is_cached = stores.draws.contains(before.arrays_id, [key])
     again = fit_job(stores)
     tasks.fit(again.id)

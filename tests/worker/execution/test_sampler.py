@@ -134,7 +134,7 @@ def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tupl
     """The sampler finds no record; a posterior that it keeps in memory leaves no draws behind."""
     _, record = resident
     assert requested(stores, record, key(0))[0] is not None
-    stores.posteriors.delete(record)
+    stores.posteriors.delete(record.id)
     with suppress(ProblemError):  # the sampler may have removed the draw before the request read it
         requested(stores, record, key(4))
     until(lambda: not list(stores.cache.client.scan_iter(match="*draw:*")))

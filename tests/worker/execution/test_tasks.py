@@ -361,7 +361,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
 def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:
     """Draws of a deleted posterior fail with a 404 and restore nothing."""
     job, _ = draws_job(stores, fitted, count=1)
-    stores.posteriors.delete(stores.posteriors.fetch(fitted))
+    stores.posteriors.delete(fitted)
     tasks.draw(job.id, 0, 0)
     failed = stores.jobs.fetch(job.id).error
     assert failed is not None
@@ -378,7 +378,7 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
     job, _ = draws_job(stores, fitted, count=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
-        stores.posteriors.delete(stores.posteriors.fetch(fitted))
+        stores.posteriors.delete(fitted)
         stores.posteriors.calibrate(fitted, {"scale": 1.0})
         return draws.make_draws(posterior, keys)
 

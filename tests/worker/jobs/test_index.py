@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from worker.analyses.embedding import Recipe
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.records.ids import text
@@ -128,18 +127,6 @@ def test_create_and_cancel_leaves_no_more_keys(stores: Stores) -> None:
         jobs.cancel(create(jobs, f"claim {number}").id)
         counted.append(stores.client.dbsize())
     assert len(set(counted[10:])) == 1
-
-
-def test_embeddings_are_forgotten_with_their_last_job(stores: Stores) -> None:
-    """The record of an embedding is removed with the record of the last job that computes it."""
-    jobs, embeddings = stores.jobs.of("alice", JobLimits(ended=2)), stores.embeddings.of("alice")
-    recipe = Recipe(dataset="ds_1", method="isomap", parameters={})
-    embeddings.note(recipe, ended(jobs, "first").id)
-    embeddings.note(recipe, ended(jobs, "second").id)
-    for number in range(2):
-        ended(jobs, f"claim {number}")
-        create(jobs, f"open {number}")
-        assert embeddings.exists(recipe.id) is (number == 0)
 
 
 def test_expired_records_leave_the_lists(stores: Stores) -> None:

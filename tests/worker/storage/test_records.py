@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,6 +177,30 @@ def test_a_record_of_a_job_needs_the_running_job(sheets: RecordStore[Sheet], sto
     assert not sheets.create(sheet(2), while_running="glle:job:j")
     assert not sheets.create(sheet(2), while_running="glle:job:none")
     assert not sheets.exists("s2")
+
+
+def test_a_full_server_refuses_new_records_and_deletes_others(sheets: RecordStore[Sheet], stores: Stores) -> None:
+    """A refused creation changes nothing."""
+    sheets.create(sheet(1))
+    memory = str(stores.client.config_get("maxmemory")["maxmemory"])
+    stores.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.ResponseError, match="maxmemory"):
+            sheets.create(sheet(2))
+        assert ids(sheets.newest()) == ["s1"]
+        assert sheets.delete("s1") == sheet(1)
+        assert sheets.usage()["sheets"] == 0
+    finally:
+        stores.client.config_set("maxmemory", memory)
+    assert ids(sheets.newest()) == []
+
+
+def test_equal_bytes_are_parsed_once(sheets: RecordStore[Sheet]) -> None:
+    """A changed record is parsed again."""
+    sheets.create(sheet(1))
+    assert sheets.get("s1") is sheets.get("s1")
+    sheets.change("s1", lambda record: replace(record, size=9))
+    assert sheets.get("s1") == sheet(1, size=9)
 
 
 def test_a_damaged_record_is_refused(sheets: RecordStore[Sheet], stores: Stores) -> None:

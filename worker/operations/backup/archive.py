@@ -3,10 +3,10 @@
     README.txt                     how to read it without glle
     datasets/<id>.json, .npy, ...  the files of the data folder
     posteriors/<id>.npz            imported posteriors, for glle_engine.load
-    posteriors.jsonl               one line per posterior: id, record, calibration
-    embeddings.jsonl               one line per embedding: id, record, time of expiry
+    posteriors.jsonl               one line per posterior: id, record
+    embeddings.jsonl               one line per embedding: id, record
     jobs.jsonl                     one line per ended job: id, record, time of expiry
-    keys.json                      with `--keys`: the digests of the API keys
+    keys.jsonl                     with `--keys`, one line per API key: id, record with digests of the secrets
     cache.jsonl, cache/<i>.npy     with `--arrays`: the entries of the array cache
     manifest.json                  versions, counts, and size and SHA-256 of each other member
 
@@ -43,7 +43,7 @@ MAX_LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes 
 MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
-    r"README\.txt|keys\.json|(posteriors|embeddings|jobs|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
+    r"README\.txt|(posteriors|embeddings|jobs|keys|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
     r"|datasets/ds_[0-9a-f]{32}(\.json|(\.labels|\.color|\.coordinates|\.ids)?\.npy)"
     r"|posteriors/post_[0-9a-f]{32}\.npz"
 )

@@ -8,31 +8,32 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
 from worker.records.draws import DRAW, parse_draw_key
 from worker.records.ids import text
 from worker.records.job import job_from
-from worker.storage.posteriors import record_of as posterior_of
+from worker.storage.records import Record
 from worker.storage.tiered_cache import HEAD
-from worker.tenancy.api_keys import format_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.operations.backup.archive import Writer
     from worker.records.cache_entry import Array, Entry
+    from worker.storage.posteriors import PosteriorRecord
+    from worker.storage.records import RecordStore
     from worker.stores import Stores
 
     Write = Callable[[dict[str, Any]], None]
 
+R = TypeVar("R", bound=Record)
 CACHED = ("posterior", DRAW, "result")  # the kinds of saved keys, which the subject follows
-KINDS = ("data sets", "posteriors", "calibrations", "embeddings", "jobs", "keys", "cached arrays")
+KINDS = ("data sets", "posteriors", "embeddings", "jobs", "keys", "cached arrays")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +73,13 @@ class _Dump:
         archive, scope = self._archive, self._scope
         self._write_datasets()
         self._write_imports()
-        with archive.lines("posteriors.jsonl") as write:
-            self._write_posteriors(write)
-        with archive.lines("embeddings.jsonl") as write:
-            self._write_embeddings(write)
+        self._subjects |= self._write_records("posteriors", self._stores.posteriors, self._is_complete)
+        embeddings = self._stores.embeddings
+        self._write_records("embeddings", embeddings, lambda record: record.recipe.dataset in self._datasets)
         with archive.lines("jobs.jsonl") as write:
             self._write_jobs(write)
         if scope.keys:
-            keys = {key.id: key for key in self._stores.keys.all() if scope.has(key.tenant)}
-            raw = format_keys(keys).encode()
-            archive.add("keys.json", io.BytesIO(raw), len(raw))
-            self._counts["keys"] = len(keys)
+            self._write_records("keys", self._stores.keys.records, lambda _: True)
         if scope.arrays:
             with archive.lines("cache.jsonl") as write:
                 self._write_arrays(write)
@@ -117,27 +114,20 @@ class _Dump:
                     self._archive.add(f"posteriors/{id_}.npz", file, _size(file))
                     self._imports.add(id_)
 
-    def _write_posteriors(self, write: Write) -> None:
-        for id_, raw, raw_calibration in self._stores.posteriors.all():
-            record = posterior_of(id_, raw)
-            is_complete = id_ in self._imports if record.is_imported else self._datasets.issuperset(record.datasets)
-            if id_ in self._subjects or not is_complete or not self._scope.has(record.tenant):
-                continue
-            calibration = None if raw_calibration is None else json.loads(raw_calibration)
-            write({"id": id_, "record": json.loads(raw), "calibration": calibration})
-            self._subjects.add(id_)
-            self._counts["posteriors"] += 1
-            self._counts["calibrations"] += calibration is not None
-
-    def _write_embeddings(self, write: Write) -> None:
+    def _write_records(self, kind: str, records: RecordStore[R], is_included: Callable[[R], bool]) -> set[str]:
+        """Write the included records of a kind; return their ids."""
         written: set[str] = set()
-        for id_, raw, ttl_ms in self._stores.embeddings.all():
-            record = embedding_of(id_, raw)
-            is_included = record.recipe.dataset in self._datasets and self._scope.has(record.tenant)
-            if is_included and id_ not in written:
-                write({"id": id_, "record": json.loads(raw), "until": now_ms() + ttl_ms})
-                written.add(id_)
-        self._counts["embeddings"] = len(written)
+        with self._archive.lines(f"{kind}.jsonl") as write:
+            for id_, raw in records.all():
+                record = records.kind.load(id_, raw)
+                if id_ not in written and self._scope.has(record.tenant) and is_included(record):
+                    write({"id": id_, "record": json.loads(raw)})
+                    written.add(id_)
+        self._counts[kind] = len(written)
+        return written
+
+    def _is_complete(self, record: PosteriorRecord) -> bool:
+        return record.id in self._imports if record.is_imported else self._datasets.issuperset(record.datasets)
 
     def _write_jobs(self, write: Write) -> None:
         written: set[str] = set()

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from worker.analyses.embedding_records import EmbeddingRecord
-from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged
@@ -20,10 +18,8 @@ from worker.records.cache_entry import Entry
 from worker.records.draws import DRAW, parse_draw_key
 from worker.records.job import job_from
 from worker.records.tenants import is_tenant_name
-from worker.storage.posteriors import PosteriorRecord, calibration_of
-from worker.storage.posteriors import record_of as posterior_of
+from worker.storage.records import Record
 from worker.storage.tiered_cache import HEAD
-from worker.tenancy.api_keys import parse_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +27,11 @@ if TYPE_CHECKING:
     from worker.records.dataset import Dataset
     from worker.records.draws import DrawKey
     from worker.records.job import Job
+    from worker.storage.posteriors import PosteriorRecord
+    from worker.storage.records import RecordStore
     from worker.stores import Stores
 
+R = TypeVar("R", bound=Record)
 COLUMNS = ("in the backup", "restored", "there already", "named otherwise", "expired")
 
 
@@ -79,17 +78,17 @@ class _Restoration:
         for dataset in self._datasets():
             self._subjects.add(dataset.id)
             count("data sets", self._restore_dataset(dataset))
-        for record, calibration in self._posteriors():
+        for record in self._posteriors():
             self._subjects.add(record.id)
             count("posteriors", self._restore_posterior(record))
-            if calibration is not None:
-                count("calibrations", self._restore_calibration(record, calibration))
-        for embedding, until in self._embeddings():
-            count("embeddings", self._restore_embedding(embedding, until))
+        for embedding in self._records("embeddings", self._stores.embeddings):
+            self._require(f"embedding {embedding.id}", embedding.recipe.dataset)
+            count("embeddings", self._restore_record(self._stores.embeddings, embedding))
         for job, fields, until in self._jobs():
             count("jobs", self._restore_job(job, fields, until))
-        if self._scope.keys:
-            self._restore_keys()
+        keys = self._stores.keys.records
+        for key in self._records("keys", keys) if self._scope.keys else ():
+            count("keys", self._restore_record(keys, key))
         if self._scope.arrays:
             for line in self._entries():
                 count("cached arrays", self._restore_entry(line))
@@ -101,27 +100,22 @@ class _Restoration:
             if self._scope.has(dataset.tenant):
                 yield dataset
 
-    def _posteriors(self) -> Iterator[tuple[PosteriorRecord, dict[str, Any] | None]]:
-        for line in self._archive.lines("posteriors.jsonl"):
-            record = posterior_of(str(line.get("id")), json.dumps(line.get("record")))
+    def _records(self, kind: str, records: RecordStore[R]) -> Iterator[R]:
+        """Yield the records of a kind in the scope."""
+        for line in self._archive.lines(f"{kind}.jsonl"):
+            id_ = str(line.get("id"))
+            record = records.kind.load(id_, json.dumps(line.get("record")))
+            if record.id != id_ or not is_tenant_name(record.tenant):
+                raise damaged(f"the {records.kind.title} {id_} does not match its id")
             if self._scope.has(record.tenant):
-                is_valid = record.id == line["id"] and self._subjects.issuperset(record.datasets)
-                if record.is_imported:  # its data set may be elsewhere
-                    require_import(self._archive, record)
-                    self._subjects.add(record.id)
-                subject = record.id if record.is_imported else record.dataset
-                self._require(f"posterior {record.id}", subject, record.tenant, is_valid=is_valid)
-                raw = line.get("calibration")
-                yield record, None if raw is None else calibration_of(record.id, json.dumps(raw))
+                yield record
 
-    def _embeddings(self) -> Iterator[tuple[EmbeddingRecord, int]]:
-        for line in self._archive.lines("embeddings.jsonl"):
-            record = embedding_of(str(line.get("id")), json.dumps(line.get("record")))
-            if self._scope.has(record.tenant):
-                recipe = record.recipe
-                is_valid = recipe.id == line["id"]
-                self._require(f"embedding {recipe.id}", recipe.dataset, record.tenant, is_valid=is_valid)
-                yield record, _expiry(line)
+    def _posteriors(self) -> Iterator[PosteriorRecord]:
+        for record in self._records("posteriors", self._stores.posteriors):
+            if record.is_imported:  # its data set may be elsewhere
+                require_import(self._archive, record)
+            self._require(f"posterior {record.id}", *record.datasets)
+            yield record
 
     def _jobs(self) -> Iterator[tuple[Job, dict[str, str], int]]:
         for line in self._archive.lines("jobs.jsonl"):
@@ -130,8 +124,10 @@ class _Restoration:
                 raise damaged("a job's record is no record")
             job = job_from(fields)
             if self._scope.has(job.tenant):
-                is_valid = job.id == line.get("id") and job.id.startswith("job_") and job.id[4:].isalnum()
-                self._require(f"job {job.id}", job.subject, job.tenant, is_valid=is_valid and not job.is_open)
+                is_job = job.id == line.get("id") and job.id.startswith("job_") and job.id[4:].isalnum()
+                if not is_job or job.is_open or not is_tenant_name(job.tenant):
+                    raise damaged(f"job {job.id} does not match its id")
+                self._require(f"job {job.id}", job.subject)
                 yield job, fields, _expiry(line)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
@@ -142,9 +138,9 @@ class _Restoration:
             if rest.partition(":")[0] in self._subjects and not rest.endswith(HEAD):  # of a draw in an object store
                 yield line
 
-    def _require(self, name: str, subject: str, tenant: str, *, is_valid: bool) -> None:
-        if not is_valid or subject not in self._subjects or not is_tenant_name(tenant):
-            raise damaged(f"{name} does not match its id, or lacks its data")
+    def _require(self, name: str, *subjects: str) -> None:
+        if not self._subjects.issuperset(subjects):
+            raise damaged(f"{name} lacks its data")
 
     def _restore_dataset(self, dataset: Dataset) -> str:
         datasets = self._stores.datasets
@@ -161,6 +157,8 @@ class _Restoration:
     def _restore_posterior(self, record: PosteriorRecord) -> str:
         imports = self._stores.imports
         existing = self._stores.posteriors.get(record.id)
+        if existing is not None and record.calibration is not None and not self._is_dry_run:
+            self._stores.posteriors.calibrate(record.id, record.calibration)
         if existing is not None and (not record.is_imported or imports.is_intact(record.id)):
             return self._restore_names(existing, record, self._stores.posteriors.rename)
         if not self._is_dry_run:
@@ -183,19 +181,8 @@ class _Restoration:
             rename(saved.id, names)
         return "restored"
 
-    def _restore_calibration(self, record: PosteriorRecord, calibration: dict[str, Any]) -> str:
-        if self._stores.posteriors.calibration(record.id) is not None:
-            return "there already"
-        if not self._is_dry_run:
-            self._stores.posteriors.calibrate(record.id, calibration)
-        return "restored"
-
-    def _restore_embedding(self, record: EmbeddingRecord, until: int) -> str:
-        embeddings = self._stores.embeddings
-        ttl_ms = until - now_ms()
-        if ttl_ms <= 0:
-            return "expired"
-        is_new = not embeddings.exists(record.recipe.id) and (self._is_dry_run or embeddings.put(record, ttl_ms))
+    def _restore_record(self, records: RecordStore[R], record: R) -> str:
+        is_new = not records.exists(record.id) and (self._is_dry_run or records.create(record))
         return "restored" if is_new else "there already"
 
     def _restore_job(self, job: Job, fields: dict[str, str], until: int) -> str:
@@ -205,21 +192,6 @@ class _Restoration:
             return "expired"
         is_new = jobs.get(job.id) is None and (self._is_dry_run or jobs.put(fields, ttl_ms))
         return "restored" if is_new else "there already"
-
-    def _restore_keys(self) -> None:
-        if "keys.json" not in self._archive:
-            return
-        with self._archive.open("keys.json") as file:
-            try:
-                saved = parse_keys(file.read())
-            except (ValueError, KeyError, TypeError) as error:
-                raise damaged("its keys are no keys") from error
-        existing = {key.id for key in self._stores.keys.all()}
-        keys = [key for key in saved.values() if self._scope.has(key.tenant)]
-        for key in keys:
-            self._report.count("keys", "there already" if key.id in existing else "restored")
-        if not self._is_dry_run and keys:
-            self._stores.keys.put(keys)
 
     def _restore_entry(self, line: dict[str, Any]) -> str:
         key, metadata, members = str(line["key"]), line.get("meta"), line.get("arrays")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
 ROOT = "items"  # folder of the store
-KINDS = DATASETS, POSTERIORS, KEYS = "datasets", "posteriors", "keys"
+KINDS = DATASETS, POSTERIORS = "datasets", "posteriors"
 MANIFEST = ".item"
 COPIES = "copies"  # folder within the data folder
 MAX_COPIES = 2**32  # bytes

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
@@ -16,14 +13,16 @@ from service.middleware.access_policy import METRICS, OPEN_PATHS, AccessPolicy, 
 from service.schemas.problems import MEDIA_TYPE
 from tests.service.tenants import bearer, served
 from worker.base.settings import Settings, SettingsError
-from worker.storage.items.index import ItemIndex
-from worker.stores import Stores
-from worker.tenancy import api_keys
+from worker.storage import api_keys
+from worker.storage.records import RecordStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
-    from worker.tenancy.api_keys import Scope
+    from worker.storage.api_keys import Scope
+    from worker.stores import Stores
 
 CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
@@ -97,7 +96,7 @@ def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> N
 def test_a_revoked_key_is_refused_by_a_running_api(
     guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The API and the command are two processes with one file."""
+    """The API and the command are two processes with one server."""
     monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
     headers = bearer(stores, "alice")
     assert guarded.get("/v1/info", headers=headers).status_code == 200
@@ -149,43 +148,27 @@ def test_off_ignores_keys(stores: Stores) -> None:
         assert client.get("/v1/datasets").status_code == client.get("/v1/datasets", headers=headers).status_code == 200
 
 
-def test_unreadable_keys_refuse_every_request(stores: Stores, tmp_path: Path) -> None:
-    """A broken file is 503, on loopback too; open paths stay open."""
-    (tmp_path / "keys.json").write_text("{")
-    with served(stores, data_dir=str(tmp_path)) as client:
-        answer = client.get("/v1/info")
-        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:keys-unreadable")
-        assert client.get("/livez").status_code == 200
-
-
-def test_keys_of_the_object_store_admit_requests(
-    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They need no file; while they cannot be read, guarded paths are 503 and open ones answer."""
-    settings: dict[str, Any] = {"data_in": "store", "store_url": f"file://{tmp_path}/objects", "auth": "required"}
-    connected = Stores.connect(replace(stores.settings, data_dir=str(tmp_path / "another"), **settings))
-    headers = bearer(connected, "alice")
-    connected.close()
-    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.05)
-    with served(stores, **settings) as client:
+def test_unreadable_keys_refuse_guarded_requests(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer is 503, and a damaged key is no access; open paths stay open."""
+    headers = bearer(stores, "alice")
+    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    with served(stores) as client:
         assert client.get("/v1/usage", headers=headers).json()["tenant"] == "alice"
-        assert client.get("/v1/usage").status_code == 401
-        created = client.post("/v1/datasets", json={"data": [[1, 2], [3, 4]]}, headers=headers)
-        assert created.status_code == 201
-        assert not (Path(stores.settings.data_dir) / "datasets").exists()
 
         def fail(*_: object) -> None:
             raise redis.ConnectionError
 
         with monkeypatch.context() as patch:
-            patch.setattr(ItemIndex, "get", fail)
-            time.sleep(0.1)  # the last look is old
+            patch.setattr(RecordStore, "get", fail)
             answer = client.get("/v1/usage", headers=headers)
             assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
             assert client.get("/livez").status_code == 200
             answer = client.get("/readyz", headers=headers)
-            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:not-ready")
+            assert "checks" in answer.json()["details"]
         assert client.get("/v1/usage", headers=headers).status_code == 200
+        stores.client.set(f"glle:key:{stores.keys.all()[0].id}", "{")
+        answer = client.get("/v1/info", headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:record-unreadable")
 
 
 @pytest.mark.parametrize(
@@ -205,12 +188,9 @@ def test_keys_of_the_object_store_admit_requests(
         ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # off needs no key
     ],
 )
-def test_the_address_decides_whether_a_key_is_needed(
-    tmp_path: Path, auth: str, host: str, published: str, *, is_open: bool
-) -> None:
+def test_the_address_decides_whether_a_key_is_needed(auth: str, host: str, published: str, *, is_open: bool) -> None:
     """Until a key exists, only a service on loopback is open."""
-    settings = Settings(auth=auth, host=host, published=published, data_dir=str(tmp_path))
-    assert AccessPolicy.of(settings).is_open == is_open
+    assert AccessPolicy(Settings(auth=auth, host=host, published=published)).is_open == is_open
 
 
 @pytest.mark.parametrize(("host", "published"), [("0.0.0.0", ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])  # noqa: S104 # nothing is bound
@@ -219,7 +199,7 @@ def test_an_open_service_on_a_public_address_does_not_start(
 ) -> None:
     """GLLE_AUTH=off is refused with the remedy before anything listens."""
     with pytest.raises(SettingsError, match="glle keys create"):
-        AccessPolicy.of(Settings(auth="off", host=host, published=published))
+        AccessPolicy(Settings(auth="off", host=host, published=published))
     for name, value in {"AUTH": "off", "PUBLISHED": published, "DATA_DIR": str(tmp_path / "data")}.items():
         monkeypatch.setenv(f"GLLE_{name}", value)
     assert main.main(["up", "--host", host, "--port", "0"]) == 2

@@ -10,7 +10,7 @@ from service.app import ROUTERS
 from tests.docs.authorisation import OPERATIONS, PAGE, at_once, outcome, page
 from tests.service.submission.test_tenants import BODIES
 from tests.service.tenants import bearer, resources_of
-from worker.tenancy.api_keys import SCOPES
+from worker.storage.api_keys import SCOPES
 
 if TYPE_CHECKING:
     import httpx

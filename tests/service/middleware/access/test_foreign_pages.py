@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.cli import doctor
-from service.middleware.access_policy import page_warning
+from service.middleware.access_policy import AccessPolicy
 from tests.service.middleware.access.test_cors import LAB, allowing
 from tests.service.tenants import bearer, served
-from worker.tenancy import api_keys
+from worker.base.settings import Settings
+from worker.storage import api_keys
 
 if TYPE_CHECKING:
     import httpx
@@ -105,14 +106,13 @@ def test_other_origins_do_not_embed_responses(client: httpx.Client, guarded: htt
         assert open_client.get("/v1/info").headers["cross-origin-resource-policy"] == "cross-origin"
 
 
-def test_every_page_without_keys_is_warned_of(stores: Stores) -> None:
-    """`*` without keys admits every page; `glle doctor` and the start of the service report it."""
-    settings = replace(stores.settings, cors_origins="*")
-    assert "every web page" in page_warning(settings)
-    assert (doctor.access(settings).state, doctor.access(stores.settings).state) == ("warning", "ok")
-    assert not page_warning(replace(settings, cors_origins=LAB))
-    assert not page_warning(replace(settings, auth="required"))
-    bearer(stores, "default")
-    assert not page_warning(settings)
+def test_every_page_without_keys_is_warned_of() -> None:
+    """`*` admits every page until a key exists; `glle doctor` and the start of the service report it."""
+    settings = Settings(cors_origins="*")
+    assert "until a key exists" in AccessPolicy(settings).page_warning
+    assert "until" not in AccessPolicy(replace(settings, auth="off")).page_warning
+    assert (doctor.access(settings).state, doctor.access(Settings()).state) == ("warning", "ok")
+    assert not AccessPolicy(replace(settings, cors_origins=LAB)).page_warning
+    assert not AccessPolicy(replace(settings, auth="required")).page_warning
     refused = doctor.access(replace(settings, host="192.0.2.1", auth="off"))
     assert (refused.state, "GLLE_AUTH=off" in refused.detail) == ("problem", True)

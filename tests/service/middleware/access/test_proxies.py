@@ -164,7 +164,7 @@ def test_a_trusted_loopback_proxy_requires_a_key(stores: Stores) -> None:
 
 def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
     """A client beyond a trusted proxy needs a key; its own claims are ignored."""
-    door = AccessPolicy.of(Settings(trusted_proxies="172.17.0.2", data_dir="/nowhere"))
+    door = AccessPolicy(Settings(trusted_proxies="172.17.0.2"))
     assert door.is_authenticated(scope("172.17.0.2", "127.0.0.1"))
     assert not door.is_authenticated(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
     assert not door.is_authenticated(scope("172.17.0.3", "127.0.0.1"))
@@ -174,4 +174,4 @@ def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
 def test_a_proxy_is_named_by_its_address(networks: str) -> None:
     """A name could resolve to another address."""
     with pytest.raises(SettingsError, match="GLLE_TRUSTED_PROXIES"):
-        AccessPolicy.of(Settings(trusted_proxies=networks))
+        AccessPolicy(Settings(trusted_proxies=networks))

@@ -168,7 +168,7 @@ def test_embedding_is_deleted_with_its_data_set(client: httpx.Client, stores: St
     answer = embed(client, sheet, scores=[])
     result_of(stores, answer)
     assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
-    check_problem(client.get(answer.json()["links"]["embedding"]), 404, "dataset-not-found")
+    check_problem(client.get(answer.json()["links"]["embedding"]), 404, "embedding-not-found")
 
 
 def test_jobs_of_removed_methods_are_listed(

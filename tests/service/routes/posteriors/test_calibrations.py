@@ -75,7 +75,7 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
     assert payload.headers["glle-scale"] == client.get(result, headers=NPY).headers["glle-scale"] == f"0.5, {scale!r}"
     single = np.load(io.BytesIO(client.get(f"{posterior}/draws/1?scale={scale!r}&wait=0", headers=NPY).content))
     assert single.tobytes() == arrays["embeddings"][1, 1].tobytes()
-    stores.posteriors.delete(stores.posteriors.fetch(posterior.rpartition("/")[2]))
+    stores.posteriors.delete(posterior.rpartition("/")[2])
     assert client.get(result).status_code == 202, "deleted with its posterior: to be made again"
 
 

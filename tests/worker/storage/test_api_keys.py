@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from worker.base.problems import ProblemError
-from worker.tenancy import api_keys
-from worker.tenancy.api_keys import KeyStore, Scope
+from worker.storage import api_keys
+from worker.storage.api_keys import KeyStore, Scope
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from worker.stores import Stores
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> KeyStore:
+def store(stores: Stores) -> KeyStore:
     """Return a store without keys."""
-    return KeyStore.under(tmp_path / "data")
+    return stores.keys
 
 
 def refusal_code(store: KeyStore, token: str) -> str:
@@ -51,15 +51,12 @@ def test_a_key_has_the_entropy_that_makes_a_plain_digest_enough(store: KeyStore)
     assert all(len(secret) == 43 for secret in secrets)
 
 
-def test_the_key_file_has_digests_and_is_private(store: KeyStore, tmp_path: Path) -> None:
-    """The file has the SHA-256 of the secret, and only its owner can read it."""
-    _, token = store.create("alice", ("read",), "", None)
-    file = tmp_path / "data" / "keys.json"
-    secret = token.split("_", 2)[2]
-    assert secret not in file.read_text()
-    assert hashlib.sha256(secret.encode()).hexdigest() in file.read_text()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert sorted(path.name for path in file.parent.iterdir()) == ["keys.json", "keys.lock"]
+def test_the_records_have_digests(store: KeyStore, stores: Stores) -> None:
+    """The SHA-256 of the secret is stored, the secret is not."""
+    key, token = store.create("alice", ("read",), "", None)
+    record, secret = str(stores.client.get(f"glle:key:{key.id}")), token.split("_", 2)[2]
+    assert secret not in record
+    assert hashlib.sha256(secret.encode()).hexdigest() in record
 
 
 @pytest.mark.parametrize(
@@ -83,17 +80,18 @@ def test_a_tenant_has_a_plain_name(store: KeyStore, name: str) -> None:
     with pytest.raises(ProblemError) as caught:
         store.create(name, ("read",), "", None)
     assert caught.value.problem.code == "invalid-tenant"
-    assert not store.has_key_file()
+    assert not store.is_guarded()
 
 
-def test_a_revoked_key_is_refused_and_the_key_file_stays(store: KeyStore) -> None:
-    """Without keys the file stays, so that the service does not become open."""
-    assert not store.has_key_file()
+def test_a_revoked_key_is_refused_and_the_service_stays_guarded(store: KeyStore, stores: Stores) -> None:
+    """After the last revocation requests still need a key."""
+    assert not store.is_guarded()
     key, token = store.create("alice", ("read",), "", None)
     assert store.revoke(key.id) == key
     assert refusal_code(store, token) == "invalid-key"
     assert store.all() == []
-    assert store.has_key_file()
+    assert store.is_guarded()
+    assert KeyStore(stores.client).is_guarded()
     for change in (lambda: store.revoke(key.id), lambda: store.rotate(key.id, 1)):
         with pytest.raises(ProblemError) as caught:
             change()
@@ -137,11 +135,11 @@ def test_an_expired_key_is_refused_with_its_date(store: KeyStore) -> None:
         store.verify(expired_token)
 
 
-def test_another_process_sees_a_change_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is read again after one second, or at once for an unknown key."""
-    writer, reader = KeyStore.under(tmp_path), KeyStore.under(tmp_path)
+def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is read again after one second, or at once for an unknown secret."""
+    writer, reader = KeyStore(stores.client), KeyStore(stores.client)
     now = 100.0
-    monkeypatch.setattr("worker.tenancy.api_keys.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("worker.storage.api_keys.time", SimpleNamespace(monotonic=lambda: now))
     key, token = writer.create("alice", ("read",), "", None)
     assert reader.verify(token) == key
     rotated, second = writer.rotate(key.id, 1)
@@ -154,29 +152,46 @@ def test_another_process_sees_a_change_within_a_second(tmp_path: Path, monkeypat
     assert refusal_code(reader, token) == "invalid-key"
 
 
-def test_concurrent_changes_are_all_stored(tmp_path: Path) -> None:
-    """Sixteen keys created at the same time are all valid."""
+def test_concurrent_changes_are_all_stored(store: KeyStore) -> None:
+    """Sixteen keys created at the same time are all valid, and so are eight secrets of one."""
     with ThreadPoolExecutor(8) as pool:
-        tokens = list(pool.map(lambda n: KeyStore.under(tmp_path).create(f"t{n}", ("read",), "", None)[1], range(16)))
-    store = KeyStore.under(tmp_path)
-    assert {store.verify(token).tenant for token in tokens} == {f"t{n}" for n in range(16)}
+        tokens = list(pool.map(lambda n: store.create(f"t{n}", ("read",), "", None)[1], range(16)))
+        assert {store.verify(token).tenant for token in tokens} == {f"t{n}" for n in range(16)}
+        key = store.verify(tokens[0])
+        secrets = [token for _, token in pool.map(lambda _: store.rotate(key.id, 1), range(8))]
+    assert {store.verify(token).id for token in secrets} == {key.id}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[{}]", '[{"id": "x"}]', "3"])
-def test_an_unreadable_key_file_authenticates_no_request(tmp_path: Path, content: str) -> None:
-    """It is a failure with a remedy, not the absence of keys."""
-    (tmp_path / "keys.json").write_text(content)
-    store = KeyStore.under(tmp_path)
-    for look in (store.has_key_file, store.all, lambda: store.verify("glle_a_b")):
+def test_a_damaged_key_authenticates_no_request(store: KeyStore, stores: Stores, content: str) -> None:
+    """It is a failure with a remedy, not the absence of the key."""
+    stores.client.set("glle:key:a", content)
+    for look in (store.all, lambda: store.verify("glle_a_b")):
         with pytest.raises(ProblemError) as caught:
             look()
-        assert (caught.value.problem.code, caught.value.problem.status) == ("keys-unreadable", 503)
+        assert caught.value.problem.code == "record-unreadable"
 
 
-def test_a_folder_that_cannot_be_written_is_a_clear_failure(tmp_path: Path) -> None:
-    """The remedy names the folder."""
-    (tmp_path / "data").write_text("a file")
-    with pytest.raises(ProblemError) as caught:
-        KeyStore.under(tmp_path / "data").create("alice", ("read",), "", None)
-    assert caught.value.problem.code == "keys-unwritable"
-    assert "GLLE_DATA_DIR" in caught.value.problem.remedy
+def test_an_unreachable_server_authenticates_no_request(
+    store: KeyStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys that were read last authenticate requests for the metrics alone (`last_read`)."""
+    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    token, other = (store.create("alice", ("admin",), "", None)[1] for _ in range(2))
+    assert store.is_guarded()
+    key = store.verify(token)
+
+    def fail(*_: object) -> None:
+        raise redis.ConnectionError
+
+    monkeypatch.setattr(stores.client, "get", fail)
+    monkeypatch.setattr(stores.client, "hgetall", fail)
+    for refused in (
+        lambda: store.verify(token),
+        lambda: store.last_read().verify(other),
+        KeyStore(stores.client).is_guarded,
+    ):
+        with pytest.raises(redis.ConnectionError):
+            refused()
+    assert store.last_read().is_guarded()
+    assert store.last_read().verify(token) == key

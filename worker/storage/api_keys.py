@@ -1,0 +1,255 @@
+"""Bearer keys: tenant and scopes of a request. Only SHA-256 digests of the secrets are stored.
+
+Each API process reads a key again once a second, and if its secret is new to the process. So a revoked key may work
+for one more second, for `/metrics` until the process reaches the queue's Redis again (`KeyStore.last_read`). A secret
+has 32 random bytes; slow hashes are for passwords.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import secrets
+import time
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from worker.base.clock import iso, now_iso, now_ms
+from worker.base.problems import refuse
+from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
+from worker.records.tenants import is_tenant_name
+from worker.storage.records import RecordKind, RecordStore
+
+if TYPE_CHECKING:
+    import redis
+
+    from worker.base.problems import ProblemError
+
+Scope = Literal["read", "write", "admin"]
+
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the ones before it
+SECRET_BYTES = 32
+LOOK_SECONDS = 1.0
+COUNTER = "keys"  # of the usage: it exists from the first key on
+_NO_SECRET = hashlib.sha256(b"").hexdigest()  # an unknown id takes as long as a wrong secret
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secret:
+    """SHA-256 of a secret, and its expiry (None: never)."""
+
+    sha256: str
+    until: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """Stored key; `scopes` includes the implied ones, `secrets` the rotated ones until they expire."""
+
+    id: str
+    tenant: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created: str
+    expires: str | None
+    secrets: tuple[Secret, ...]
+    tags: list[str] = field(default_factory=list)  # none: keys are not listed by tag
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        stored = tuple(Secret(**secret) for secret in value["secrets"])
+        return cls(**{**value, "scopes": tuple(value["scopes"]), "secrets": stored})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        return asdict(self)
+
+
+KIND = RecordKind[Key]("key", "key", Key.from_dict, counts=lambda _: {COUNTER: 1})
+
+
+class KeyStore:
+    """Keys of a deployment.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis.
+
+    Attributes
+    ----------
+    records
+        The stored keys.
+
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.records = RecordStore(client, KIND)
+        self._client = client
+        self._read: dict[str, tuple[Key, float]] = {}  # by id: a key that was read, and the time of its next look
+        self._is_guarded: bool | None = None  # None: not read
+        self._next_look = 0.0  # whether a key exists; monotonic
+
+    def create(self, tenant: str, scopes: tuple[Scope, ...], name: str, days: float | None) -> tuple[Key, str]:
+        """Create a key; return it with its bearer token, which is not stored.
+
+        Parameters
+        ----------
+        days
+            Lifetime; None: no expiry.
+
+        Raises
+        ------
+        ProblemError
+            ``invalid-tenant``.
+
+        """
+        if not is_tenant_name(tenant):
+            remedy = "Use small letters, digits and hyphens, at most 40, a letter or digit first."
+            raise refuse("invalid-tenant", 422, f"{tenant!r} is no name of a tenant.", remedy)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        key = Key(
+            id=secrets.token_hex(KEY_ID_BYTES),
+            tenant=tenant,
+            name=name,
+            scopes=SCOPES[: max(SCOPES.index(scope) for scope in scopes) + 1],
+            created=now_iso(),
+            expires=None if days is None else _in(timedelta(days=days)),
+            secrets=(_hashed(secret),),
+        )
+        self.records.create(key)
+        self._is_guarded = True
+        return key, _token(key, secret)
+
+    def rotate(self, id_: str, overlap_hours: float) -> tuple[Key, str]:
+        """Give a key a new secret; return the key with its new bearer token.
+
+        Parameters
+        ----------
+        overlap_hours
+            Remaining lifetime of the present secret.
+
+        Raises
+        ------
+        ProblemError
+            ``no-such-key``.
+
+        """
+        secret, until, now = secrets.token_urlsafe(SECRET_BYTES), _in(timedelta(hours=overlap_hours)), now_iso()
+
+        def rotated(key: Key) -> Key:
+            former = [replace(old, until=min(old.until or until, until)) for old in key.secrets]
+            valid = [old for old in former if old.until is not None and old.until > now]
+            return replace(key, secrets=(_hashed(secret), *valid))
+
+        if (key := self.records.change(id_, rotated)) is None:
+            raise _not_found(id_)
+        return key, _token(key, secret)
+
+    def revoke(self, id_: str) -> Key:
+        """Remove a key; return it.
+
+        Raises
+        ------
+        ProblemError
+            ``no-such-key``.
+
+        """
+        if (key := self.records.delete(id_)) is None:
+            raise _not_found(id_)
+        return key
+
+    def all(self) -> list[Key]:
+        """Return the keys, the oldest first."""
+        keys = {id_: KIND.load(id_, raw) for id_, raw in self.records.all()}
+        return sorted(keys.values(), key=lambda key: (key.created, key.id))
+
+    def is_guarded(self) -> bool:
+        """Return whether a key ever existed; after the last revocation requests still need a key."""
+        now = time.monotonic()
+        if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
+            self._next_look = now + LOOK_SECONDS  # requests that come during the look have the former answer
+            try:
+                self._is_guarded = COUNTER in self.records.usage()
+            except BaseException:
+                self._next_look = 0.0
+                raise
+        return self._is_guarded
+
+    def last_read(self) -> KeyStore:
+        """Return the keys that this process has read as it read them last; others are read."""
+        store = KeyStore(self._client)
+        store._read = {id_: (key, math.inf) for id_, (key, _) in self._read.items()}
+        store._is_guarded, store._next_look = self._is_guarded, math.inf
+        return store
+
+    def verify(self, token: str) -> Key:
+        """Return the key of a bearer token.
+
+        Raises
+        ------
+        ProblemError
+            ``invalid-key``: unknown, revoked, replaced or expired. ``record-unreadable``.
+
+        """
+        key = self._match(token) or self._match(token, is_new=True)  # it may be newer than the last look
+        if key is None:
+            remedy = "Use the whole key as `glle keys create` printed it, or ask the service's operator for another."
+            raise refuse("invalid-key", 401, "The key is unknown, revoked or replaced.", remedy)
+        if not _is_valid(key.expires):
+            remedy = "Ask the service's operator for a new key."
+            raise refuse("invalid-key", 401, f"Key {key.id} expired at {key.expires}.", remedy, key=key.id)
+        return key
+
+    def _match(self, token: str, *, is_new: bool = False) -> Key | None:
+        """Return the key of a token, or None; the time does not depend on the secret."""
+        prefix, _, rest = token.partition("_")
+        id_, _, secret = rest.partition("_")
+        key = self._look(id_, is_new=is_new) if prefix == KEY_PREFIX else None
+        sha256, is_match = hashlib.sha256(secret.encode()).hexdigest(), False
+        for stored in key.secrets if key is not None else (Secret(sha256=_NO_SECRET),):
+            is_match |= hmac.compare_digest(stored.sha256, sha256) and _is_valid(stored.until)
+        return key if is_match else None
+
+    def _look(self, id_: str, *, is_new: bool) -> Key | None:
+        """Return a key as it was read in the last second, or as it is now; None if it does not exist."""
+        key, until = self._read.get(id_, (None, 0.0))
+        now = time.monotonic()
+        if key is not None and now < until and not is_new:
+            return key
+        if key is not None:  # requests that come during the look have the former key
+            self._read[id_] = key, now + LOOK_SECONDS
+        try:
+            found = self.records.get(id_)
+        except BaseException:
+            if key is not None:
+                self._read[id_] = key, 0.0
+            raise
+        if found is None:
+            self._read.pop(id_, None)
+        else:
+            self._read[id_] = found, now + LOOK_SECONDS
+        return found
+
+
+def _not_found(id_: str) -> ProblemError:
+    return refuse("no-such-key", 404, f"There is no key {id_}.", "See `glle keys list` for the ids.", key=id_)
+
+
+def _hashed(secret: str) -> Secret:
+    return Secret(sha256=hashlib.sha256(secret.encode()).hexdigest())
+
+
+def _token(key: Key, secret: str) -> str:
+    return f"{KEY_PREFIX}_{key.id}_{secret}"
+
+
+def _in(span: timedelta) -> str:
+    return iso(now_ms() + span // timedelta(milliseconds=1))
+
+
+def _is_valid(until: str | None) -> bool:
+    return until is None or until > now_iso()
