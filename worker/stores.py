@@ -80,7 +80,7 @@ class Stores:
             for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
         )
         counts = Counters(client)
-        objects = ObjectStore.of(settings, client, counts)
+        objects = ObjectStore.of(settings, client, counts, patient=patient)
         cache = TieredCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
         datasets, imports = _user_data(settings, client, objects, patient=patient)
         room = QueueCapacity(client, settings)

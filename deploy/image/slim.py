@@ -31,7 +31,7 @@ FOLDERS = (
 FILES = (
     # Sources, headers, stubs and static libraries, for compilers and type checkers.
     *("*.pyx", "*.pxd", "*.pxi", "*.pyi", "*.h", "*.hpp", "*.c", "*.cc", "*.cpp", "*.tp", "*.a"),
-    # Arrow's network protocol, its S3 client (an object store uses fsspec), and scipy's reader of Matrix Market files.
+    # Arrow's network protocol, its S3 client (an object store uses obstore), and scipy's reader of Matrix Market files.
     *("pyarrow/libarrow_flight.so*", "pyarrow/libarrow_python_flight.so*", "pyarrow/_flight.*"),
     *("pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*", "scipy/io/_fast_matrix_market/_fmm_core.*"),
     # Copies of pyarrow/libarrow_python.so.NUMBER under the names that a linker uses.

@@ -29,15 +29,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     actions.add_parser("show", help="print the number and the size of the objects").set_defaults(run=_show)
     sweeping = actions.add_parser("sweep", help="remove expired and unreferenced objects; run it once a day")
     sweeping.add_argument(
-        "--orphans",
-        action="store_true",
-        help="also remove objects without an index entry; only if no other deployment uses the same URL",
-    )
-    sweeping.add_argument(
         "--age-hours",
         type=span,
         default=ORPHAN_SECONDS / 3600,
-        help="least age of an orphan: a younger one may still be in writing (%(default)g)",
+        help="least age of an object to remove: a younger one may still be in writing (%(default)g)",
     )
     sweeping.set_defaults(run=_sweep)
     migrating = actions.add_parser(
@@ -61,8 +56,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 def _show(options: argparse.Namespace, settings: Settings) -> int:
     del options
     with _object_store(settings) as (_, objects):
-        count, nbytes, condemned = objects.index.sums()
-        _print(f"{count:,} objects of {nbytes:,} bytes; {condemned:,} more are to be removed.")
+        count, nbytes = objects.index.sums()
+        _print(f"{count:,} objects of {nbytes:,} bytes.")
     return 0
 
 
@@ -70,10 +65,8 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
     from worker.operations.store_sweep import sweep  # noqa: PLC0415 # each command loads what it needs
 
     with _object_store(settings) as (stores, objects):
-        swept = sweep(stores, objects, orphans=options.orphans, age=3600 * options.age_hours)
-        _print(f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.condemned:,} removed.")
-        action = "removed" if options.orphans else "kept; --orphans removes them"
-        _print(f"{swept.orphans:,} without an index entry: {action}.")
+        swept = sweep(stores, objects, age=3600 * options.age_hours)
+        _print(f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.removed:,} objects removed.")
         if swept.unnamed:
             _print(f"{swept.unnamed:,} data sets or other items are not in the index: `glle store reindex` names them.")
     return 0

@@ -168,10 +168,9 @@ class _Deployment(Collector):
         ]
 
     def _stored(self) -> Iterator[Metric]:
-        count, size, condemned = ObjectIndex(self._stores.client).sums()
+        count, size = ObjectIndex(self._stores.client).sums()
         yield _gauge("glle_stored_objects", "Objects of the object store.", count)
         yield _gauge("glle_stored_object_bytes", "Their bytes.", size)
-        yield _gauge("glle_store_condemned", "Objects whose removal failed so far.", condemned)
 
     def _counted(self) -> Iterator[Metric]:
         counters, histograms = self._stores.counts.read()

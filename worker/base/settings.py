@@ -109,7 +109,7 @@ class Settings:
     cache_ttl: int = _setting(30 * 86400, "Seconds that an array stays cached, if space allows.", at_least=1)
     store_url: str = _setting(
         "",
-        "Object store behind the cache, any fsspec URL (extra storage): file:///..., s3://bucket/prefix. Empty: none.",
+        "Object store behind the cache: file:///folder, s3://, gs:// or az://bucket/prefix. Empty: none.",
         secret=True,
     )
     store_bytes: Size = _size(2**36, "Bytes of the object store; 0: no limit.")

@@ -39,6 +39,7 @@ SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
 FULL = 0.9
+MAX_UNSWEPT_DAYS = 2.0  # a sweep a day is usual
 WARNING_BYTES, PROBLEM_BYTES = 2**30, 100 * 2**20  # of free disk space
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
@@ -221,18 +222,18 @@ def _object_store(objects: ObjectStore) -> Iterator[Check]:
         yield Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
         return
     milliseconds = 1000 * (time.perf_counter() - started)
-    count, nbytes, condemned = objects.index.sums()
+    count, nbytes = objects.index.sums()
     yield _check(
         name,
         "ok" if read == data else "problem",
         f"{count:,} objects of {nbytes:,} bytes; written, read and removed in {milliseconds:.0f} ms.",
         "The object read differs from the one written: check the store, and proxies before it.",
     )
-    overdue = objects.index.overdue()
+    days = objects.index.unswept_seconds() / 86400
     yield _check(
         "object store's sweep",
-        "warning" if overdue or condemned else "ok",
-        f"Objects of {overdue:,} posteriors or data sets have expired; {condemned:,} could not be removed before.",
+        "warning" if days > MAX_UNSWEPT_DAYS else "ok",
+        f"The last sweep, or the first object, is {days:.1f} days old.",
         "Run `glle store sweep`, once a day by a timer.",
     )
 

@@ -8,13 +8,13 @@ is an `ArrayCache`.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
 from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import Entry
 from worker.storage.array_cache import ArrayCache
+from worker.storage.object_store.index import subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.storage.object_store.index import StoredObject
     from worker.storage.object_store.store import ObjectStore
 
-    Objects = list[tuple[str, StoredObject]]  # by key
+    Objects = Mapping[str, StoredObject]  # by key
     Write = Callable[[Mapping[str, Entry]], None]
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class TieredCache(ArrayCache):
         cached = {key: entry for key, entry in entries.items() if key not in stored}
         if stored:
             self.objects.put(stored)
-            self._cache_heads(self.objects, stored)
+            super().put_many({key + HEAD: Entry(entry.meta, {}) for key, entry in stored.items()})
         if cached:
             write(cached)
         if cached and tier == "both":
@@ -147,7 +147,16 @@ class TieredCache(ArrayCache):
 
     def stored_entries(self, keys: list[str], write: Write | None = None) -> list[Entry | None]:
         """Return entries of the store; `write` caches evicted ones of tier ``both`` again."""
-        return self._from_store(keys, partial(self._read, write=write or super().put_many))
+        write = write or super().put_many
+
+        def read(objects: ObjectStore, stored: Objects) -> dict[str, Entry | None]:
+            entries = {key: in_thread(objects.get, key) for key in stored}
+            for key, entry in entries.items():
+                if stored[key].cached and entry is not None and self.fits(entry.nbytes):
+                    write({key: entry})
+            return entries
+
+        return self._from_store(keys, read)
 
     def stored_views(self, keys: list[str]) -> list[Entry | None]:
         """Return entries of the store for partial reads, as `views` does."""
@@ -155,20 +164,25 @@ class TieredCache(ArrayCache):
 
     def stored_heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
         """Return the metadata of entries of the store."""
-        return self._from_store(keys, self._read_heads)
+
+        def read(objects: ObjectStore, stored: Objects) -> dict[str, dict[str, Any] | None]:
+            cached = dict(zip(stored, super(TieredCache, self).heads([key + HEAD for key in stored]), strict=True))
+            missing = {key: item for key, item in stored.items() if cached[key] is None}
+            return {**cached, **(in_thread(objects.heads, missing) if missing else {})}
+
+        return self._from_store(keys, read)
 
     def stored(self, keys: list[str]) -> list[bool]:
         """Return for each key whether the store has an entry."""
-        if self.objects is None or not keys:
-            return [False] * len(keys)
-        return [item is not None for item in self.objects.find(keys)]
+        found = {} if self.objects is None else self.objects.index.find(keys)
+        return [key in found for key in keys]
 
     def delete(self, key: str) -> None:
         """Remove an entry, if it exists."""
         super().delete(key)
         super().delete(key + HEAD)
         if self.objects is not None:
-            in_thread(self.objects.delete, [key])
+            in_thread(self.objects.remove, subject_of(key), [key])
 
     def keys_of(self, subject: str) -> set[str]:
         """Return the keys of a subject's entries in the cache and the store."""
@@ -179,52 +193,21 @@ class TieredCache(ArrayCache):
         """Remove all entries of a subject."""
         super().forget(subject)
         if self.objects is not None:
-            in_thread(self.objects.forget, subject)
+            in_thread(self.objects.remove, subject)
 
-    def _from_store(self, keys: list[str], read: Callable[[ObjectStore, Objects], list[T | None]]) -> list[T | None]:
+    def _from_store(
+        self, keys: list[str], read: Callable[[ObjectStore, Objects], dict[str, T | None]]
+    ) -> list[T | None]:
         """Return the store's values in the order of the keys."""
         if self.objects is None or not keys:
             return [None] * len(keys)
-        indexed = zip(keys, self.objects.find(keys), strict=True)
-        stored = [(key, item) for key, item in indexed if item is not None]
-        values = dict(zip([key for key, _ in stored], read(self.objects, stored), strict=True)) if stored else {}
+        stored = self.objects.index.find(keys)
+        values = read(self.objects, stored) if stored else {}
         if self._counts is not None:
             hits = sum(value is not None for value in values.values())
             self._counts.add("cache_reads", "store", "hit", by=hits)
             self._counts.add("cache_reads", "store", "miss", by=len(keys) - hits)
         return [values.get(key) for key in keys]
-
-    def _read(self, objects: ObjectStore, stored: Objects, *, write: Write) -> list[Entry | None]:
-        """Read entries, and write evicted ones of tier ``both`` to the cache again."""
-        entries = [in_thread(objects.get, key, item) for key, item in stored]
-        for (key, item), entry in zip(stored, entries, strict=True):
-            if item.cached and entry is not None and self.fits(entry.nbytes):
-                write({key: entry})
-        return entries
-
-    def _read_heads(self, objects: ObjectStore, stored: Objects) -> list[dict[str, Any] | None]:
-        """Return metadata, from the cache if it is of the indexed object."""
-        cached = super().heads([key + HEAD for key, _ in stored])
-        metas: dict[str, dict[str, Any] | None] = {
-            key: head["meta"]
-            for (key, item), head in zip(stored, cached, strict=True)
-            if head is not None and head["path"] == item.path
-        }
-        missing = [(key, item) for key, item in stored if key not in metas]
-        if missing:
-            metas.update(zip([key for key, _ in missing], in_thread(objects.heads, missing), strict=True))
-        return [metas[key] for key, _ in stored]
-
-    def _cache_heads(self, objects: ObjectStore, entries: Mapping[str, Entry]) -> None:
-        """Cache the metadata of stored entries."""
-        items = zip(entries.items(), objects.find(list(entries)), strict=True)
-        super().put_many(
-            {
-                key + HEAD: Entry({"path": item.path, "meta": entry.meta}, {})
-                for (key, entry), item in items
-                if item is not None  # deleted meanwhile
-            }
-        )
 
 
 def fill(

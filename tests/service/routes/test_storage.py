@@ -16,7 +16,6 @@ from tests.service.conftest import register_worker, serving
 from tests.service.routes.posteriors.conftest import NPY, check_problem, drawn, fitted, result_of
 from worker.execution import tasks
 from worker.operations import doctor
-from worker.storage.object_store import backend
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ def stored(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """Stores with an object store and a small cache, of which half is 64 kB."""
     store_stores = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects", cache_bytes=2**17))
     monkeypatch.setattr(tasks, "process_stores", lambda: store_stores)
-    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     yield store_stores
     store_stores.close()
 
@@ -92,7 +90,7 @@ def test_draws_beyond_the_cache_are_refused_only_beyond_the_store(store_client: 
     """The refusal names the setting of the limit."""
     posterior = fitted(store_client)
     assert stored.cache.objects is not None
-    stored.cache.objects._most_bytes = 2**20
+    stored.cache.objects._max_bytes = 2**20
     answer = store_client.post(posterior + "/draws", json={"count": 1000})
     assert "GLLE_STORE_BYTES" in check_problem(answer, 422, "store-too-small")["remedy"]
 
@@ -139,7 +137,7 @@ def test_glle_store_shows_and_sweeps(
     assert main.main(["store", "show"]) == 0
     assert capsys.readouterr().out.startswith("1 objects of 1,04")
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
-    assert "0 expired, 1 unreferenced; 1 removed" in capsys.readouterr().out
+    assert "0 expired, 1 unreferenced; 1 objects removed" in capsys.readouterr().out
     monkeypatch.setenv("GLLE_STORE_URL", "")
     assert main.main(["store", "show"]) == 2
     assert "GLLE_STORE_URL is not set" in capsys.readouterr().err

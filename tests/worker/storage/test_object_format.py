@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as arrays_of
 
 from worker.records.cache_entry import Entry
 from worker.storage.object_store import lazy_array, object_format, store
-from worker.storage.object_store.index import StoredObject
 from worker.storage.object_store.lazy_array import LazyArray, Payload
 from worker.storage.object_store.object_format import CorruptObjectError, ObjectHead, PackedObject
 from worker.storage.object_store.store import ObjectStore
@@ -45,11 +44,10 @@ def raw_of(entry: Entry) -> bytes:
     return raw
 
 
-def read(raw: bytes, size: int | None = None) -> Entry:
-    """Decode and verify an object, which the index knows by its size, as the store does."""
+def read(raw: bytes) -> Entry:
+    """Decode and verify an object, as the store does."""
     bucket = SimpleNamespace(read=lambda _, start, stop: raw[start:stop])
-    stored = StoredObject("x", len(raw) if size is None else size, start=0, until=0.0, cached=False)
-    head, payload = ObjectStore._read(cast("ObjectStore", SimpleNamespace(bucket=bucket)), stored)
+    head, payload = ObjectStore._read(cast("ObjectStore", SimpleNamespace(bucket=bucket)), "x")
     return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
 
 
@@ -76,7 +74,7 @@ def test_a_torn_object_is_never_read(arrays: dict[str, Array], data: st.DataObje
     changed[place] ^= 1 << (0 if data is None else data.draw(st.integers(0, 7)))
     for torn in (raw[:place], bytes(changed)):
         with pytest.raises(CorruptObjectError):
-            read(torn, size=len(raw))
+            read(torn)
 
 
 def test_an_object_of_another_layout_is_not_read() -> None:

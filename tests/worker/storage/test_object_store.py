@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from worker.base.files import PREFIX
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
-from worker.base.versions import SCHEMA
 from worker.operations.store_sweep import sweep
 from worker.records.cache_entry import Entry
-from worker.storage.object_store import backend, store
+from worker.storage.object_store import backend
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.index import created_at
+from worker.storage.object_store.index import path_of
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -27,8 +31,26 @@ if TYPE_CHECKING:
 
     from worker.storage.object_store.store import ObjectStore
 
-LARGE = {"x": np.random.default_rng(0).normal(size=(300_000, 2)), "small": np.arange(3)}
 KEY = "result:post_a:summary:1"
+PATH = path_of("post_a", KEY)
+LARGE = {"x": np.random.default_rng(0).normal(size=(300_000, 2)), "small": np.arange(3)}
+
+
+# Prints 0 if the fork reads the empty object, 2 if it is refused.
+FORK = """
+import os, signal, sys
+from worker.storage.object_store.backend import Bucket
+bucket = Bucket("s3://bucket", seconds=5.0)
+if sys.argv[1] == "used":
+    bucket.read("a", 0, 9)
+if (child := os.fork()) == 0:
+    signal.alarm(30)
+    try:
+        os._exit(0 if bucket.read("a", 0, 9) == b"" else 1)
+    except RuntimeError:
+        os._exit(2)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -54,12 +76,11 @@ def same(entry: Entry | None, arrays: dict[str, Any]) -> bool:
     }
 
 
-def rewrite(objects: ObjectStore, path: str, change: Callable[[bytes], bytes]) -> None:
-    """Change the bytes of a stored object."""
-    raw = objects.bucket.read(path, 0, 2**30)
+def rewrite(objects: ObjectStore, change: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of the stored object."""
+    raw = objects.bucket.read(PATH, 0, 2**30)
     assert raw is not None
-    objects.bucket.remove(path)
-    objects.bucket.write(path, [change(raw)], len(raw))
+    objects.bucket.write(PATH, [change(raw)], len(raw))
 
 
 def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: ObjectStore) -> None:
@@ -77,7 +98,7 @@ def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: Obje
     tiered.cache.delete(KEY)
     assert tiered.cache.get(KEY) is None
     assert tiered.cache.heads([KEY]) == [None]
-    assert objects.index.sums() == (0, 0, 0)
+    assert objects.index.sums() == (0, 0)
     assert objects.bucket.paths() == []
     assert list(tiered.cache.client.scan_iter("*")) == []
 
@@ -119,7 +140,7 @@ def test_forgetting_a_subject_deletes_from_cache_and_store(
     if is_evicted:
         tiered.cache.client.flushall()
     tiered.cache.forget("post_a")
-    assert [path.partition("/")[0] for path in objects.bucket.paths()] == ["post_b"]
+    assert objects.bucket.paths() == [path_of("post_b", "draw:post_b:1")]
     assert not [key for key in tiered.cache.client.scan_iter("*") if b"post_a" in key]
     assert same(tiered.cache.get("draw:post_b:1"), LARGE)
 
@@ -133,15 +154,15 @@ def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered: Stores) -> None:
     assert tiered.cache.client.exists("posterior:post_a") == 1
 
 
-@pytest.mark.parametrize("change", [lambda raw: raw[:-9], lambda raw: raw[:500_000] + b"\0" + raw[500_001:]])
+@pytest.mark.parametrize(
+    "change", [lambda raw: raw[:-9], lambda raw: raw[:9], lambda raw: raw[:500_000] + b"\0" + raw[500_001:]]
+)
 def test_a_torn_object_counts_as_evicted(
     tiered: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]
 ) -> None:
     """A cut or changed object is removed from the index, and can be written again."""
     tiered.cache.put(KEY, {}, LARGE)
-    (stored,) = objects.find([KEY])
-    assert stored is not None
-    rewrite(objects, stored.path, change)
+    rewrite(objects, change)
     assert tiered.cache.get(KEY) is None
     assert tiered.cache.contains([KEY]) == [False]
     assert objects.bucket.paths() == []
@@ -155,9 +176,7 @@ def test_a_view_of_a_torn_object_fails_at_the_torn_rows(
 ) -> None:
     """Its first rows are read; later rows are a problem, and then the object counts as evicted."""
     tiered.cache.put(KEY, {}, LARGE)
-    (stored,) = objects.find([KEY])
-    assert stored is not None
-    rewrite(objects, stored.path, change)
+    rewrite(objects, change)
     view = tiered.cache.view(KEY)
     assert view is not None
     np.testing.assert_array_equal(np.asarray(view.arrays["x"][:9]), LARGE["x"][:9])
@@ -170,9 +189,7 @@ def test_a_missing_object_counts_as_evicted(tiered: Stores, objects: ObjectStore
     """`get`, `view` and `head` return None."""
     for ask in (tiered.cache.get, tiered.cache.view, tiered.cache.head):
         tiered.cache.put(KEY, {}, LARGE)
-        (stored,) = objects.find([KEY])
-        assert stored is not None
-        objects.bucket.remove(stored.path)
+        objects.bucket.remove(PATH)
         tiered.cache.client.flushall()
         assert ask(KEY) is None
         assert tiered.cache.contains([KEY]) == [False]
@@ -198,36 +215,41 @@ def test_expired_objects_are_unreadable_and_swept(
         monkeypatch.setattr(f"worker.{module}.time", later)
     tiered.cache.client.flushall()
     assert tiered.cache.get(KEY) is None
-    assert objects.index.overdue() == 1
+    assert objects.index.unswept_seconds() > tiered.settings.cache_ttl
     monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
-    result = sweep(tiered, objects, orphans=False)
-    assert (result.expired, result.condemned) == (1, 1)
+    result = sweep(tiered, objects)
+    assert (result.expired, result.removed) == (1, 1)
     assert objects.bucket.paths() == []
-    assert objects.index.overdue() == 0
+    assert objects.index.sums() == (0, 0)
+    assert objects.index.unswept_seconds() < 60
 
 
 def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ObjectStore) -> None:
-    """Objects of a deleted posterior are removed, unindexed ones on request; young objects stay."""
+    """Objects of a deleted posterior and objects without an entry are removed; young and foreign objects stay."""
     tiered.cache.put(KEY, {}, LARGE)
-    (stored,) = objects.find([KEY])
-    assert stored is not None
-    orphan = f"post_b/0-{int(time.time()) - 100:x}-0"
-    objects.bucket.write(orphan, [b"x"], 1)
-    objects.bucket.write("post_b/else", [b"x"], 1)
-    assert created_at("post_b/else") is None
-    young = sweep(tiered, objects, orphans=True)
-    assert (young.deserted, young.orphans) == (0, 0)
-    result = sweep(tiered, objects, orphans=False, age=-1)
-    assert (result.deserted, result.condemned, result.orphans) == (1, 1, 1)
-    assert sorted(objects.bucket.paths()) == [orphan, "post_b/else"]
-    assert sweep(tiered, objects, orphans=True, age=-1).orphans == 1
+    for path in (path_of("post_b", "orphan"), "post_b/else"):
+        objects.bucket.write(path, [b"x"], 1)
+    young = sweep(tiered, objects)
+    assert (young.deserted, young.removed) == (0, 0)
+    assert same(tiered.cache.get(KEY), LARGE)
+    result = sweep(tiered, objects, age=-1)
+    assert (result.deserted, result.removed) == (1, 2)
     assert objects.bucket.paths() == ["post_b/else"], "foreign objects stay"
+    assert objects.index.sums() == (0, 0)
+
+
+def test_a_sweep_removes_the_files_of_killed_writers(tiered: Stores, objects: ObjectStore) -> None:
+    """A temporary file is in no list of objects, and a sweep removes it."""
+    objects.bucket.write(f"cache/post_a/{PREFIX}abc", [b"x"], 1)
+    assert objects.bucket.paths() == []
+    assert [sweep(tiered, objects, age=age).removed for age in (60, -1)] == [0, 1]
+    assert objects.bucket.modified() == {}
 
 
 def test_an_unavailable_store_is_reported_and_loses_nothing(
     tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reads are 503, deletions are queued, cached entries are served; later the store recovers."""
+    """Reads are 503, cached entries are served, deletions take effect; later a sweep removes what is left."""
     tiered.cache.put(KEY, {}, LARGE)
     tiered.cache.put("posterior:post_a", {}, {"x": np.arange(5.0)}, "both")
     connect = objects.bucket._connect
@@ -236,8 +258,6 @@ def test_an_unavailable_store_is_reported_and_loses_nothing(
         raise PermissionError("secret")
 
     monkeypatch.setattr(objects.bucket, "_connect", away)
-    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
-    monkeypatch.setattr(store, "WAITS", (0.0,))
     for ask in (tiered.cache.get, lambda key: tiered.cache.put(key, {}, LARGE)):
         with pytest.raises(ProblemError) as caught:
             ask(KEY)
@@ -247,53 +267,86 @@ def test_an_unavailable_store_is_reported_and_loses_nothing(
     tiered.cache.put("posterior:post_b", {}, {"x": np.arange(5.0)}, "both")
     tiered.cache.delete("posterior:post_a")
     assert tiered.cache.get("posterior:post_a") is None
-    assert objects.index.sums()[2] == 1
+    assert objects.index.sums()[0] == 1
     monkeypatch.setattr(objects.bucket, "_connect", connect)
     assert same(tiered.cache.get(KEY), LARGE)
-    sweep(tiered, objects, orphans=False)
-    assert objects.index.sums()[2] == 0
-    assert len(objects.bucket.paths()) == 1
+    assert len(objects.bucket.paths()) == 2
+    monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
+    assert sweep(tiered, objects, age=-1).removed == 1
+    assert objects.bucket.paths() == [PATH]
 
 
-def test_a_write_is_retried(tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short outage of the store does not fail the job."""
-    connect = objects.bucket._connect
-    failing = iter([True, True])
+class Answers(BaseHTTPRequestHandler):
+    """An S3 server whose first answers are failures; it has one empty object."""
 
-    def sometimes() -> Any:
-        if next(failing, False):
-            raise OSError
-        return connect()
+    failures = requests = 0
 
-    monkeypatch.setattr(objects.bucket, "_connect", sometimes)
-    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
-    monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
-    tiered.cache.put(KEY, {}, LARGE)
-    assert same(tiered.cache.get(KEY), LARGE)
+    def do_GET(self) -> None:  # http.server's name
+        """Answer a read."""
+        type(self).requests += 1
+        self.send_response(503 if self.requests <= self.failures else 416 if "range" in self.headers else 200)
+        self.send_header("content-length", "0")
+        self.end_headers()
 
+    def do_HEAD(self) -> None:  # http.server's name
+        """Answer a request for the size."""
+        self.send_response(200)
+        for name, value in (("content-length", "0"), ("last-modified", "Mon, 23 Nov 2026 00:00:00 GMT"), ("etag", "x")):
+            self.send_header(name, value)
+        self.end_headers()
 
-def test_objects_of_another_layout_are_neither_read_nor_swept(tiered: Stores, objects: ObjectStore) -> None:
-    """Only their version reads them, and they are not orphans."""
-    tiered.cache.put(KEY, {}, LARGE)
-    (stored,) = objects.find([KEY])
-    assert stored is not None
-    other = stored.to_json().replace(f'"layout": {SCHEMA}', f'"layout": {SCHEMA + 1}')
-    tiered.client.hset("glle:stored:post_a", KEY, other)
-    tiered.cache.client.flushall()
-    assert tiered.cache.get(KEY) is None
-    assert sweep(tiered, objects, orphans=True, age=-1).orphans == 0
-    assert objects.bucket.paths() == [stored.path]
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
-def test_a_hanging_store_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the timeout, requests fail at once for a while."""
-    hanging = Bucket("memory://hanging", seconds=0.05)
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
+    """Serve S3 on a local port, with the environment variables of its clients."""
+    handler = type("Handler", (Answers,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        for name, value in (("ACCESS_KEY_ID", "me"), ("SECRET_ACCESS_KEY", "geheim"), ("REGION", "us-east-1")):
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield handler
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("failures", "requests"), [(2, 3), (9, 1 + backend.RETRIES)])
+def test_a_failed_request_is_repeated(s3: type[Answers], failures: int, requests: int) -> None:
+    """A short outage of a store is not noticed; a longer one is a problem without credentials."""
+    s3.failures = failures
+    bucket = Bucket("s3://bucket/prefix", seconds=20.0)
+    if failures < requests:
+        assert bucket.read("a", 0, 9) == b"", "the range begins at the end"
+    else:
+        with pytest.raises(ProblemError) as caught:
+            bucket.read("a", 0, 9)
+        assert (caught.value.problem.code, caught.value.problem.status) == ("store-unavailable", 503)
+        assert "geheim" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+    assert s3.requests == requests
+
+
+def test_a_hanging_store_times_out(s3: type[Answers], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request ends after its time limit."""
     over = threading.Event()
-    monkeypatch.setattr(hanging, "_call", lambda *_, **__: over.wait())
-    for why in ("TimeoutError", "a moment ago"):
-        with pytest.raises(ProblemError, match=why):
-            hanging.read("x", 0, 1)
+    monkeypatch.setattr(s3, "do_GET", lambda _: over.wait())
+    with pytest.raises(ProblemError, match="failed"):
+        Bucket("s3://bucket", seconds=0.05).read("x", 0, 1)
     over.set()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.parametrize(("use", "result"), [("constructed", "0"), ("used", "2")])
+def test_a_fork_uses_a_store_that_its_parent_did_not_use(s3: type[Answers], use: str, result: str) -> None:
+    """Where the parent sent a request, the fork would wait forever; it raises an error instead."""
+    program = [sys.executable, "-c", FORK, use]  # because this process has used a store
+    assert subprocess.run(program, capture_output=True, check=True, text=True, timeout=60).stdout.strip() == result
+    assert s3.requests == 1
 
 
 def test_the_size_of_the_store_is_limited(settings: Settings, tmp_path: Path, stores: Stores) -> None:
@@ -313,9 +366,11 @@ def test_the_size_of_the_store_is_limited(settings: Settings, tmp_path: Path, st
 @pytest.mark.parametrize(
     ("url", "result"),
     [
-        ("nonsense://x", "no fsspec URL"),
+        ("nonsense://x", "use file:///"),
+        ("/srv/objects", "use file:///"),
+        ("file://folder", "an absolute path"),
         ("s3://key:pass@bucket", "has a password"),
-        ("smb://host/x", "docs/how-to/storage.md"),
+        ("az://container/x", "Account must be specified. See docs/how-to/storage.md"),
     ],
 )
 def test_an_unusable_url_is_refused_at_start(url: str, result: str) -> None:
@@ -344,8 +399,7 @@ def test_a_write_without_a_bucket_is_no_success(objects: ObjectStore, monkeypatc
     def missing(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such bucket")
 
-    for name in ("_write_file", "_call"):
-        monkeypatch.setattr(objects.bucket, name, missing)
+    monkeypatch.setattr(objects.bucket, "_connect", missing)
     assert objects.bucket.read("a/b", 0, 1) is None
     with pytest.raises(ProblemError) as caught:
         objects.bucket.write("a/b", [b"x"], 1)

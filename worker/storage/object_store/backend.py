@@ -1,35 +1,45 @@
-"""Objects behind an fsspec URL: each request has a time limit, and each failure is a problem.
+"""Objects behind a URL: a folder, S3, Google or Azure, by obstore.
 
-fsspec's back ends differ in their exceptions and their timeouts. So each request runs in a separate thread with a time
-limit. Messages of a back end are not repeated, because they may quote credentials.
+obstore repeats failed requests and limits their time. It does not sync files to the disk, so `worker.base.files` writes
+the objects of a folder. Messages of a back end are not repeated, because they may quote credentials.
+
+obstore works in threads of the process, which a fork does not have: its requests there would wait forever. So a process
+that forks constructs a `Bucket` at most, and sends no request.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
-import queue
-import threading
-import time
-from functools import partial
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from worker.base.files import make_folder, temporary
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import LocalStore, MemoryStore, from_url
+
+from worker.base.files import PREFIX, make_folder, temporary
 from worker.base.problems import refuse
 from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
+
+    from obstore.store import ObjectStore as Store
 
     from worker.base.problems import ProblemError
     from worker.observability.counters import Counters
 
 PIECE = 2**23  # bytes of a request, at most, because the time limit is per request
-REST_SECONDS = 2.0  # after a failure requests fail at once for so long
+RETRIES = 3  # of a failed request, within a second or two
+_PARALLEL = 2  # requests of a long write
+_SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss", "memory")
+_LOCAL = "file://"
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -40,90 +50,66 @@ class Bucket:
     Parameters
     ----------
     url
-        Any fsspec URL whose back end is installed.
+        ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix``.
     seconds
-        Time limit of a request of at most 8 MB.
+        Time limit of a request of at most 8 MB; no failed request is repeated later.
     counts
         Counters of requests and bytes, or None.
+    retries
+        Repetitions of a failed request, with growing pauses.
 
     Raises
     ------
     SettingsError
-        If the back end is unknown or not installed, or the URL has a password.
+        If the URL is of another kind, has a password, or lacks a variable of its back end.
 
     """
 
-    def __init__(self, url: str, *, seconds: float, counts: Counters | None = None) -> None:
-        self._url = url
-        self._seconds = seconds
+    _user: ClassVar[int] = 0  # process that sends requests
+
+    def __init__(self, url: str, *, seconds: float, counts: Counters | None = None, retries: int = RETRIES) -> None:
         self._counts = counts
-        self._system: tuple[int, Any, str] | None = None  # process id, file system, root
-        self._rests_until = 0.0
-        if urlsplit(url).password is not None:
-            raise SettingsError(
-                "GLLE_STORE_URL has a password: set it in the variables of the store's package instead."
-            )
-        try:
-            system, _ = self._connect()
-        except ImportError as error:
-            remedy = "pip install 'glle-server[storage]' and the store's package, see docs/how-to/storage.md."
-            raise SettingsError(f"GLLE_STORE_URL: {error}. {remedy}") from error
-        except ValueError as error:
-            raise SettingsError(f"GLLE_STORE_URL is no fsspec URL: {error}.") from error
-        except OSError as error:
-            reason = str(error).partition("\n")[0]
-            raise SettingsError(f"GLLE_STORE_URL: its back end cannot start: {reason}") from error
-        self.is_local = "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
+        self._root = Path(url.removeprefix(_LOCAL))  # of a local store
+        self.is_local = url.startswith(_LOCAL)
+        self._store: Store | None = None if self.is_local else _open(url, timedelta(seconds=seconds), retries)
+        if self.is_local and not self._root.is_absolute():
+            raise SettingsError("GLLE_STORE_URL has a relative folder: use file:/// and an absolute path.")
+
+    def local_path(self, path: str) -> Path:
+        """Return the file of an object of a local store."""
+        return self._root / path
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
-        """Write a new object; raises ``store-unavailable``, ``storage-full``."""
-        if self.is_local:
-            self._request("write", lambda: self._write_file(self._file(path), parts), size)
-        elif size <= PIECE:
-            data = b"".join(parts)
-            self._request("write", lambda: self._call("pipe_file", path, data))
-        else:
-            self._write_long(path, parts)
-        self._count_bytes("written", size)
+        """Write or replace an object of `size` bytes as a whole; raises ``store-unavailable``, ``storage-full``."""
+        is_long = size > PIECE
 
-    def write_small(self, objects: Mapping[str, bytes]) -> None:
-        """Write small objects, concurrently if the back end supports it."""
-
-        def put() -> None:
-            system, root = self._connect()
-            system.pipe({f"{root}/{path}": data for path, data in objects.items()})
+        def put(store: Store) -> None:
+            if self.is_local:
+                self._write_file(self.local_path(path), parts)
+            else:
+                store.put(path, iter(parts), use_multipart=is_long, chunk_size=PIECE, max_concurrency=_PARALLEL)
 
         self._request("write", put)
-        self._count_bytes("written", sum(map(len, objects.values())))
+        self._count_bytes("written", size)
 
     def read(self, path: str, start: int, stop: int) -> bytes | None:
         """Return the existing bytes of a range of an object, or None for a missing object."""
-        data: bytes | None = self._request("read", lambda: self._call("cat_file", path, start=start, end=stop))
+
+        def get(store: Store) -> bytes:
+            try:
+                return bytes(store.get_range(path, start=start, end=stop))
+            except GenericError as error:  # perhaps a range that begins beyond the end
+                if "range" in str(error).lower() and store.head(path)["size"] <= start:
+                    return b""
+                raise
+
+        data = self._request("read", get)
         self._count_bytes("read", len(data or b""))
-        return data
-
-    def read_several(self, requests: list[tuple[str, int]]) -> list[bytes | None]:
-        """Return the first bytes of objects by (path, stop), concurrently if possible; None for a missing object."""
-
-        def get() -> Any:
-            system, root = self._connect()
-            paths, stops = [f"{root}/{path}" for path, _ in requests], [stop for _, stop in requests]
-            return system.cat_ranges(paths, [0] * len(paths), stops, on_error="return")
-
-        replies = self._request("read", get)
-        for reply in replies:
-            if isinstance(reply, Exception) and not isinstance(reply, FileNotFoundError):
-                raise self._failed("read", reply)
-        data = [None if isinstance(reply, Exception) else bytes(reply) for reply in replies]
-        self._count_bytes("read", sum(len(item or b"") for item in data))
         return data
 
     def remove(self, path: str) -> None:
         """Remove an object, if it exists."""
-        self._request("delete", lambda: self._call("rm_file", path))
-        if self.is_local:
-            with contextlib.suppress(OSError):  # the folder has other files
-                self._file(path).parent.rmdir()
+        self._request("delete", lambda store: store.delete(path))
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
         """Yield the bytes of an object of `size` bytes, fewer if it is missing or shorter."""
@@ -135,33 +121,30 @@ class Bucket:
 
     def paths(self, folder: str = "") -> list[str]:
         """Return the paths of all objects, or of those below a folder."""
+        return [path for path in self.modified(folder) if not path.rpartition("/")[2].startswith(PREFIX)]
 
-        def listed() -> list[str]:
-            system, root = self._connect()
-            below = f"{root}/{folder}" if folder else root
-            return [str(path).removeprefix(root).lstrip("/") for path in system.find(below)]
+    def modified(self, folder: str = "") -> dict[str, float]:
+        """Return the times of the last writes by path, of temporary files as well, in seconds since 1970."""
 
-        return self._request("list", listed) or []
+        def find(store: Store) -> dict[str, float]:
+            found = (item for page in store.list(folder or None) for item in page)
+            return {item["path"]: item["last_modified"].timestamp() for item in found}
+
+        return self._request("list", find) or {}
 
     def probe(self) -> None:
         """Raise ``store-unavailable`` unless the store answers."""
-        self._request("read", lambda: self._call("cat_file", "probe"))
+        self.modified("probe")  # also finds that a bucket is missing
 
-    def _connect(self) -> tuple[Any, str]:
-        """Return file system and root of this process; a back end's threads do not survive a fork."""
-        if self._system is None or self._system[0] != os.getpid():
-            from fsspec.core import url_to_fs  # noqa: PLC0415 -- an extra
-
-            system, root = url_to_fs(self._url, skip_instance_cache=True, use_listings_cache=False)
-            self._system = (os.getpid(), system, str(root).rstrip("/"))
-        return self._system[1:]
-
-    def _call(self, method: str, path: str, *arguments: Any, **options: Any) -> Any:
-        system, root = self._connect()
-        return getattr(system, method)(f"{root}/{path}", *arguments, **options)
-
-    def _file(self, path: str) -> Path:
-        return Path(self._connect()[1]) / path
+    def _connect(self) -> Store:
+        """Return the store; raises `RuntimeError` in a fork of a process that sent requests."""
+        Bucket._user = Bucket._user or os.getpid()
+        if Bucket._user != os.getpid():
+            raise RuntimeError("The parent of this process has used the object store before the fork.")
+        if self._store is None:
+            make_folder(self._root)
+            self._store = LocalStore(self._root, automatic_cleanup=True)
+        return self._store
 
     def _write_file(self, file: Path, parts: Iterable[bytes | memoryview]) -> None:
         make_folder(file.parent)
@@ -170,51 +153,25 @@ class Bucket:
                 target.write(part)
             target.publish(file)
 
-    def _write_long(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write in pieces, each within the time limit; the object appears with the last one."""
-        file = self._request("write", lambda: self._call("open", path, "wb", block_size=PIECE))
+    def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
+        """Return the result of a request, None for a missing object to read, delete or list."""
         try:
-            for piece in _pieces(parts):
-                self._request("write", partial(file.write, piece))
-            self._request("write", file.close)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                file.discard()
-            raise
-
-    def _request(self, name: str, call: Callable[[], Any], size: int = 0) -> Any:
-        """Return the result of a call of `size` bytes, None for a missing object to read, delete or list."""
-        if time.monotonic() < self._rests_until:
-            raise _unavailable("it failed a moment ago")
-        done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-
-        def work() -> None:
-            try:
-                done.put((call(), None))
-            except BaseException as error:  # noqa: BLE001 -- the waiting thread raises or reports it
-                done.put((None, error))
-
-        threading.Thread(target=work, name="bucket", daemon=True).start()  # a hanging daemon does not block the exit
-        try:
-            result, error = done.get(timeout=self._seconds * max(1.0, size / PIECE))
-        except queue.Empty:
-            raise self._failed(name, TimeoutError()) from None
-        if isinstance(error, FileNotFoundError) and name != "write":
-            self._count(name, "missing")
-            return None
-        if error is not None:
-            raise self._failed(name, error)
+            result = call(self._connect())
+        except (OSError, BaseError) as error:
+            if isinstance(error, FileNotFoundError) and name != "write":
+                self._count(name, "missing")
+                return None
+            raise self._failure(name, error) from None
         self._count(name, "ok")
         return result
 
-    def _failed(self, name: str, error: BaseException) -> ProblemError:
+    def _failure(self, name: str, error: Exception) -> ProblemError:
         self._count(name, "error")
         reason = f", {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         log.error("The object store failed to %s: %s%s", name, type(error).__name__, reason)
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             remedy = "Delete posteriors that are no longer needed, run `glle store sweep`, or enlarge the store."
             return refuse("storage-full", 507, "There is no space left in the object store.", remedy)
-        self._rests_until = time.monotonic() + REST_SECONDS
         return _unavailable(type(error).__name__)
 
     def _count(self, name: str, result: str) -> None:
@@ -226,6 +183,38 @@ class Bucket:
             self._counts.add("store_bytes", direction, by=nbytes)
 
 
+def _open(url: str, seconds: timedelta, retries: int) -> Store:
+    """Return the store of a URL, with the credentials of the environment; raises `SettingsError`."""
+    parts = urlsplit(url)
+    if parts.password is not None:
+        raise SettingsError("GLLE_STORE_URL has a password: set it in the variables of the store instead.")
+    if parts.scheme not in _SCHEMES:
+        raise SettingsError(
+            f"GLLE_STORE_URL begins with {parts.scheme}: use file:///folder, s3://bucket, gs://bucket or az://container."
+        )
+    if parts.scheme == "memory":
+        return _memory(url)
+    try:
+        return from_url(
+            url,
+            client_options={
+                "timeout": seconds,
+                "allow_http": True,
+            },  # http only if the variable of the endpoint says so
+            retry_config={"max_retries": retries, "retry_timeout": seconds},
+        )
+    except (ValueError, BaseError) as error:
+        reason = str(error).partition("\n")[0].replace(url, "it")
+        raise SettingsError(f"GLLE_STORE_URL: {reason}. See docs/how-to/storage.md.") from None
+
+
+@cache
+def _memory(url: str) -> MemoryStore:
+    """Return the store of this process for tests."""
+    del url
+    return MemoryStore()
+
+
 def _unavailable(why: str) -> ProblemError:
     return refuse(
         "store-unavailable",
@@ -233,11 +222,3 @@ def _unavailable(why: str) -> ProblemError:
         f"The object store failed ({why}).",
         "Try again in some seconds; if it still fails, check the store behind GLLE_STORE_URL and its credentials.",
     )
-
-
-def _pieces(parts: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    """Cut parts into pieces."""
-    for part in parts:
-        view = memoryview(part)
-        for begin in range(0, len(view), PIECE):
-            yield view[begin : begin + PIECE]

@@ -131,51 +131,35 @@ class LazyArray:
         return [axis for axis in range(len(self._index)) if axis not in self._dropped]
 
     def _read(self) -> Array:
-        """Read the selected values: runs of rows, or of large rows the selected range of the second axis."""
-        shape, rows = self._layout.shape, self._index[0] if self._index else range(1)
-        each = self.dtype.itemsize * math.prod(shape[1:])
-        if each >= BLOCK and len(shape) > 1:
-            parts = [self._read_row(row, each) for row in rows]
-            return np.stack(parts) if parts else np.empty([len(positions) for positions in self._index], self.dtype)
-        runs = [
-            np.frombuffer(self._bytes(first * each, stop * each), self.dtype).reshape(stop - first, *shape[1:])
-            for first, stop in _runs(rows)
-        ]
-        values = np.concatenate(runs) if len(runs) != 1 else runs[0]
-        for axis, positions in enumerate(self._index[1:], start=1):
-            values = _take(values, positions, axis)
+        """Read the selected rows, or of large rows the selected parts, and select the other axes in memory."""
+        shape, index = self._layout.shape, self._index
+        rows, axis = _positions(index[0]) if shape else np.arange(1), 1
+        while axis < len(shape) and self._is_partial(axis) and self._row_bytes(axis) >= BLOCK:
+            rows, axis = np.add.outer(rows * shape[axis], _positions(index[axis])).ravel(), axis + 1
+        values = self._read_rows(rows, self._row_bytes(axis)).reshape(len(rows), *shape[axis:])
+        for number in range(axis, len(shape)):
+            if self._is_partial(number):
+                values = np.take(values, _positions(index[number]), number - axis + 1)
         return values
 
-    def _read_row(self, row: int, each: int) -> Array:
-        """Read the selected values of one large row."""
-        shape, second = self._layout.shape, self._index[1]
-        part = each // shape[1]
-        low, high = (min(second), max(second) + 1) if len(second) else (0, 0)
-        raw = self._bytes(row * each + low * part, row * each + high * part)
-        values = np.frombuffer(raw, self.dtype).reshape(high - low, *shape[2:])
-        values = _take(values, [position - low for position in second], 0)
-        for axis, positions in enumerate(self._index[2:], start=1):
-            values = _take(values, positions, axis)
-        return values
+    def _is_partial(self, axis: int) -> bool:
+        return self._index[axis] != range(self._layout.shape[axis])
 
-    def _bytes(self, start: int, stop: int) -> bytes:
-        return self._payload.read(self._layout.start + start, self._layout.start + stop)
+    def _row_bytes(self, axis: int) -> int:
+        """Return the bytes of an element of the axes before `axis`."""
+        return self.dtype.itemsize * math.prod(self._layout.shape[axis:])
+
+    def _read_rows(self, rows: Array, each: int) -> Array:
+        """Read rows of `each` bytes; nearby rows are read at once, with those between them."""
+        ends = np.flatnonzero((np.diff(rows) < 0) | (np.diff(rows) > max(1, BLOCK // max(1, each)))) + 1
+        parts = [np.empty((0, each), np.uint8)]
+        for run in np.split(rows, ends) if len(rows) else []:
+            first, start = int(run[0]), self._layout.start
+            raw = self._payload.read(start + first * each, start + (int(run[-1]) + 1) * each)
+            values = np.frombuffer(raw, np.uint8).reshape(int(run[-1]) - first + 1, each)
+            parts.append(values if len(values) == len(run) else values[run - first])
+        return (np.concatenate(parts) if len(parts) != 2 else parts[1]).reshape(-1).view(self.dtype)
 
 
-def _take(values: Array, index: Index, axis: int) -> Array:
-    return values if index == range(values.shape[axis]) else np.take(values, list(index), axis)
-
-
-def _runs(rows: Index) -> Iterator[tuple[int, int]]:
-    """Yield the runs of consecutive rows, half open; one empty run for no rows."""
-    if isinstance(rows, range) and rows.step == 1:
-        yield rows.start, max(rows.start, rows.stop)
-        return
-    begin = end = 0
-    for row in rows:
-        if row != end or begin == end:
-            if begin != end:
-                yield begin, end
-            begin = row
-        end = row + 1
-    yield begin, end
+def _positions(index: Index) -> Array:
+    return np.arange(index.start, index.stop, index.step) if isinstance(index, range) else np.asarray(index, int)

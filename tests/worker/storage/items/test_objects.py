@@ -47,7 +47,6 @@ def connect(
 ) -> Iterator[Callable[..., Stores]]:
     """Return the function that connects the stores of a machine with this folder to one object store."""
     del stores  # it empties the servers
-    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
     connected: list[Stores] = []
 
@@ -424,14 +423,13 @@ def test_a_sweep_removes_objects_of_killed_writers_alone(one: Stores) -> None:
     bucket.write("items/datasets/ds_0123/18c0.ab.npy", [b"killed"], 6)
     bucket.write(f"items/datasets/{kept.id}/18c0.ab.npy", [b"killed"], 6)
     data = [path for path in paths(one) if "/18c0.ab." not in path]
-    assert sweep(one, objects_of(one), orphans=False).orphans == 2
-    result = sweep(one, objects_of(one), orphans=True, age=-60.0)
-    assert (result.orphans, result.unnamed) == (2, 0)
+    result = sweep(one, objects_of(one), age=-60.0)
+    assert (result.removed, result.unnamed) == (2, 0)
     assert paths(one) == data
     one.client.flushall()
     assert one.datasets.ids() == []
-    result = sweep(one, objects_of(one), orphans=True, age=-60.0)
-    assert (result.orphans, result.unnamed) == (0, 2)
+    result = sweep(one, objects_of(one), age=-60.0)
+    assert (result.removed, result.unnamed) == (0, 2)
     rewrite_last = [path for path in paths(one) if lost.id in path and path.endswith(".npy")]
     bucket.remove(*rewrite_last)
     assert reindex(one, objects_of(one)) == (2, [lost.id])
@@ -448,7 +446,7 @@ def test_a_deleted_data_set_does_not_return(one: Stores, monkeypatch: pytest.Mon
         assert one.datasets.delete(dataset.id)
     assert len(paths(one)) == 2
     assert reindex(one, objects_of(one)) == (0, [])
-    assert sweep(one, objects_of(one), orphans=False).condemned == 2
+    assert sweep(one, objects_of(one)).removed == 2
     assert paths(one) == []
 
 
