@@ -150,7 +150,7 @@ class TieredCache(ArrayCache):
         write = write or super().put_many
 
         def read(objects: ObjectStore, stored: Objects) -> dict[str, Entry | None]:
-            entries = {key: in_thread(objects.get, key) for key in stored}
+            entries = in_thread(objects.entries, stored)
             for key, entry in entries.items():
                 if stored[key].cached and entry is not None and self.fits(entry.nbytes):
                     write({key: entry})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,13 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from worker.records.cache_entry import Entry
-from worker.storage.object_store import lazy_array, object_format, store
+from worker.storage.object_store import lazy_array, object_format
 from worker.storage.object_store.lazy_array import LazyArray, Payload
 from worker.storage.object_store.object_format import CorruptObjectError, ObjectHead, PackedObject
-from worker.storage.object_store.store import ObjectStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,7 +27,7 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=3), ARRAYS, max_si
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set blocks of 64 bytes, so that small arrays have several."""
-    for module in (object_format, lazy_array, store):
+    for module in (object_format, lazy_array):
         monkeypatch.setattr(module, "BLOCK", 64)
 
 
@@ -46,9 +41,11 @@ def raw_of(entry: Entry) -> bytes:
 
 def read(raw: bytes) -> Entry:
     """Decode and verify an object, as the store does."""
-    bucket = SimpleNamespace(read=lambda _, start, stop: raw[start:stop])
-    head, payload = ObjectStore._read(cast("ObjectStore", SimpleNamespace(bucket=bucket)), "x")
-    return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
+    payload = Payload(raw, lambda start, stop: raw[start:stop], lambda: None)
+    return Entry(
+        payload.head.meta,
+        {name: np.asarray(LazyArray(payload, payload.head.arrays[name])) for name in payload.head.arrays},
+    )
 
 
 @settings(max_examples=20)
@@ -90,14 +87,14 @@ class CountingObject:
         self.raw = raw
         self.bytes = 0
 
-    def fetch(self, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
+    def read(self, start: int, stop: int) -> bytes:
         """Read bytes and count them."""
         self.bytes += stop - start
-        keep(self.raw[start:stop])
+        return self.raw[start:stop]
 
     def array(self, name: str) -> Array:
         """Return a lazy array of the object."""
-        payload = Payload(ObjectHead.read(self.raw), self.fetch)
+        payload = Payload(self.raw[: ObjectHead.read(self.raw).start], self.read, lambda: None)
         return cast("Array", LazyArray(payload, payload.head.arrays[name]))
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.storage.object_store.object_format import BLOCK
+from worker.storage.object_store.backend import PIECE
+from worker.storage.object_store.object_format import BLOCK, CorruptObjectError, ObjectHead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from worker.storage.object_store.object_format import ArrayLayout, ObjectHead
+    from worker.storage.object_store.object_format import ArrayLayout
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Index = range | list[int]
 
-_KEPT = 32  # blocks in memory, so that successive columns of the same rows are read once
+_KEPT = PIECE // BLOCK  # blocks in memory, so that successive columns of the same rows are read once
 
 
 class Payload:
@@ -27,42 +26,56 @@ class Payload:
 
     Parameters
     ----------
-    head
-        Head of the object.
-    fetch
-        Reads bytes `start` to `stop` of the object, and passes them to a function, `keep`.
+    raw
+        First bytes of the object, at least its head; raises `CorruptObjectError`.
+    read
+        Reads bytes `start` to `stop` of the object, or None if it is missing.
+    lose
+        Is called for a missing or corrupt object.
 
     """
 
-    def __init__(self, head: ObjectHead, fetch: Callable[[int, int, Callable[[bytes], None]], None]) -> None:
-        self.head = head
-        self._fetch = fetch
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+    def __init__(self, raw: bytes, read: Callable[[int, int], bytes | None], lose: Callable[[], None]) -> None:
+        self._read = read
+        self._lose = lose
+        self._blocks: dict[int, Array] = {}
+        try:
+            self.head = ObjectHead.read(raw)
+            data = memoryview(raw)[self.head.start :][: self.head.size]
+            whole = len(data) if len(data) == self.head.size else len(data) // BLOCK * BLOCK
+            self._keep(0, -(-whole // BLOCK), data[:whole])
+        except CorruptObjectError:
+            lose()
+            raise
 
-    def keep(self, first: int, data: bytes) -> None:
-        """Verify and cache the bytes from block `first` on; raises `CorruptObjectError`."""
-        self.head.check(first, memoryview(data))
+    def read(self, start: int, stop: int) -> Array:
+        """Return bytes of the payload; raises `CorruptObjectError`."""
+        values = np.empty(stop - start, np.uint8)
+        for begin in range(start // BLOCK, -(-stop // BLOCK), _KEPT):
+            blocks = range(begin, min(begin + _KEPT, -(-stop // BLOCK)))
+            if missing := [number for number in blocks if number not in self._blocks]:
+                self._load(missing[0], missing[-1] + 1)
+            for number in blocks:
+                low, high = max(start, number * BLOCK), min(stop, (number + 1) * BLOCK)
+                values[low - start : high - start] = self._blocks[number][low - number * BLOCK : high - number * BLOCK]
+            for number in list(self._blocks)[:-_KEPT]:
+                del self._blocks[number]
+        return values
+
+    def _load(self, first: int, last: int) -> None:
+        begin, end = first * BLOCK, min(last * BLOCK, self.head.size)
+        try:
+            self._keep(first, last, memoryview(self._read(self.head.start + begin, self.head.start + end) or b""))
+        except CorruptObjectError:
+            self._lose()
+            raise
+
+    def _keep(self, first: int, last: int, data: memoryview) -> None:
+        """Verify and cache blocks."""
+        self.head.check(first, last, data)
+        values = np.frombuffer(data, np.uint8)
         for number, begin in enumerate(range(0, len(data), BLOCK), start=first):
-            self._blocks[number] = data[begin : begin + BLOCK]
-        while len(self._blocks) > _KEPT:
-            self._blocks.popitem(last=False)
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Return bytes of the payload; raises as `fetch`."""
-        parts = []
-        step = _KEPT * BLOCK // 2
-        for begin in range(start, stop, step):
-            end = min(begin + step, stop)
-            blocks = range(begin // BLOCK, -(-end // BLOCK))
-            missing = [number for number in blocks if number not in self._blocks]
-            for number in set(blocks).difference(missing):
-                self._blocks.move_to_end(number)  # otherwise the new blocks might evict it
-            if missing:
-                first, last = missing[0] * BLOCK, min((missing[-1] + 1) * BLOCK, self.head.size)
-                self._fetch(self.head.start + first, self.head.start + last, partial(self.keep, missing[0]))
-            data = b"".join([self._blocks[number] for number in blocks])
-            parts.append(data[begin - blocks.start * BLOCK : end - blocks.start * BLOCK])
-        return b"".join(parts)
+            self._blocks[number] = values[begin : begin + BLOCK]
 
 
 class LazyArray:
@@ -155,8 +168,8 @@ class LazyArray:
         parts = [np.empty((0, each), np.uint8)]
         for run in np.split(rows, ends) if len(rows) else []:
             first, start = int(run[0]), self._layout.start
-            raw = self._payload.read(start + first * each, start + (int(run[-1]) + 1) * each)
-            values = np.frombuffer(raw, np.uint8).reshape(int(run[-1]) - first + 1, each)
+            values = self._payload.read(start + first * each, start + (int(run[-1]) + 1) * each)
+            values = values.reshape(int(run[-1]) - first + 1, each)
             parts.append(values if len(values) == len(run) else values[run - first])
         return (np.concatenate(parts) if len(parts) != 2 else parts[1]).reshape(-1).view(self.dtype)
 

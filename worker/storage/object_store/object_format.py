@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from worker.base.problems import ProblemError, refuse
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -34,8 +36,14 @@ _FIXED = len(_MAGIC) + 8 + _DIGEST
 _ALIGNED = 64  # bytes: alignment of the arrays in the payload
 
 
-class CorruptObjectError(Exception):
-    """Object with missing or changed bytes."""
+class CorruptObjectError(ProblemError):
+    """``object-lost``: an object is missing, or its bytes are missing or changed."""
+
+    def __init__(self) -> None:
+        detail = "An object was removed, or changed, during its read."
+        super().__init__(
+            refuse("object-lost", 503, detail, "Repeat the request: the result is computed again.").problem
+        )
 
 
 @dataclass(frozen=True)
@@ -92,18 +100,13 @@ class ObjectHead:
         arrays = {name: ArrayLayout(np.dtype(kind), tuple(shape), start) for name, kind, shape, start in head["arrays"]}
         return cls(head["key"], head["meta"], arrays, _FIXED + length, head["size"], bytes.fromhex(head["digests"]))
 
-    def check(self, first: int, data: memoryview) -> None:
-        """Raise `CorruptObjectError` unless `data` is the payload from block `first` on, in arrays blocks."""
-        if len(data) % BLOCK and first * BLOCK + len(data) != self.size:
+    def check(self, first: int, last: int, data: memoryview) -> None:
+        """Raise `CorruptObjectError` unless `data` are the payload's blocks from `first` to before `last`."""
+        if len(data) != min(last * BLOCK, self.size) - first * BLOCK:
             raise CorruptObjectError
         for number, begin in enumerate(range(0, len(data), BLOCK), start=first):
             if _digest(data[begin : begin + BLOCK]) != self.digests[number * _DIGEST : (number + 1) * _DIGEST]:
                 raise CorruptObjectError
-
-    def array(self, name: str, payload: Array) -> Array:
-        """Return an array as a view of the payload's bytes."""
-        layout = self.arrays[name]
-        return payload[layout.start : layout.start + layout.nbytes].view(layout.dtype).reshape(layout.shape)
 
 
 @dataclass(frozen=True)

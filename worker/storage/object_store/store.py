@@ -16,7 +16,7 @@ from worker.records.cache_entry import Entry
 from worker.storage.object_store.backend import PIECE, RETRIES, Bucket
 from worker.storage.object_store.index import ObjectIndex, StoredObject, path_of, subject_of
 from worker.storage.object_store.lazy_array import LazyArray, Payload
-from worker.storage.object_store.object_format import BLOCK, CorruptObjectError, ObjectHead, PackedObject
+from worker.storage.object_store.object_format import BLOCK, CorruptObjectError, PackedObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
     from worker.observability.counters import Counters
-    from worker.records.cache_entry import Array
 
 # Model of a read from a store across a network; docs/how-to/storage.md has the measurements.
 READ_BYTES_PER_SECOND = 50e6
@@ -115,89 +114,38 @@ class ObjectStore:
         self.bucket.write(path_of(subject_of(key), key), packed.parts(), packed.size)
         self.index.add(key, StoredObject(packed.size, len(packed.head), time.time() + self._ttl, cached))
 
-    def get(self, key: str) -> Entry | None:
-        """Return an entry, None if its object is missing or corrupt.
+    def entries(self, objects: Mapping[str, StoredObject]) -> dict[str, Entry | None]:
+        """Return entries, None for a missing or corrupt object.
 
-        It is read into memory, because a mapped file could change after the check.
+        They are read into memory, because a mapped file could change after the check.
         """
-        try:
-            head, payload = self._read(path_of(subject_of(key), key))
-        except CorruptObjectError:
-            self._lost(key)
-            return None
-        return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
-
-    def _read(self, path: str) -> tuple[ObjectHead, Array]:
-        """Read and verify an object piece by piece; raises `CorruptObjectError`, also if it is missing."""
-        raw = self.bucket.read(path, 0, PIECE) or b""
-        head = ObjectHead.read(raw)
-        payload = np.empty(head.size, np.uint8)
-        first = np.frombuffer(raw, np.uint8)[head.start :][: head.size]
-        ready = len(first) if len(first) == head.size else len(first) // BLOCK * BLOCK
-        payload[:ready] = first[:ready]
-        head.check(0, payload[:ready].data)
-        for begin in range(ready, head.size, PIECE):
-            end = min(begin + PIECE, head.size)
-            piece = self.bucket.read(path, head.start + begin, head.start + end)
-            if piece is None or len(piece) < end - begin:
-                raise CorruptObjectError
-            payload[begin:end] = np.frombuffer(piece, np.uint8)
-            head.check(begin // BLOCK, payload[begin:end].data)
-        return head, payload
+        return _read_each(self._entry, objects)
 
     def views(self, objects: Mapping[str, StoredObject]) -> dict[str, Entry | None]:
         """Return entries whose large arrays are `LazyArray`s, None for a missing or corrupt object."""
-        return dict(zip(objects, _in_parallel(self._view, objects.items()), strict=True))
-
-    def _view(self, item: tuple[str, StoredObject]) -> Entry | None:
-        key, stored = item
-        try:
-            raw, head = self._read_head(key, stored.start + BLOCK)
-            payload = Payload(head, partial(self._fetch, key))
-            payload.keep(0, raw[head.start : head.start + min(BLOCK, head.size)])
-        except CorruptObjectError:
-            self._lost(key)
-            return None
-        arrays: dict[str, Any] = {}
-        for name, layout in head.arrays.items():
-            array = LazyArray(payload, layout)
-            arrays[name] = array if layout.start + layout.nbytes > BLOCK else np.asarray(array)
-        return Entry(head.meta, arrays)
-
-    def _fetch(self, key: str, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
-        """Read bytes of an open object, and pass them to `keep`.
-
-        Raises
-        ------
-        ProblemError
-            ``object-lost``: the object is missing or corrupt.
-
-        """
-        raw = self.bucket.read(path_of(subject_of(key), key), start, stop)
-        with suppress(CorruptObjectError):
-            if raw is not None and len(raw) == stop - start:
-                keep(raw)
-                return
-        self._lost(key)
-        detail = "An object was removed, or changed, during its read."
-        raise refuse("object-lost", 503, detail, "Send the request again: the result is computed again.")
+        return _read_each(self._view, objects)
 
     def heads(self, objects: Mapping[str, StoredObject]) -> dict[str, dict[str, Any] | None]:
         """Return the metadata of entries, None for a missing or corrupt object."""
-        return dict(zip(objects, _in_parallel(self._meta, objects.items()), strict=True))
+        return _read_each(lambda key, stored: self._open(key, stored.start).head.meta, objects)
 
-    def _meta(self, item: tuple[str, StoredObject]) -> dict[str, Any] | None:
-        key, stored = item
-        try:
-            return self._read_head(key, stored.start)[1].meta
-        except CorruptObjectError:
-            self._lost(key)
-            return None
+    def _entry(self, key: str, stored: StoredObject) -> Entry:
+        payload = self._open(key, min(stored.size, PIECE))
+        arrays = payload.head.arrays.items()
+        return Entry(payload.head.meta, {name: np.asarray(LazyArray(payload, layout)) for name, layout in arrays})
 
-    def _read_head(self, key: str, stop: int) -> tuple[bytes, ObjectHead]:
-        """Return the first bytes of an object and its head; raises `CorruptObjectError`, also if it is missing."""
-        raw = self.bucket.read(path_of(subject_of(key), key), 0, stop) or b""
-        return raw, ObjectHead.read(raw)
+    def _view(self, key: str, stored: StoredObject) -> Entry:
+        payload = self._open(key, stored.start + BLOCK)
+        arrays: dict[str, Any] = {name: LazyArray(payload, layout) for name, layout in payload.head.arrays.items()}
+        for name, layout in payload.head.arrays.items():
+            if layout.start + layout.nbytes <= BLOCK:
+                arrays[name] = np.asarray(arrays[name])
+        return Entry(payload.head.meta, arrays)
+
+    def _open(self, key: str, stop: int) -> Payload:
+        """Read the head of an object and the blocks before `stop`; raises `CorruptObjectError`."""
+        read = partial(self.bucket.read, path_of(subject_of(key), key))
+        return Payload(read(0, stop) or b"", read, partial(self._lose, key))
 
     def remove(self, subject: str, keys: list[str] | None = None) -> None:
         """Remove entries of a subject, or all; the sweep removes the objects that the store does not remove now."""
@@ -208,10 +156,19 @@ class ObjectStore:
         except ProblemError as error:
             log.warning("Objects of %s could not be removed yet: %s", subject, error)
 
-    def _lost(self, key: str) -> None:
+    def _lose(self, key: str) -> None:
         """Remove the entry of a missing or corrupt object."""
         log.warning("The object of %s is missing or corrupt", key)
         self.remove(subject_of(key), [key])
+
+
+def _read_each(read: Callable[[str, StoredObject], T], objects: Mapping[str, StoredObject]) -> dict[str, T | None]:
+    def read_intact(key: str) -> T | None:
+        with suppress(CorruptObjectError):
+            return read(key, objects[key])
+        return None
+
+    return dict(zip(objects, _in_parallel(read_intact, objects), strict=True))
 
 
 def _in_parallel(call: Callable[[T], R], items: Iterable[T], threads: int = READS) -> list[R]:
