@@ -9,6 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,6 @@ from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from worker.storage.object_store.store import ObjectStore
 
@@ -274,6 +274,29 @@ def test_an_unavailable_store_is_reported_and_loses_nothing(
     monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
     assert sweep(tiered, objects, age=-1).removed == 1
     assert objects.bucket.paths() == [PATH]
+
+
+def test_an_object_of_a_folder_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is synced, then renamed, then its folder is synced, and only its owner can read it."""
+    steps: list[tuple[str, int]] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def traced_fsync(descriptor: int) -> None:
+        steps.append(("fsync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def traced_rename(path: Path, target: Path) -> Path:
+        steps.append(("rename", path.stat().st_ino))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", traced_fsync)
+    monkeypatch.setattr(Path, "replace", traced_rename)
+    bucket = Bucket(f"file://{tmp_path}/objects", seconds=1.0)
+    bucket.write("a/b", [b"x"], 1)
+    file = bucket.local_path("a/b").stat()
+    folder = bucket.local_path("a").stat()
+    assert steps[-3:] == [("fsync", file.st_ino), ("rename", file.st_ino), ("fsync", folder.st_ino)]
+    assert (file.st_mode & 0o077, folder.st_mode & 0o077) == (0, 0)
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -90,7 +90,7 @@ class Bucket:
                 store.put(path, iter(parts), use_multipart=is_long, chunk_size=PIECE, max_concurrency=_PARALLEL)
 
         self._request("write", put)
-        self._count_bytes("written", size)
+        self._count("store_bytes", "written", by=size)
 
     def read(self, path: str, start: int, stop: int) -> bytes | None:
         """Return the existing bytes of a range of an object, or None for a missing object."""
@@ -104,7 +104,7 @@ class Bucket:
                 raise
 
         data = self._request("read", get)
-        self._count_bytes("read", len(data or b""))
+        self._count("store_bytes", "read", by=len(data or b""))
         return data
 
     def remove(self, path: str) -> None:
@@ -159,14 +159,14 @@ class Bucket:
             result = call(self._connect())
         except (OSError, BaseError) as error:
             if isinstance(error, FileNotFoundError) and name != "write":
-                self._count(name, "missing")
+                self._count("store_requests", name, "missing")
                 return None
             raise self._failure(name, error) from None
-        self._count(name, "ok")
+        self._count("store_requests", name, "ok")
         return result
 
     def _failure(self, name: str, error: Exception) -> ProblemError:
-        self._count(name, "error")
+        self._count("store_requests", name, "error")
         reason = f", {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         log.error("The object store failed to %s: %s%s", name, type(error).__name__, reason)
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
@@ -174,13 +174,9 @@ class Bucket:
             return refuse("storage-full", 507, "There is no space left in the object store.", remedy)
         return _unavailable(type(error).__name__)
 
-    def _count(self, name: str, result: str) -> None:
-        if self._counts is not None:
-            self._counts.add("store_requests", name, result)
-
-    def _count_bytes(self, direction: str, nbytes: int) -> None:
-        if self._counts is not None and nbytes:
-            self._counts.add("store_bytes", direction, by=nbytes)
+    def _count(self, *series: str, by: int = 1) -> None:
+        if self._counts is not None and by:
+            self._counts.add(*series, by=by)
 
 
 def _open(url: str, seconds: timedelta, retries: int) -> Store:

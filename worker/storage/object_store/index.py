@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from worker.base import versions
 from worker.records.ids import digest, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     import redis
 
@@ -109,17 +108,13 @@ class ObjectIndex:
             pairs = chain.from_iterable((key, "") for key in keys[first : first + _BATCH])
             self._change(keys=[_hash(subject), _SUMS], args=[time.time(), *pairs])
 
-    def find(self, keys: Iterable[str]) -> dict[str, StoredObject]:
-        """Return the objects of entries that exist and have not expired, in one command per subject."""
-        by_subject: defaultdict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            by_subject[subject_of(key)].append(key)
+    def find(self, keys: list[str]) -> dict[str, StoredObject]:
+        """Return the objects of entries that exist and have not expired, in one round trip."""
         with self._client.pipeline(transaction=False) as pipeline:
-            for subject, members in by_subject.items():
-                pipeline.hmget(_hash(subject), members)
-            replies = pipeline.execute() if by_subject else []
-        raw = zip(chain(*by_subject.values()), chain(*replies), strict=True)
-        objects = {key: StoredObject(**json.loads(item)) for key, item in raw if item is not None}
+            for key in keys:
+                pipeline.hget(_hash(subject_of(key)), key)
+            replies = zip(keys, pipeline.execute(), strict=True)
+        objects = {key: StoredObject(**json.loads(raw)) for key, raw in replies if raw is not None}
         return {key: stored for key, stored in objects.items() if stored.until > time.time()}
 
     def of(self, subject: str) -> Iterator[tuple[str, StoredObject]]:
