@@ -1,4 +1,4 @@
 """Encodings of responses: JSON, npy, npz, CSV, Arrow, compression, byte ranges and slices.
 
-May import `schemas`. Start with `arrays`.
+May import `schemas`. Start with `result`.
 """

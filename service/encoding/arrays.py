@@ -1,4 +1,4 @@
-"""Arrays in responses: npy, npz or JSON by the Accept header, streamed in pieces of about a megabyte."""
+"""Bytes of arrays as npy, npz and JSON, in pieces of about a megabyte."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ import orjson
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 
 from service.encoding.aborted import AbortableResponse
-from service.encoding.arrow import ARROW, REMEDY, has_arrow
 from service.encoding.ranges import ACCEPT_RANGES, ByteRange, RangedResponse, requested_range, unsatisfiable
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from fastapi import Request
     from starlette.types import Receive, Scope, Send
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -62,8 +60,10 @@ class Stack:
         return (*self.lead, *self.trail)
 
     @classmethod
-    def of(cls, array: Array, dtype: Dtype | None = None) -> Stack:
-        """Return the stack of an array in memory; `dtype` converts floating-point arrays."""
+    def of(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
+        """Return a stack as it is, or that of an array in memory; `dtype` converts floating-point arrays."""
+        if isinstance(array, Stack):
+            return array
         target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype
         return cls((), array.shape, target, [array])
 
@@ -118,6 +118,11 @@ class Stack:
                 yield memoryview(_json(rows.astype(self.dtype)))[1:-1]
             yield b"]" * (sum((position + 1) % size == 0 for size in sizes) + 1)
 
+    def json_object(self) -> Iterator[bytes | memoryview]:
+        """Yield ``{"shape", "dtype", "data"}`` without the closing brace."""
+        yield f'{{"shape":{json.dumps(self.shape)},"dtype":"{self.dtype.name}","data":'.encode()
+        yield from self.json()
+
 
 @lru_cache(256)
 def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
@@ -125,33 +130,6 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, header)
     return buffer.getvalue()
-
-
-def negotiate(request: Request, offered: tuple[str, ...]) -> str:
-    """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
-
-    The first one offered breaks ties. Arrow streams need pyarrow.
-    """
-    accepted: list[tuple[float, str]] = []
-    for part in request.headers.get("accept", "*/*").split(","):
-        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
-        try:
-            accepted.append((-float(quality), kind))
-        except ValueError:
-            continue
-    available = tuple(media for media in offered if media != ARROW or has_arrow())
-    for rank, kind in sorted(accepted, key=lambda item: item[0]):
-        for media in available:
-            if rank < 0 and kind in {media, media.partition("/")[0] + "/*", "*/*"}:
-                return media
-    raise refuse(
-        "not-acceptable",
-        406,
-        f"The Accept header {request.headers.get('accept')!r} names no available media type.",
-        f"Accept one of {', '.join(available)}." + (f" For {ARROW}: {REMEDY}." if available != offered else ""),
-        offered=list(available),
-    )
 
 
 class NpyResponse(AbortableResponse):
@@ -194,11 +172,6 @@ async def _without_thread(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> AbortableResponse:
-    """Return arrays as npz, each read when its turn comes."""
-    return AbortableResponse(_npz(stacks), media_type=NPZ, headers=headers)
-
-
 async def buffered(response: AbortableResponse, nbytes: int) -> RangedResponse:
     """Return a streaming response of `nbytes` of values as a complete one; a thread encodes a larger one."""
     is_small = nbytes <= _INLINE_BYTES
@@ -211,65 +184,18 @@ def _whole(parts: Iterable[str | bytes | memoryview]) -> bytes:
     return b"".join(part.encode() if isinstance(part, str) else part for part in parts)
 
 
-def json_response(
-    stack: Stack, more: Iterable[tuple[str, Any]] = (), headers: dict[str, str] | None = None
-) -> AbortableResponse:
-    """Return ``{"shape", "dtype", "data"}`` and `more` members, which are read after the data; arrays become lists."""
-
-    def body() -> Iterator[bytes | memoryview]:
-        yield from _open_object(stack)
-        for name, value in more:
-            yield f",{json.dumps(name)}:".encode()
-            if isinstance(value, np.ndarray):
-                yield from Stack.of(value).json()
-            else:
-                yield json.dumps(value, allow_nan=False).encode()
-        yield b"}"
-
-    return AbortableResponse(_joined(body()), media_type=JSON, headers=headers)
-
-
-def members_response(
-    members: dict[str, Any], stacks: dict[str, Stack], headers: dict[str, str] | None = None
-) -> AbortableResponse:
-    """Return `members` and, where there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
-    text = json.dumps(members, allow_nan=False).encode()
-
-    def body() -> Iterator[bytes | memoryview]:
-        if not stacks:
-            yield text
-            return
-        yield text[:-1]
-        separator = ',"arrays":{'
-        for name, stack in stacks.items():
-            yield f"{separator}{json.dumps(name)}:".encode()
-            yield from _open_object(stack)
-            separator = "},"
-        yield b"}}}"
-
-    return AbortableResponse(_joined(body()), media_type=JSON, headers=headers)
-
-
-def _open_object(stack: Stack) -> Iterator[bytes | memoryview]:
-    """Yield the JSON object of an array without its closing brace."""
-    yield f'{{"shape":{json.dumps(stack.shape)},"dtype":"{stack.dtype.name}","data":'.encode()
-    yield from stack.json()
-
-
 def _json(rows: Array) -> bytes:
     """Return a block of rows as JSON; orjson would write a value that is not finite as null."""
     if rows.dtype.kind == "f":
         if not np.isfinite(rows).all():
             raise ValueError("A value that is not finite is not JSON compliant.")
-        rows = rows.astype(
-            np.float64
-        )  # orjson writes the shortest digits of a float32, which are those of another double
+        rows = rows.astype(np.float64)  # orjson writes a float32's shortest digits, those of another double
     elif rows.dtype.kind not in "iub":
         return json.dumps(rows.tolist()).encode()
     return orjson.dumps(np.ascontiguousarray(rows), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _joined(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+def joined(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     """Join pieces up to about `_PIECE_BYTES`, because the server takes each one from a thread."""
     small: list[bytes | memoryview] = []
     size = 0
@@ -283,8 +209,10 @@ def _joined(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
         yield b"".join(small)
 
 
-def check_float32(values: Array) -> None:
-    """Raise ``float32-overflow`` if a value would become infinite in float32."""
+def check_float32(values: Array | Stack) -> None:
+    """Raise ``float32-overflow`` if a value in memory would become infinite in float32."""
+    if isinstance(values, Stack) or values.dtype != np.float64:
+        return
     limit = float(np.finfo(np.float32).max)
     for rows in _row_blocks(values, 2**22):
         if (np.abs(rows) > limit).any():
@@ -311,7 +239,8 @@ def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
     return (matrix[start : start + rows] for start in range(0, len(matrix), rows))
 
 
-def _npz(stacks: dict[str, Stack]) -> Iterator[bytes]:
+def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
+    """Yield an npz file, each array read when its turn comes."""
     buffer = PieceBuffer()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, stack in stacks.items():

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 import glle_engine
 from service.encoding.compression import accepts_gzip
-from service.responses.conditional import is_not_modified
+from service.encoding.result import is_not_modified
 from service.schemas.problems import documented
 from worker.base.problems import refuse
 

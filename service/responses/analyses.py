@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi.responses import Response
 
-from service.encoding.arrays import (
-    CSV,
-    JSON,
-    NPY,
-    NPZ,
-    Array,
-    Dtype,
-    NpyResponse,
-    Stack,
-    check_float32,
-    members_response,
-    negotiate,
-    npz_response,
-)
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype
 from service.encoding.arrow import ARROW
+from service.encoding.result import ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
 from service.encoding.selection import Selection, reject_slice
-from service.encoding.tables import Table, matrix_columns, table_response, with_ids
-from service.responses.conditional import immutable_headers, is_not_modified, notes_header, scale_header
+from service.encoding.tables import Table, matrix_columns, with_ids
 from service.schemas.embeddings import embedding_links
 from worker.analyses.embedding import MAP
 
@@ -91,44 +78,37 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     ids = query.ids() if media in {CSV, ARROW} else None
     tag = part.tag if ids is None else f"{part.tag} ids".strip()
     headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag) | _scale_headers(spec, entry)
-    if is_not_modified(query.request, headers):
-        return Response(status_code=304, headers=headers)
-    if query.dtype == "float32":
-        for array in part.arrays.values():
-            check_float32(array)
-    if media in {CSV, ARROW}:
-        return table_response(_table(spec, part, query.dtype, ids), media, headers)
-    stacks = {name: Stack.of(array, query.dtype) for name, array in part.arrays.items()}
-    if media == NPY:
-        assert spec.main is not None
-        return NpyResponse(stacks[spec.main], headers)
-    if media == NPZ:
-        return npz_response({**stacks, **{name: Stack.of(array) for name, array in spectrum.items()}}, headers)
     members = {name: value for name, value in entry.meta.items() if name != "sha256"}
     if spec.kind == "comparison":
         members["rows"] = [
             {**row, "links": embedding_links(row["embedding"], members["dataset"]) if row["embedding"] else {}}
             for row in members["rows"]
         ]
-    if spectrum:
+    if spectrum and media == JSON:
         members["spectrum"] = {name: _with_nulls(array) for name, array in spectrum.items()}
-    return members_response(members, stacks, headers)
+    result = ArraysResult(
+        arrays=part.arrays,
+        stored=spectrum,
+        main=spec.main,
+        members=members.items(),
+        has_names=True,
+        table=lambda: _table(spec, part, query.dtype, ids),
+    )
+    return unless_current(query.request, headers, lambda: result.response(media, query.dtype, headers))
 
 
 def _scale_headers(spec: AnalysisSpec, entry: Entry) -> dict[str, str]:
     """Return the headers with the scale of a summary and with doubts about a calibrated one."""
     if spec.kind == "summary":
-        return scale_header(entry.meta["scale"]) | notes_header(entry.meta.get("calibration", {}).get("notes", ()))
-    return notes_header(entry.meta.get("notes", ())) if spec.kind == "calibration" else {}
+        return scale_headers([entry.meta["scale"]], entry.meta.get("calibration", {}).get("notes", ()))
+    return scale_headers((), entry.meta.get("notes", ())) if spec.kind == "calibration" else {}
 
 
 def picture_response(request: Request, entry: Entry) -> Response:
     """Return a picture, or 304."""
-    media = entry.meta["media"]
+    media, picture = entry.meta["media"], entry.arrays["picture"]
     headers = {**immutable_headers(entry.meta["sha256"], media, ""), "Content-Disposition": "inline"}
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    return Response(np.asarray(entry.arrays["picture"]).tobytes(), 200, headers, media)
+    return unless_current(request, headers, lambda: Response(np.asarray(picture).tobytes(), 200, headers, media))
 
 
 @dataclass(frozen=True)

@@ -8,36 +8,25 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fastapi.responses import Response
 
 from service.encoding.aborted import ResponseAbortedError
-from service.encoding.arrays import (
-    CSV,
-    JSON,
-    NPY,
-    NPZ,
-    Array,
-    NpyResponse,
-    Stack,
-    json_response,
-    negotiate,
-    npz_response,
-)
+from service.encoding.arrays import CSV, JSON, Array, Stack
 from service.encoding.arrow import ARROW
+from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
 from service.encoding.selection import Selection
-from service.encoding.tables import Table, id_columns, matrix_columns, table_response
-from service.responses.conditional import immutable_headers, is_not_modified, notes_header, scale_header
+from service.encoding.tables import Table, id_columns, matrix_columns
 from worker.records.draws import batch_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from fastapi.responses import Response
 
     from service.responses.analyses import ResultQuery
     from worker.records.cache_entry import Entry
     from worker.records.draws import DrawKey, DrawsSpec
     from worker.storage.draw_cache import DrawCache
 
-MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _TABLE_BYTES = 2**20  # of the rows of a table that are made at once
 SMALL_BYTES = 12 * 2**20  # of a result that is read at once
 _ATTEMPTS = 4  # at draws that are evicted before they are sent
@@ -64,37 +53,35 @@ def draws_response(
     form = f"{spec.grid} {len(scales)}"  # the same draws may have several shapes
     noted = "notes" if query.notes and media == JSON else ""
     part = " ".join(filter(None, (form, draws.tag, points.tag, noted)))
-    headers = immutable_headers(sha256, media, query.dtype, part) | scale_header(*scales) | notes_header(query.notes)
-    if is_not_modified(query.request, headers):
-        return Response(status_code=304, headers=headers)
-    dtype = np.dtype(query.dtype)
-    matrices = result.start()
-    if media in {CSV, ARROW}:
-        return table_response(_table(result, matrices, spec, dtype, query.ids()), media, headers)
-    lead = (*((len(scales),) if spec.grid else ()), len(draws))
-    shape = (len(points), spec.p)
-    embeddings = Stack(lead, shape, dtype, matrices, result.embeddings, is_resident=bool(result.held))
-    if media == NPY:
-        return NpyResponse(embeddings, headers)
-    if media == NPZ:
-        indices = np.array([spec.first + draw for draw in draws.positions], np.uint64)
-        return npz_response(
-            {
-                "embeddings": embeddings,
-                "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), result.eigenvalues),
-                "indices": Stack.of(indices),
-                "scales": Stack.of(np.array(scales)),
-            },
-            headers,
+    headers = immutable_headers(sha256, media, query.dtype, part) | scale_headers(scales, query.notes)
+
+    def respond() -> Response:
+        dtype, matrices = np.dtype(query.dtype), result.start()
+        ids = query.ids() if media in {CSV, ARROW} else None
+        lead = (*((len(scales),) if spec.grid else ()), len(draws))
+        shape = (len(points), spec.p)
+        # JSON has members behind the data, because every draw is read then.
+        later: tuple[tuple[str, Callable[[], Any]], ...] = (
+            ("eigenvalues", lambda: np.reshape(result.eigenvalues, (*lead, spec.p)).tolist()),
+            ("diagnostics", lambda: [head["diagnostics"] for head in result.heads]),
+            ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in result.heads]),
+            *([("notes", lambda: list(query.notes))] if query.notes else []),
         )
-    # Evaluated after the data are sent, when every draw was read.
-    later: tuple[tuple[str, Callable[[], Any]], ...] = (
-        ("eigenvalues", lambda: np.reshape(result.eigenvalues, (*lead, spec.p)).tolist()),
-        ("diagnostics", lambda: [head["diagnostics"] for head in result.heads]),
-        ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in result.heads]),
-        *([("notes", lambda: list(query.notes))] if query.notes else []),
-    )
-    return json_response(embeddings, ((name, value()) for name, value in later), headers)
+        return ArraysResult(
+            arrays={
+                "embeddings": Stack(lead, shape, dtype, matrices, result.embeddings, is_resident=bool(result.held))
+            },
+            stored={
+                "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), result.eigenvalues),
+                "indices": np.array([spec.first + draw for draw in draws.positions], np.uint64),
+                "scales": np.array(scales),
+            },
+            main="embeddings",
+            members=((name, value()) for name, value in later),
+            table=lambda: _table(result, matrices, spec, dtype, ids),
+        ).response(media, query.dtype, headers)
+
+    return unless_current(query.request, headers, respond)
 
 
 @dataclass(frozen=True)

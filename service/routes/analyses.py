@@ -10,11 +10,11 @@ from glle_engine import FitSpec
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.encoding.arrays import CSV, JSON, NPZ, negotiate
+from service.encoding.arrays import CSV, JSON, NPZ
 from service.encoding.arrow import ARROW
+from service.encoding.result import negotiate
 from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, ids_of, result_response
-from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
@@ -22,6 +22,7 @@ from service.routes.params import (
     NOT_MODIFIED,
     ON_DATASET,
     ON_POSTERIOR,
+    SCALE_DOCUMENTED,
     Command,
     CommandOptions,
     DtypeQuery,

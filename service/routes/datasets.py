@@ -13,26 +13,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
-from service.encoding.arrays import (
-    CSV,
-    JSON,
-    NPY,
-    NPZ,
-    Dtype,
-    NpyResponse,
-    Stack,
-    check_float32,
-    json_response,
-    negotiate,
-    npz_response,
-)
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
+from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, unless_current
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
-from service.encoding.tables import id_columns, matrix_columns, table_response, with_ids
+from service.encoding.tables import id_columns, matrix_columns, with_ids
 from service.middleware.authentication import tenant_of
-from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
-from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, content
+from service.routes.params import AT_ONCE, RANGE_RESPONSES, RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
@@ -54,7 +42,6 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
-_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _BODIES = {
     **{media: {"schema": {"type": "string", "format": "binary"}} for media in (NPY, NPZ, ARROW, ARROW_FILE, PARQUET)},
     **{media: {"schema": {"type": "string", "format": "binary"}} for media in ("application/gzip", "application/zstd")},
@@ -275,7 +262,7 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     summary="Read a data set back",
     response_class=Response,
     responses={
-        **content("The values.", _MEDIA, DatasetValuesOut),
+        **content("The values.", MEDIA, DatasetValuesOut),
         **RANGE_RESPONSES,
         **documented(
             _404="No such data set.",
@@ -298,27 +285,25 @@ def get_data(
     point, the first column `id`, and the columns `label` and `color`; npy has the values alone.
     """
     dataset = require_dataset(stores, id_)
-    media = negotiate(request, _MEDIA)
+    media = negotiate(request, MEDIA)
     selection = Selection.of(points, dataset.n, "points")
-    headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, selection.tag)
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    values = selection.take(stores.datasets.values(id_))
-    if dtype == "float32" and values.dtype != np.float32:
-        check_float32(values)
-    stack = Stack.of(values, dtype)
-    if media == NPY:
-        return NpyResponse(stack, headers)
-    extras = {name: selection.take(array) for name, array in stores.datasets.load_extras(dataset).items()}
-    if media in {CSV, ARROW}:
-        return table_response(_table(dataset, values, extras, dtype), media, headers)
-    if media == NPZ:
+    kind = dtype or dataset.dtype
+    headers = immutable_headers(dataset.sha256, media, kind, selection.tag)
+
+    def respond() -> Response:
+        values = selection.take(stores.datasets.values(id_))
+        stored = {} if media == NPY else stores.datasets.load_extras(dataset)
+        extras = {name: selection.take(array) for name, array in stored.items()}
         named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
-        return npz_response(
-            {"data": stack, **{name: Stack.of(array) for name, array in (extras | named).items()}}, headers
-        )
-    members = [("names", dataset.names), *extras.items()]
-    return json_response(stack, members, headers)
+        return ArraysResult(
+            arrays={"data": values},
+            stored=extras | named,
+            main="data",
+            members=[("names", dataset.names), *extras.items()],
+            table=lambda: _table(dataset, values, extras, dtype),
+        ).response(media, kind, headers)
+
+    return unless_current(request, headers, respond)
 
 
 @router.get(
@@ -348,12 +333,13 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
         remedy = "Upload the table with ?id= and the name of the column."
         raise refuse("no-ids", 404, f"Data set {id_} has no ids.", remedy, dataset=id_)
     headers = immutable_headers(dataset.sha256, media, "ids", selection.tag)
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    ids = stores.datasets.ids_of(id_)
-    assert ids is not None
-    stack = Stack.of(selection.take(ids))
-    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
+
+    def respond() -> Response:
+        ids = stores.datasets.ids_of(id_)
+        assert ids is not None
+        return ArraysResult(arrays={"ids": selection.take(ids)}, main="ids").response(media, "", headers)
+
+    return unless_current(request, headers, respond)
 
 
 @router.patch(

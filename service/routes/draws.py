@@ -7,36 +7,20 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import AbortableResponse
-from service.encoding.arrays import (
-    CSV,
-    JSON,
-    NPY,
-    NPZ,
-    NpyResponse,
-    Stack,
-    buffered,
-    json_response,
-    negotiate,
-    npz_response,
-)
+from service.encoding.arrays import CSV, JSON, buffered
 from service.encoding.arrow import ARROW
+from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
 from service.encoding.selection import Points, Selection
-from service.encoding.tables import Table, matrix_columns, table_response, with_ids
+from service.encoding.tables import Table, matrix_columns, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.responses.analyses import ResultQuery
-from service.responses.conditional import (
-    RANGE_RESPONSES,
-    SCALE_DOCUMENTED,
-    immutable_headers,
-    is_not_modified,
-    notes_header,
-    scale_header,
-)
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
     NOT_FITTED,
     ON_POSTERIOR,
+    RANGE_RESPONSES,
+    SCALE_DOCUMENTED,
     AlignQuery,
     Command,
     CommandOptions,
@@ -76,8 +60,6 @@ from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
-
-MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 
 
 @router.post(
@@ -185,23 +167,26 @@ def _draw_response(request: Request, entry: Entry, query: ResultQuery, media: st
     dtype, ids = query.dtype, query.ids()
     tag = f"{selection.tag} notes".strip() if query.notes and media == JSON else selection.tag
     headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)
-    headers |= scale_header(entry.meta["scale"]) | notes_header(query.notes)
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    embedding = selection.take(entry.arrays["embedding"])
-    if media in {CSV, ARROW}:
-        columns = with_ids(matrix_columns(embedding, "y"), None if ids is None else selection.take(ids))
-        return table_response(Table.of(columns, dtype), media, headers)
-    stack = Stack.of(embedding, dtype)
-    eigenvalues = entry.arrays["eigenvalues"]
-    if media == NPY:
-        return NpyResponse(stack, headers)
-    if media == NPZ:
-        return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
+    headers |= scale_headers([entry.meta["scale"]], query.notes)
+    embedding, eigenvalues = selection.take(entry.arrays["embedding"]), entry.arrays["eigenvalues"]
     # Seconds differ between two computations of one draw, which have the same ETag.
-    members = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds"}}
-    more = [("notes", list(query.notes))] if query.notes else []
-    return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items(), *more], headers)
+    members = [item for item in entry.meta.items() if item[0] not in {"sha256", "seconds"}]
+
+    def table() -> Table:
+        return Table.of(with_ids(matrix_columns(embedding, "y"), None if ids is None else selection.take(ids)), dtype)
+
+    result = ArraysResult(
+        arrays={"embedding": embedding},
+        stored={"eigenvalues": eigenvalues},
+        main="embedding",
+        members=[
+            ("eigenvalues", eigenvalues.tolist()),
+            *members,
+            *([("notes", list(query.notes))] if query.notes else []),
+        ],
+        table=table,
+    )
+    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
 def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: CommandOptions) -> Job:

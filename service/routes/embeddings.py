@@ -11,23 +11,11 @@ from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import method as method_of
 from glle_engine.methods.base import no_map
 from glle_engine.methods.resampling import require_resamplable
-from service.encoding.arrays import (
-    CSV,
-    JSON,
-    NPY,
-    NPZ,
-    Dtype,
-    NpyResponse,
-    Stack,
-    check_float32,
-    json_response,
-    negotiate,
-    npz_response,
-)
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
+from service.encoding.result import ArraysResult, immutable_headers, mutable_response, negotiate, unless_current
 from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, ids_of, result_response
-from service.responses.conditional import RANGE_RESPONSES, body_headers, immutable_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
@@ -37,6 +25,7 @@ from service.routes.params import (
     LATE,
     NOT_MODIFIED,
     ON_DATASET,
+    RANGE_RESPONSES,
     Command,
     CommandOptions,
     Deadline,
@@ -144,11 +133,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     _, result = await _fetched(stores, id_, wait)
     if isinstance(result, Job):
         return accepted(result)
-    body = EmbeddingOut.of(result).model_dump_json()
-    headers = body_headers(body)
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, "application/json")
+    return mutable_response(request, EmbeddingOut.of(result).model_dump_json())
 
 
 @router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=documented(_404="No such embedding."))
@@ -303,15 +288,8 @@ def _arrays_response(request: Request, entry: Entry, name: str | None, dtype: Dt
         remedy = f"Use one of {', '.join(arrays)}."
         raise refuse("no-such-array", 422, f"This embedding has no array {name!r}.", remedy)
     headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "arrays")
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    if dtype == "float32":
-        for array in arrays.values() if name is None else (arrays[name],):
-            check_float32(array)
-    if name is None:
-        return npz_response({key: Stack.of(array, dtype) for key, array in arrays.items()}, headers)
-    stack = Stack.of(arrays[name], dtype)
-    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
+    result = ArraysResult(arrays=arrays if name is None else {name: arrays[name]}, main=name)
+    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
 def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) -> Job:

@@ -8,22 +8,25 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.arrays import JSON, NPY, Dtype, negotiate
+from service.encoding.arrays import JSON, NPY, Dtype
+from service.encoding.result import MEDIA, mutable_response, negotiate, scale_headers
 from service.encoding.selection import Draws, Points, reject_slice
-from service.responses import draws as drawn
 from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
-from service.responses.conditional import (
-    RANGE_RESPONSES,
-    SCALE_DOCUMENTED,
-    body_headers,
-    is_not_modified,
-    notes_header,
-    scale_header,
-)
+from service.responses.draws import draws_response
 from service.responses.partial_draws import partial_npy_response
 from service.responses.sse import EVENTS, events, has_seen_end
 from service.responses.streaming import LimitedStreamingResponse
-from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait, content
+from service.routes.params import (
+    ACCEPTED,
+    LATE,
+    RANGE_RESPONSES,
+    SCALE_DOCUMENTED,
+    DtypeQuery,
+    Id,
+    TenantStores,
+    Wait,
+    content,
+)
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
@@ -123,7 +126,7 @@ async def follow(
     responses={
         **content(
             "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
-            (*drawn.MEDIA, *PICTURE_MEDIA.values()),
+            (*MEDIA, *PICTURE_MEDIA.values()),
             JobResultOut,
             headers=SCALE_DOCUMENTED,
         ),
@@ -218,10 +221,7 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     reject_slice("points", wanted.points)
     reject_slice("draws", wanted.draws)
     body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
-    headers = body_headers(body) | {"Content-Location": f"/v1/posteriors/{job.subject}"}
-    if is_not_modified(wanted.request, headers):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, "application/json")
+    return mutable_response(wanted.request, body, **{"Content-Location": f"/v1/posteriors/{job.subject}"})
 
 
 def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
@@ -242,8 +242,7 @@ async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> 
     spec = await on_loop(_draws_spec, stores, job)
     if spec is None:
         return accepted(job)
-    headers = scale_header(*(float(scale) for scale in spec.scales))
-    headers |= notes_header(await on_loop(_scale_notes, stores, job))
+    headers = scale_headers([float(scale) for scale in spec.scales], await on_loop(_scale_notes, stores, job))
     return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
 
 
@@ -263,11 +262,11 @@ def _scale_notes(stores: Stores, job: Job) -> list[dict[str, str]]:
 
 
 def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
-    negotiate(wanted.request, drawn.MEDIA)
+    negotiate(wanted.request, MEDIA)
     spec = _draws_spec(stores, job)
     if spec is None:  # the calibration was deleted with its posterior
         return accepted(reopened(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
     wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=_scale_notes(stores, job))
     arrays_id = stores.posteriors.arrays_id(job.subject)
-    return drawn.draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))
+    return draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
-from service.encoding.arrays import JSON, Dtype
+from service.encoding.arrays import JSON, NPY, Dtype
+from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.authentication import tenant_of
 from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import documented
@@ -177,6 +178,21 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {"model": JobOut, "description": "The job is in progress: see Location and Retry-After."}
 }
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client's copy is current."}}
+RANGE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    206: {
+        "description": "The requested Range of npy.",
+        "content": {NPY: {"schema": {"type": "string", "format": "binary"}}},
+    },
+    **NOT_MODIFIED,
+}
+SCALE_DOCUMENTED = {
+    SCALE_HEADER: {"description": "The scale, a number.", "schema": {"type": "string"}},
+    NOTES_HEADER: {
+        "description": "Codes of the doubts about the scale, if it is auto and has any: scale-saturated,"
+        " scale-not-matched, scale-poorly-correlated.",
+        "schema": {"type": "string"},
+    },
+}
 
 LATE = {"_504": "The job did not end by its deadline."}
 COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}

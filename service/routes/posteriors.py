@@ -16,15 +16,16 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype
+from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
 from service.middleware.authentication import tenant_of
-from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
     AT_ONCE,
     NOT_MODIFIED,
     ON_DATASET,
+    RANGE_RESPONSES,
     RENAME,
     Command,
     CommandOptions,
@@ -313,11 +314,10 @@ def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job
     heads = {"head.json": entry.meta["head"], "export.json": about}
     texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
     headers = immutable_headers(hashlib.sha256(b"".join(texts.values())).hexdigest(), media, "", "export")
-    if is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    headers["Content-Disposition"] = f'attachment; filename="{record.id}.npz"'
-    stacks = {name: Stack.of(np.frombuffer(text, np.uint8)) for name, text in texts.items()}
-    return npz_response({**stacks, **{name: Stack.of(array) for name, array in entry.arrays.items()}}, headers)
+    attached = headers | {"Content-Disposition": f'attachment; filename="{record.id}.npz"'}
+    arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
+    result = ArraysResult(arrays=arrays | entry.arrays)
+    return unless_current(request, headers, lambda: result.response(media, "", attached))
 
 
 def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
@@ -383,10 +383,8 @@ def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None,
         return _refit(stores, record)
     if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been replaced meanwhile
         headers = immutable_headers(sha256, media, dtype, name or "")
-    if name is None:
-        return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
-    stack = Stack.of(entry.arrays[name], dtype)
-    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
+    arrays = entry.arrays if name is None else {name: entry.arrays[name]}
+    return ArraysResult(arrays=arrays, main=name).response(media, dtype, headers)
 
 
 @router.patch(

@@ -14,7 +14,8 @@ import pytest
 from fastapi import Request
 
 from service.encoding import arrays
-from service.encoding.arrays import _PIECE_BYTES, JSON, NPY, NPZ, NpyResponse, Stack, check_float32, negotiate
+from service.encoding.arrays import _PIECE_BYTES, JSON, NPY, NPZ, NpyResponse, Stack, check_float32
+from service.encoding.result import ArraysResult, negotiate
 from worker.base.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
     np.save(buffer, expected)
     assert stack.npy_header() + b"".join(stack.pieces()) == buffer.getvalue()
     assert json.loads(b"".join(stack.json())) == expected.tolist()
-    packed = b"".join(arrays._npz({"x": stack, "y": Stack.of(np.arange(3))}))
+    packed = b"".join(arrays.npz_pieces({"x": stack, "y": Stack.of(np.arange(3))}))
     with np.load(io.BytesIO(packed)) as loaded:
         np.testing.assert_array_equal(loaded["x"], expected)
         np.testing.assert_array_equal(loaded["y"], np.arange(3))
@@ -58,7 +59,7 @@ def test_float32_is_rounded_once() -> None:
 def test_text_labels_travel_without_pickle() -> None:
     """An array of strings loads without pickle."""
     labels = np.array(["ü", "bb"])
-    packed = b"".join(arrays._npz({"labels": Stack.of(labels)}))
+    packed = b"".join(arrays.npz_pieces({"labels": Stack.of(labels)}))
     with np.load(io.BytesIO(packed), allow_pickle=False) as loaded:
         assert loaded["labels"].tolist() == labels.tolist()
 
@@ -105,7 +106,7 @@ def test_json_is_sent_in_few_pieces_of_bounded_size() -> None:
     """A small response is one piece; pieces of a large one stay near a megabyte."""
 
     async def pieces(values: np.ndarray[Any, Any], *more: tuple[str, Any]) -> list[bytes]:
-        response = arrays.json_response(Stack.of(values), more)
+        response = ArraysResult(arrays={"x": values}, main="x", members=more).response(JSON, "")
         return [bytes(piece) async for piece in response.body_iterator]  # type: ignore[arg-type] # bytes alone
 
     large = np.random.default_rng(2).normal(size=(200_000, 2))

@@ -235,7 +235,7 @@ def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, d
 
 def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow is not offered, and 406 names the extra; CSV works."""
-    monkeypatch.setattr("service.encoding.arrays.has_arrow", lambda: False)
+    monkeypatch.setattr("service.encoding.result.has_arrow", lambda: False)
     path = f"/v1/datasets/{upload(client, X)}/data"
     answer = client.get(path, headers={"accept": ARROW})
     assert (answer.status_code, ARROW in answer.json()["details"]["offered"]) == (406, False)

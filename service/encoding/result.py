@@ -1,0 +1,154 @@
+"""Result of named arrays, encoded as JSON, npy, npz, CSV or Arrow, with strong ETags, 304 and byte ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi.responses import Response
+
+from service.encoding import arrays as encode
+from service.encoding.aborted import AbortableResponse
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Stack
+from service.encoding.arrow import ARROW, REMEDY, has_arrow
+from service.encoding.compression import matches_tag
+from service.encoding.tables import Table, table_response
+from worker.base.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from fastapi import Request
+
+MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # of a result with a main array
+SCALE_HEADER = "Glle-Scale"  # for requests with scale=auto and for binary bodies
+NOTES_HEADER = "Glle-Notes"  # for scale=auto
+_YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArraysResult:
+    """Named arrays with metadata, and a table with a row for each point.
+
+    Parameters
+    ----------
+    arrays
+        Arrays that the requested dtype converts.
+    stored
+        Further arrays of npz, in their own dtype.
+    main
+        Name of the array of npy.
+    members
+        Members of JSON: beside `arrays` by their names; without `has_names` behind shape, dtype and data of the main
+        array, and read after these are sent.
+    table
+        Returns the table of CSV and Arrow.
+
+    """
+
+    arrays: Mapping[str, Array | Stack]
+    stored: Mapping[str, Array | Stack] = field(default_factory=dict)
+    main: str | None = None
+    members: Iterable[tuple[str, Any]] = ()
+    has_names: bool = False
+    table: Callable[[], Table] | None = None
+
+    def response(self, media: str, dtype: str, headers: dict[str, str] | None = None) -> AbortableResponse:
+        """Return the result in a media type, or raise ``float32-overflow``."""
+        if dtype == "float32":
+            for array in self.arrays.values():
+                encode.check_float32(array)
+        if media in {CSV, ARROW}:
+            assert self.table is not None
+            return table_response(self.table(), media, headers)
+        stacks = {name: Stack.of(array, dtype) for name, array in self.arrays.items()}
+        if media == NPY:
+            assert self.main is not None
+            return encode.NpyResponse(stacks[self.main], headers)
+        if media == NPZ:
+            stacks |= {name: Stack.of(array) for name, array in self.stored.items()}
+            return AbortableResponse(encode.npz_pieces(stacks), media_type=NPZ, headers=headers)
+        pieces = self._named(stacks) if self.has_names else self._flat(stacks[self.main or ""])
+        return AbortableResponse(encode.joined(pieces), media_type=JSON, headers=headers)
+
+    def _flat(self, main: Stack) -> Iterator[bytes | memoryview]:
+        """Yield ``{"shape", "dtype", "data"}`` and the members; arrays among them become lists."""
+        yield from main.json_object()
+        for name, value in self.members:
+            yield f",{json.dumps(name)}:".encode()
+            if isinstance(value, np.ndarray):
+                yield from Stack.of(value).json()
+            else:
+                yield json.dumps(value, allow_nan=False).encode()
+        yield b"}"
+
+    def _named(self, stacks: dict[str, Stack]) -> Iterator[bytes | memoryview]:
+        """Yield the members and, if there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
+        text = json.dumps(dict(self.members), allow_nan=False).encode()
+        yield text[:-1] if stacks else text
+        separator = ',"arrays":{'
+        for name, stack in stacks.items():
+            yield f"{separator}{json.dumps(name)}:".encode()
+            yield from stack.json_object()
+            separator = "},"
+        if stacks:
+            yield b"}}}"
+
+
+def negotiate(request: Request, offered: tuple[str, ...]) -> str:
+    """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
+
+    The first one offered breaks ties. Arrow streams need pyarrow.
+    """
+    accepted: list[tuple[float, str]] = []
+    for part in request.headers.get("accept", "*/*").split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        try:
+            accepted.append((-float(quality), kind))
+        except ValueError:
+            continue
+    available = tuple(media for media in offered if media != ARROW or has_arrow())
+    for rank, kind in sorted(accepted, key=lambda item: item[0]):
+        for media in available:
+            if rank < 0 and kind in {media, media.partition("/")[0] + "/*", "*/*"}:
+                return media
+    raise refuse(
+        "not-acceptable",
+        406,
+        f"The Accept header {request.headers.get('accept')!r} names no available media type.",
+        f"Accept one of {', '.join(available)}." + (f" For {ARROW}: {REMEDY}." if available != offered else ""),
+        offered=list(available),
+    )
+
+
+def unless_current(request: Request, headers: dict[str, str], respond: Callable[[], Response]) -> Response:
+    """Return 304 if If-None-Match names the ETag of these headers, else the response."""
+    return Response(status_code=304, headers=headers) if is_not_modified(request, headers) else respond()
+
+
+def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
+    """Return whether If-None-Match names the ETag of these headers."""
+    return matches_tag(request.headers.get("if-none-match", "").encode("latin-1"), headers["ETag"].encode())
+
+
+def immutable_headers(sha256: str, media: str, dtype: str, part: str = "") -> dict[str, str]:
+    """Return the headers of one representation of content with this digest; `part` identifies a slice."""
+    encoder = encode.JSON_ENCODER if media == JSON else ""  # equal strong ETags promise equal bytes
+    tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, part))).encode()).hexdigest()[:32]
+    return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
+
+
+def mutable_response(request: Request, body: str, **headers: str) -> Response:
+    """Return a JSON body to be revalidated at each use, whose ETag is its digest, or 304."""
+    tag = {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
+    return unless_current(request, tag | headers, lambda: Response(body, 200, tag | headers, JSON))
+
+
+def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, str]] = ()) -> dict[str, str]:
+    """Return the headers with the scales of draws, exact to the last bit, and with codes of doubts about them."""
+    named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
+    return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})
