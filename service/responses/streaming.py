@@ -1,9 +1,15 @@
-"""Responses that stay open while a job runs, limited per process and per tenant."""
+"""Responses that stay open while a job runs, limited per process and per tenant; server-sent events of a job.
+
+An event's id is the number of changes of the job's record. Progress is a state, not a log: with Last-Event-ID a client
+that reconnects gets the current state if it has changed, and always the end. FastAPI's EventSourceResponse encodes in
+the router, where neither 204 nor the limit on streams can precede it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -11,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from service.encoding.aborted import AbortableResponse, ResponseAbortedError
+from service.schemas.resources import JobOut, ProgressOut
 from service.submission.jobs import look
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
@@ -28,6 +35,11 @@ MAX_STREAMS, MAX_TENANT_STREAMS = 100, 80  # of a process, and of each tenant in
 SOON_SECONDS = 0.15  # after a change, because one that followed at once was not published
 OUTAGE_SECONDS = 60.0  # a stream survives an outage or a failover of Redis this long
 LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a lost worker
+
+EVENTS = "text/event-stream"
+HEARTBEAT_SECONDS = 15.0  # proxies close connections that are silent for a minute or less
+RETRY = "retry: 1000\n\n"  # milliseconds until a client reconnects
+HEARTBEAT = ": still here\n\n"
 
 
 class StreamLimiter:
@@ -115,3 +127,29 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
             pause, sequence = SOON_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), pause)
+
+
+def has_seen_end(job: Job, last_event_id: int | None) -> bool:
+    """Return whether a client has received the end of a job; 204 then stops its reconnection."""
+    return not job.is_open and last_event_id == job.sequence
+
+
+async def events(here: Stores, limiter: StreamLimiter, job: Job, last_event_id: int | None) -> AsyncIterator[str]:
+    """Yield the events of a job after `last_event_id`."""
+    yield RETRY
+    sent = time.monotonic()
+    async for now in job_states(here, limiter, job):
+        if now.is_open and now.sequence != last_event_id:
+            progress = {"status": now.status, **ProgressOut.of(now).model_dump()}
+            yield _event(now.sequence, "progress", json.dumps(progress))
+        elif not now.is_open:
+            yield _event(now.sequence, "end", JobOut.of(now).model_dump_json())
+        elif time.monotonic() - sent >= HEARTBEAT_SECONDS:
+            yield HEARTBEAT
+        else:
+            continue
+        last_event_id, sent = now.sequence, time.monotonic()
+
+
+def _event(number: int, name: str, data: str) -> str:
+    return f"id: {number}\nevent: {name}\ndata: {data}\n\n"

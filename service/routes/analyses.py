@@ -16,13 +16,10 @@ from service.encoding.result import negotiate
 from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes.params import (
-    ACCEPTED,
     ANSWER_SECONDS,
     NOT_FITTED,
-    NOT_MODIFIED,
     ON_DATASET,
     ON_POSTERIOR,
-    SCALE_DOCUMENTED,
     Command,
     CommandOptions,
     DtypeQuery,
@@ -34,11 +31,10 @@ from service.routes.params import (
     SummaryScaleQuery,
     TenantStores,
     Wait,
-    content,
     creates_job,
+    returns_arrays,
 )
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
-from service.schemas.problems import documented
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.idempotency import once
@@ -81,15 +77,14 @@ _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
 @router.get(
     "/v1/posteriors/{id}/summary",
     summary="Measure the spread of points",
-    response_class=Response,
-    responses={
-        **content("The summary.", _SUMMARY_MEDIA, SummaryOut, headers=SCALE_DOCUMENTED),
-        **NOT_MODIFIED,
-        **ACCEPTED,
-        **documented(
-            **NOT_FITTED, _406="No offered type is accepted.", _422="Out of range, larger than the cache, or too long."
-        ),
-    },
+    **returns_arrays(
+        "The summary.",
+        _SUMMARY_MEDIA,
+        SummaryOut,
+        has_scale=True,
+        **NOT_FITTED,
+        _422="Out of range, larger than the cache, or too long.",
+    ),
 )
 async def summary(
     id_: Id,

@@ -20,7 +20,7 @@ from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import id_columns, matrix_columns, with_ids
 from service.middleware.authentication import tenant_of
-from service.routes.params import AT_ONCE, RANGE_RESPONSES, RENAME, Id, TenantStores, content
+from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, forms, returns_arrays
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
@@ -43,8 +43,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _BODIES = {
-    **{media: {"schema": {"type": "string", "format": "binary"}} for media in (NPY, NPZ, ARROW, ARROW_FILE, PARQUET)},
-    **{media: {"schema": {"type": "string", "format": "binary"}} for media in ("application/gzip", "application/zstd")},
+    **forms((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, "application/gzip", "application/zstd")),
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
     "text/tab-separated-values": {"schema": {"type": "string"}, "example": "x\ty\tz\n1.0\t2.0\t3.0\n"},
     "text/plain": {"schema": {"type": "string"}, "example": "x;y;z\n1,0;2,0;3,0\n"},
@@ -260,17 +259,14 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
 @router.get(
     "/{id}/data",
     summary="Read a data set back",
-    response_class=Response,
-    responses={
-        **content("The values.", MEDIA, DatasetValuesOut),
-        **RANGE_RESPONSES,
-        **documented(
-            _404="No such data set.",
-            _406="No offered type is accepted.",
-            _416="A Range beyond the last byte.",
-            _422="Beyond float32, or a slice that is out of range.",
-        ),
-    },
+    **returns_arrays(
+        "The values.",
+        MEDIA,
+        DatasetValuesOut,
+        may_be_job=False,
+        _404="No such data set.",
+        _422="Beyond float32, or a slice that is out of range.",
+    ),
 )
 def get_data(
     id_: Id,
@@ -309,17 +305,14 @@ def get_data(
 @router.get(
     "/{id}/ids",
     summary="Read the ids of the rows",
-    response_class=Response,
-    responses={
-        **content("The ids.", (JSON, NPY), ArrayOut),
-        **RANGE_RESPONSES,
-        **documented(
-            _404="No such data set, or one without ids.",
-            _406="No offered type is accepted.",
-            _416="A Range beyond the last byte.",
-            _422="A slice that is out of range.",
-        ),
-    },
+    **returns_arrays(
+        "The ids.",
+        (JSON, NPY),
+        ArrayOut,
+        may_be_job=False,
+        _404="No such data set, or one without ids.",
+        _422="A slice that is out of range.",
+    ),
 )
 def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = None) -> Response:
     """Return the ids of the rows as in the uploaded file, (n,), or (n, columns) of several columns; immutable.

@@ -15,12 +15,9 @@ from service.encoding.tables import Table, matrix_columns, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.responses.analyses import ResultQuery
 from service.routes.params import (
-    ACCEPTED,
     ANSWER_SECONDS,
     NOT_FITTED,
     ON_POSTERIOR,
-    RANGE_RESPONSES,
-    SCALE_DOCUMENTED,
     AlignQuery,
     Command,
     CommandOptions,
@@ -32,10 +29,9 @@ from service.routes.params import (
     SourceQuery,
     TenantStores,
     Wait,
-    content,
     creates_job,
+    returns_arrays,
 )
-from service.schemas.problems import documented
 from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
@@ -82,13 +78,7 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
 @router.get(
     "/{index}",
     summary="Draw one embedding",
-    response_class=Response,
-    responses={
-        **content("The embedding (n, p).", MEDIA, DrawOut, headers=SCALE_DOCUMENTED),
-        **RANGE_RESPONSES,
-        **ACCEPTED,
-        **documented(**NOT_FITTED, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
-    },
+    **returns_arrays("The embedding (n, p).", MEDIA, DrawOut, has_scale=True, **NOT_FITTED, _422="Out of range."),
 )
 async def draw_one(
     id_: Id,

@@ -25,7 +25,6 @@ from service.routes.params import (
     LATE,
     NOT_MODIFIED,
     ON_DATASET,
-    RANGE_RESPONSES,
     Command,
     CommandOptions,
     Deadline,
@@ -33,8 +32,8 @@ from service.routes.params import (
     Id,
     TenantStores,
     Wait,
-    content,
     creates_job,
+    returns_arrays,
 )
 from service.schemas.analyses import PointsIn
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
@@ -60,7 +59,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
 
 MEDIA = (JSON, NPZ, NPY, ARROW, CSV)
-_MISSING = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled.", **LATE}
+_MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled.", **LATE}
 
 
 @router.post(
@@ -150,18 +149,13 @@ async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
 @router.get(
     "/{id}/coordinates",
     summary="Read an embedding's coordinates",
-    response_class=Response,
-    responses={
-        **content("The coordinates.", MEDIA, CoordinatesOut),
-        **RANGE_RESPONSES,
-        **ACCEPTED,
-        **documented(
-            **_MISSING,
-            _406="No offered type is accepted.",
-            _416="A Range beyond the last byte.",
-            _422="A slice that is out of range; or the reason why it could not be computed again.",
-        ),
-    },
+    **returns_arrays(
+        "The coordinates.",
+        MEDIA,
+        CoordinatesOut,
+        **_MISSING,
+        _422="A slice that is out of range; or the reason why it could not be computed again.",
+    ),
 )
 async def get_coordinates(
     id_: Id,
@@ -186,18 +180,13 @@ async def get_coordinates(
 @router.get(
     "/{id}/arrays",
     summary="Read an embedding's arrays",
-    response_class=Response,
-    responses={
-        **content("The arrays.", (NPZ, NPY, JSON), ArrayOut),
-        **RANGE_RESPONSES,
-        **ACCEPTED,
-        **documented(
-            **_MISSING,
-            _406="No offered type is accepted.",
-            _416="A Range beyond the last byte.",
-            _422="No such array; or the reason why it could not be computed again.",
-        ),
-    },
+    **returns_arrays(
+        "The arrays.",
+        (NPZ, NPY, JSON),
+        ArrayOut,
+        **_MISSING,
+        _422="No such array; or the reason why it could not be computed again.",
+    ),
 )
 async def get_embedding_arrays(
     id_: Id,

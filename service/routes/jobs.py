@@ -14,18 +14,14 @@ from service.encoding.selection import Draws, Points, reject_slice
 from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
 from service.responses.draws import draws_response
 from service.responses.partial_draws import partial_npy_response
-from service.responses.sse import EVENTS, events, has_seen_end
-from service.responses.streaming import LimitedStreamingResponse
+from service.responses.streaming import EVENTS, LimitedStreamingResponse, events, has_seen_end
 from service.routes.params import (
-    ACCEPTED,
     LATE,
-    RANGE_RESPONSES,
-    SCALE_DOCUMENTED,
     DtypeQuery,
     Id,
     TenantStores,
     Wait,
-    content,
+    returns_arrays,
 )
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
@@ -122,25 +118,16 @@ async def follow(
 @router.get(
     "/{id}/result",
     summary="Fetch a job's result",
-    response_class=Response,
-    responses={
-        **content(
-            "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
-            (*MEDIA, *PICTURE_MEDIA.values()),
-            JobResultOut,
-            headers=SCALE_DOCUMENTED,
-        ),
-        **RANGE_RESPONSES,
-        **ACCEPTED,
-        **documented(
-            _404="No such job.",
-            _406="No offered type is accepted.",
-            _409="The job was cancelled.",
-            _416="A Range beyond the last byte.",
-            _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
-            **LATE,
-        ),
-    },
+    **returns_arrays(
+        "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
+        (*MEDIA, *PICTURE_MEDIA.values()),
+        JobResultOut,
+        has_scale=True,
+        _404="No such job.",
+        _409="The job was cancelled.",
+        _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
+        **LATE,
+    ),
 )
 async def get_result(
     id_: Id,

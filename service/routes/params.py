@@ -1,12 +1,12 @@
 """Parameters and documented responses that several routes share, and the check of the query of every request."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request, Response
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
@@ -178,13 +178,6 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {"model": JobOut, "description": "The job is in progress: see Location and Retry-After."}
 }
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client's copy is current."}}
-RANGE_RESPONSES: dict[int | str, dict[str, Any]] = {
-    206: {
-        "description": "The requested Range of npy.",
-        "content": {NPY: {"schema": {"type": "string", "format": "binary"}}},
-    },
-    **NOT_MODIFIED,
-}
 SCALE_DOCUMENTED = {
     SCALE_HEADER: {"description": "The scale, a number.", "schema": {"type": "string"}},
     NOTES_HEADER: {
@@ -194,10 +187,13 @@ SCALE_DOCUMENTED = {
     },
 }
 
-LATE = {"_504": "The job did not end by its deadline."}
+LATE: dict[str, Any] = {"_504": "The job did not end by its deadline."}
 COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
 CANCELLED = {"_409": "The job was cancelled while this request waited. " + IN_USE}
-NOT_FITTED = {"_404": "No such posterior.", "_409": "The fit is not complete, or its job was cancelled."}
+NOT_FITTED: dict[str, Any] = {
+    "_404": "No such posterior.",
+    "_409": "The fit is not complete, or its job was cancelled.",
+}
 ON_POSTERIOR = {**NOT_FITTED, "_409": f"{NOT_FITTED['_409']} {IN_USE}", **COMMAND}
 ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}
 
@@ -208,16 +204,38 @@ def creates_job(**problems: str) -> dict[str, Any]:
     return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **documented(**problems)}}
 
 
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_TEXT = {"schema": {"type": "string"}}
+def forms(media: Iterable[str]) -> dict[str, Any]:
+    """Return the documentation of bodies in media types other than JSON."""
+    texts = {name for name in media if name.startswith("text/")}
+    binary = {"type": "string", "format": "binary"}
+    return {name: {"schema": {"type": "string"} if name in texts else dict(binary)} for name in media if name != JSON}
 
 
-def content(
-    description: str, media: tuple[str, ...], model: type[BaseModel] | None = None, **members: Any
-) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of a 200 response in several media types; `model` is that of its JSON."""
-    forms = {name: dict(_TEXT if name.startswith("text/") else _BINARY) for name in media if name != JSON}
-    return {200: {"description": description, "content": forms, **({"model": model} if model else {}), **members}}
+def returns_arrays(
+    description: str,
+    media: tuple[str, ...],
+    model: type[BaseModel] | None = None,
+    *,
+    has_scale: bool = False,
+    may_be_job: bool = True,
+    **problems: str,
+) -> dict[str, Any]:
+    """Return the decorator arguments of a route whose immutable result has several media types.
+
+    `model` is that of its JSON. `has_scale` documents the headers of calibrated scales, `may_be_job` a 202.
+    """
+    done: dict[str, Any] = {"description": description, "content": forms(media)}
+    done |= {"model": model} if model else {}
+    done |= {"headers": SCALE_DOCUMENTED} if has_scale else {}
+    responses: dict[int | str, dict[str, Any]] = {200: done, 304: {"description": "The client's copy is current."}}
+    if may_be_job:
+        responses |= ACCEPTED
+    if NPY in media:
+        responses[206] = {"description": "The requested Range of npy.", "content": forms((NPY,))}
+        problems["_416"] = "A Range beyond the last byte."
+    if not media[0].startswith("image/"):
+        problems["_406"] = "No offered type is accepted."
+    return {"response_class": Response, "responses": responses | documented(**problems)}
 
 
 RENAME: dict[str, Any] = {

@@ -9,10 +9,8 @@ from starlette.concurrency import run_in_threadpool
 
 from service.responses.analyses import picture_response
 from service.routes.params import (
-    ACCEPTED,
     ANSWER_SECONDS,
     NOT_FITTED,
-    NOT_MODIFIED,
     AlignQuery,
     FirstQuery,
     Id,
@@ -23,9 +21,8 @@ from service.routes.params import (
     SummaryScaleQuery,
     TenantStores,
     Wait,
-    content,
+    returns_arrays,
 )
-from service.schemas.problems import documented
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import accepted, analysis_job, computed, settle
 from service.submission.validation import (
@@ -76,19 +73,14 @@ class PictureOptions:
 Options = Annotated[PictureOptions, Depends()]
 ScaleNumber = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
 
-_PICTURE: dict[int | str, dict[str, Any]] = {
-    **content("The picture.", tuple(MEDIA.values())),
-    **NOT_MODIFIED,
-    **ACCEPTED,
-    **documented(**NOT_FITTED, _422="Out of range, no such color, or matplotlib is missing."),
-}
+_OUT_OF_RANGE = "Out of range, no such color, or matplotlib is missing."
+_PICTURE = partial(returns_arrays, "The picture.", tuple(MEDIA.values()), _422=_OUT_OF_RANGE)
 
 
 @router.get(
     "/v1/posteriors/{id}/draws/{index}.{format}",
     summary="See one draw",
-    response_class=Response,
-    responses=_PICTURE,
+    **_PICTURE(**NOT_FITTED),
 )
 async def see_draw(
     id_: Id,
@@ -110,8 +102,7 @@ async def see_draw(
 @router.get(
     "/v1/posteriors/{id}/draws.{format}",
     summary="See many draws",
-    response_class=Response,
-    responses=_PICTURE,
+    **_PICTURE(**NOT_FITTED),
 )
 async def see_draws(
     id_: Id,
@@ -135,8 +126,7 @@ async def see_draws(
 @router.get(
     "/v1/posteriors/{id}/summary.{format}",
     summary="See a summary of many draws",
-    response_class=Response,
-    responses=_PICTURE,
+    **_PICTURE(**NOT_FITTED),
 )
 async def see_summary(
     id_: Id,
@@ -169,8 +159,7 @@ async def see_summary(
 @router.get(
     "/v1/embeddings/{id}.{format}",
     summary="See an embedding",
-    response_class=Response,
-    responses={**_PICTURE, **documented(_404="No such embedding (any more).")},
+    **_PICTURE(_404="No such embedding (any more).", _409=NOT_FITTED["_409"]),
 )
 async def see_embedding(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS
@@ -186,8 +175,7 @@ async def see_embedding(
 @router.get(
     "/v1/jobs/{id}/result.{format}",
     summary="See a comparison",
-    response_class=Response,
-    responses={**_PICTURE, **documented(_404="No such job.", _409="It was cancelled, or has not ended yet.")},
+    **_PICTURE(_404="No such job.", _409="It was cancelled, or has not ended yet."),
 )
 async def see_comparison(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS

@@ -23,9 +23,7 @@ from service.routes.params import (
     ACCEPTED,
     ANSWER_SECONDS,
     AT_ONCE,
-    NOT_MODIFIED,
     ON_DATASET,
-    RANGE_RESPONSES,
     RENAME,
     Command,
     CommandOptions,
@@ -33,7 +31,8 @@ from service.routes.params import (
     Id,
     TenantStores,
     Wait,
-    content,
+    forms,
+    returns_arrays,
 )
 from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
@@ -77,6 +76,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
+_MISSING: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
 ArrayName = Literal[
     "mean",
     "covariance_factor",
@@ -200,19 +200,7 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
 @router.get(
     "/{id}/arrays",
     summary="Read a posterior's arrays",
-    response_class=Response,
-    responses={
-        **content("The arrays.", (NPZ, NPY, JSON), ArrayOut),
-        **RANGE_RESPONSES,
-        **ACCEPTED,
-        **documented(
-            _404="No such posterior.",
-            _406="No offered type.",
-            _409="Not fitted.",
-            _416="A Range beyond the last byte.",
-            _422="Bad name.",
-        ),
-    },
+    **returns_arrays("The arrays.", (NPZ, NPY, JSON), ArrayOut, **_MISSING, _422="Bad name, or beyond float32."),
 )
 async def get_arrays(
     id_: Id,
@@ -234,13 +222,7 @@ async def get_arrays(
 @router.get(
     "/{id}/export",
     summary="Export a posterior",
-    response_class=Response,
-    responses={
-        **content("The file.", (NPZ,)),
-        **NOT_MODIFIED,
-        **ACCEPTED,
-        **documented(_404="No such posterior.", _406="application/zip is not accepted.", _409="Not fitted."),
-    },
+    **returns_arrays("The file.", (NPZ,), **_MISSING),
 )
 async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return the posterior as one npz file, which `glle_engine.load` reads: its draws have the same bits.
@@ -268,7 +250,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
             _507="The disk is full, but for the reserve.",
         ),
     },
-    openapi_extra={"requestBody": {"required": True, "content": content("The file.", MEDIA)[200]["content"]}},
+    openapi_extra={"requestBody": {"required": True, "content": forms(MEDIA)}},
 )
 async def import_posterior(request: Request, stores: TenantStores, key: Key = None) -> Response:
     """Store the posterior of an exported file; its draws have the same bits as those of the exporting service.

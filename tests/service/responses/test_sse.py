@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.responses import sse, streaming
+from service.responses import streaming
 from tests.conftest import until
 from worker.base.problems import ProblemError, refuse
 
@@ -125,12 +125,12 @@ def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: S
 
 def test_silent_streams_have_heartbeats(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comments keep a silent stream open."""
-    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(streaming, "HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr(streaming, "LOOK_SECONDS", 0.05)
     job = running(stores)
     with client.stream("GET", f"/v1/jobs/{job.id}/events") as answer:
         lines = answer.iter_lines()
-        assert sum(line == sse.HEARTBEAT.strip() for line in (next(lines) for _ in range(12))) >= 2
+        assert sum(line == streaming.HEARTBEAT.strip() for line in (next(lines) for _ in range(12))) >= 2
 
 
 def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
