@@ -1,18 +1,56 @@
-"""`/v1/methods` with the JSON Schemas of their requests, and `/v1/scores`."""
+"""`/v1/methods` with the JSON Schemas of their requests, and `/v1/scores`.
 
-from typing import Annotated, Any
+Two methods make posteriors; all methods of the engine's registry make embeddings.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
+from glle_engine import methods as registry
 from glle_engine.methods.registry import canonical, suggestion
 from glle_engine.metrics.registry import SCORES
-from service.schemas.embeddings import ScoreList, ScoreOut
+from service.schemas.embeddings import EmbeddingIn, ScoreList, ScoreOut
 from service.schemas.problems import documented
-from service.submission.method_catalog import METHODS, Makes, MethodEntry
+from service.schemas.resources import PosteriorIn
 from worker.base.problems import refuse
 
 router = APIRouter(tags=["methods"])
+
+_GLLE = "B. Ghojogh, A. Ghodsi, F. Karray, M. Crowley, Generative Locally Linear Embedding, arXiv:2104.01525 (2021)."
+_LLE = (
+    "S. T. Roweis, L. K. Saul, Nonlinear Dimensionality Reduction by Locally Linear Embedding, Science 290, 2323-2326"
+    " (2000), doi:10.1126/science.290.5500.2323."
+)
+_VARIANTS = {
+    "constrained": "The weights of a point keep their sum of one, and reconstruction noise is modelled: draws do not "
+    "change when the data are shifted, turned or rescaled, and scale 0 is LLE.",
+    "published": "The equations as published; the fit's diagnostics describe their effect on the data.",
+}
+# Title, description, and the members of the request that have no meaning.
+_POSTERIORS = {
+    "em": (
+        "GLLE, given the data",
+        (
+            "GLLE by expectation maximisation (Algorithm 1): the law of the reconstruction weights that the data leave "
+            "open. Draws of it are embeddings."
+        ),
+        {"mean"},
+    ),
+    "direct": (
+        "GLLE, given the data and LLE",
+        (
+            "GLLE by direct sampling (Algorithm 2): the law of the reconstruction weights given the data and their LLE "
+            "embedding."
+        ),
+        {"covariance", "max_iter", "tol"},
+    ),
+}
+
+Makes = Literal["posterior", "embedding"]
 
 
 class VariantOut(BaseModel):
@@ -47,19 +85,6 @@ class MethodOut(BaseModel):
     citations: list[str] = Field(description="Publications.")
     links: dict[str, str] = Field(description="`self`, and `create`: the path to POST the request to.")
 
-    @classmethod
-    def of(cls, entry: MethodEntry) -> "MethodOut":
-        """Return the description of a catalog entry."""
-        same = cls.model_fields.keys() - {"available", "missing_extra", "variants", "citations", "links"}
-        return cls(
-            **{name: getattr(entry, name) for name in same},
-            available=entry.missing is None,
-            missing_extra=entry.missing,
-            variants=[VariantOut(name=name, description=text) for name, text in entry.variants.items()],
-            citations=list(entry.citations),
-            links={"self": f"/v1/methods/{entry.name}", "create": entry.route},
-        )
-
 
 class MethodList(BaseModel):
     """All methods."""
@@ -72,16 +97,17 @@ def list_methods(
     makes: Annotated[Makes | None, Query(description="Only methods with this result.")] = None,
 ) -> MethodList:
     """List the methods with the JSON Schemas of their requests, their growth and their publications."""
-    return MethodList(items=[MethodOut.of(entry) for entry in METHODS.values() if makes in {None, entry.makes}])
+    return MethodList(items=[method for method in catalog().values() if makes in {None, method.makes}])
 
 
 @router.get("/v1/methods/{name}", summary="Describe a method", responses=documented(_404="No such method."))
 def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodOut:
     """Return one method, as in the list; other usual spellings of its name, such as tsne, are accepted."""
-    if (entry := METHODS.get(canonical(name))) is None:
-        remedy = f"{suggestion(name)}Use one of {', '.join(METHODS)}."
-        raise refuse("method-not-found", 404, f"There is no method {name[:50]!r}.", remedy, methods=list(METHODS))
-    return MethodOut.of(entry)
+    methods = catalog()
+    if (method := methods.get(canonical(name))) is None:
+        remedy = f"{suggestion(name)}Use one of {', '.join(methods)}."
+        raise refuse("method-not-found", 404, f"There is no method {name[:50]!r}.", remedy, methods=list(methods))
+    return method
 
 
 @router.get("/v1/scores", summary="List scores", responses=documented())
@@ -89,3 +115,69 @@ def list_scores() -> ScoreList:
     """List the scores of embeddings: their inputs, their direction, and their most points."""
     members = ScoreOut.model_fields
     return ScoreList(items=[ScoreOut(**{name: getattr(score, name) for name in members}) for score in SCORES.values()])
+
+
+@cache
+def catalog() -> dict[str, MethodOut]:
+    """Return all methods by name, in display order."""
+    methods = [*map(_posterior, _POSTERIORS), *map(embedding_method, registry.METHODS.values())]
+    return {method.name: method for method in methods}
+
+
+def _posterior(name: str) -> MethodOut:
+    title, description, unused = _POSTERIORS[name]
+    return MethodOut(
+        name=name,
+        title=title,
+        description=description,
+        parameters=_request_schema(PosteriorIn, name, title, description, unused),
+        makes="posterior",
+        family="generative",
+        growth="n log n",
+        needs_labels=False,
+        random=False,
+        has_map=True,
+        reproducible=True,
+        available=True,
+        missing_extra=None,
+        variants=[VariantOut(name=variant, description=text) for variant, text in _VARIANTS.items()],
+        citations=[_GLLE, _LLE],
+        links={"self": f"/v1/methods/{name}", "create": "/v1/posteriors"},
+    )
+
+
+def embedding_method(method: registry.Method[Any]) -> MethodOut:
+    """Return the description of a method of the engine's registry."""
+    schema = _request_schema(EmbeddingIn, method.name, method.title, method.about)
+    properties = schema["properties"]
+    properties["parameters"] = {**method.spec.schema(), "title": f"Parameters of {method.name}"}
+    if method.labels:
+        schema["required"].append("labels")
+        labels = {k: v for k, v in properties["labels"].items() if k not in {"anyOf", "default"}}
+        properties["labels"] = {**labels, "type": "string"}
+    available = all(find_spec(library) is not None for library in method.libraries)
+    return MethodOut(
+        **{name: getattr(method, name) for name in ("name", "title", "family", "growth", "random", "reproducible")},
+        description=method.about,
+        parameters=schema,
+        makes="embedding",
+        needs_labels=method.labels,
+        has_map=method.restore is not None,
+        available=available,
+        missing_extra=None if available else method.extra,
+        variants=[],
+        citations=[method.source],
+        links={"self": f"/v1/methods/{method.name}", "create": "/v1/embeddings"},
+    )
+
+
+def _request_schema(
+    model: type[BaseModel], name: str, title: str, description: str, unused: set[str] | frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Return the JSON Schema of a request by one method, without the members that it does not use."""
+    schema = model.model_json_schema()
+    properties = {member: value for member, value in schema["properties"].items() if member not in unused}
+    constant = {k: v for k, v in properties["method"].items() if k not in {"enum", "default", "examples"}}
+    properties["method"] = {**constant, "const": name}
+    required = list(dict.fromkeys([*schema.get("required", []), "method"]))
+    return {**schema, "title": title, "description": description, "properties": properties, "required": required}

@@ -11,9 +11,9 @@ from openapi_schema_validator import OAS31Validator
 from glle_engine import FitSpec
 from glle_engine import methods as registry
 from glle_engine.metrics.registry import SCORES
+from service.routes.methods import catalog, embedding_method
 from service.schemas.embeddings import EmbeddingIn
 from service.schemas.resources import PosteriorIn
-from service.submission.method_catalog import METHODS
 from service.submission.planning import Plan
 
 if TYPE_CHECKING:
@@ -35,28 +35,28 @@ def test_list_and_each(client: httpx.Client) -> None:
         assert any("arXiv:2104.01525" in citation for citation in item["citations"])
     assert client.get("/v1/methods/TSNE").json() == client.get("/v1/methods/t-sne").json()
     answer = client.get("/v1/methods/izomap")
-    assert (answer.status_code, answer.json()["details"]) == (404, {"methods": list(METHODS)})
+    assert (answer.status_code, answer.json()["details"]) == (404, {"methods": list(catalog())})
     assert answer.json()["remedy"].startswith("Did you mean isomap?")
 
 
 def test_names_of_methods_are_unique() -> None:
     """A name means one method."""
     assert not {"em", "direct"} & set(registry.METHODS)
-    assert len(METHODS) == 2 + len(registry.METHODS)
+    assert len(catalog()) == 2 + len(registry.METHODS)
 
 
 @pytest.mark.parametrize("name", ["em", "direct"])
 def test_schema_is_that_of_the_request(name: str) -> None:
     """Its defaults are the engine's, its method is constant, and omitted parameters have no meaning with it."""
-    entry = METHODS[name]
-    schema = entry.parameters
+    schema = catalog()[name].parameters
     defaults = {member: payload["default"] for member, payload in schema["properties"].items() if "default" in payload}
     assert schema["properties"]["method"]["const"] == name
     assert schema["required"] == ["dataset", "method"]
     assert schema["additionalProperties"] is False
     engine = asdict(FitSpec())
     assert defaults == {member: engine.get(member) for member in defaults}  # given neighbors are data, with None
-    assert set(schema["properties"]) | entry.unused == set(PosteriorIn.model_fields)
+    unused = {"em": {"mean"}, "direct": {"covariance", "max_iter", "tol"}}[name]
+    assert set(PosteriorIn.model_fields) - set(schema["properties"]) == unused
     parameters = {member: value for member, value in defaults.items() if member != "method"}
     spec = PosteriorIn(dataset="ds_x", method=name, **parameters).fit_spec()
     assert spec == FitSpec(method=name)  # type: ignore[arg-type] # of the registry
@@ -65,7 +65,7 @@ def test_schema_is_that_of_the_request(name: str) -> None:
 @pytest.mark.parametrize("name", registry.METHODS)
 def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> None:
     """The schema's defaults are a valid request, with the meaning of the method's defaults."""
-    schema, method = METHODS[name].parameters, registry.method(name)
+    schema, method = catalog()[name].parameters, registry.method(name)
     own = schema["properties"]["parameters"]
     parameters = {member: payload["default"] for member, payload in own["properties"].items()}
     request: dict[str, Any] = {
@@ -81,11 +81,10 @@ def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> N
     assert Plan.of(EmbeddingIn(**request)).spec == method.spec()
 
 
-def test_a_missing_extra_is_listed(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method without its library is listed with the extra to install."""
-    monkeypatch.setitem(METHODS, "pca", replace(METHODS["pca"], libraries=("no_such_library",), extra="tsne"))
-    payload = client.get("/v1/methods/pca").json()
-    assert (payload["available"], payload["missing_extra"]) == (False, "tsne")
+def test_a_missing_extra_is_listed(client: httpx.Client) -> None:
+    """A method without its library has the extra to install."""
+    method = embedding_method(replace(registry.method("pca"), libraries=("no_such_library",), extra="tsne"))
+    assert (method.available, method.missing_extra) == (False, "tsne")
     assert client.get("/v1/methods/lle").json()["available"]
 
 
