@@ -239,16 +239,9 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     n, p = shape[0], record.spec["n_components"]
     stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
     stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
-    spec = TransformSpec(
-        dataset=dataset,
-        draws=body.draws,
-        first=body.first,
-        seed=body.seed,
-        scale=body.scale,
-        source=body.source,
-        engine=stores.numbers,
-    )
-    request = (f"POST /v1/posteriors/{id_}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
+    fields = {**body.model_dump(exclude={"data"}), "dataset": dataset}
+    spec = TransformSpec(**fields, engine=stores.numbers)
+    request = (f"POST /v1/posteriors/{id_}/transform", fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
     return _submitted(stores, command, request, spec, id_, points, short=short)
 
@@ -259,14 +252,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
     require_data(stores, record)
     require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
-    spec = ReconstructionsSpec(
-        count=body.count,
-        first=body.first,
-        seed=body.seed,
-        scale=body.scale,
-        source=body.source,
-        engine=stores.numbers,
-    )
+    spec = ReconstructionsSpec(**body.model_dump(), engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
     return _submitted(stores, command, request, spec, id_, short=_is_quick(record, spec.total))
 
@@ -275,7 +261,7 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
     record = require_posterior(stores, id_)
     require_calibratable(record)
     require_data(stores, record)
-    spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=stores.numbers)
+    spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
     return _submitted(stores, command, request, spec, id_)
 
@@ -286,23 +272,8 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     require_within("n_neighbors", max(ks))
     require_within("n_components", body.n_components)
     require_within("max_components", body.max_components)
-    least = FitSpec(
-        n_neighbors=min(ks),
-        n_components=body.n_components,
-        reg=body.reg,
-        standardize=body.standardize,
-        metric=body.metric,
-    )
-    require_enough_points(dataset.n, least)
+    same = body.model_dump(include={"n_components", "reg", "standardize", "metric"})
+    require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
     require_not_all_equal(stores, dataset)
-    spec = AdviceSpec(
-        dataset=dataset.id,
-        n_neighbors=tuple(ks),
-        n_components=body.n_components,
-        max_components=body.max_components,
-        reg=body.reg,
-        standardize=body.standardize,
-        metric=body.metric,
-        engine=stores.numbers,
-    )
+    spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)}, engine=stores.numbers)
     return _submitted(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)

@@ -317,18 +317,9 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
             details={"n_points": n, "n_neighbors": body.n_neighbors},
         )
     stores.cache.check_size(entry_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
-    counts = {"half_samples": body.half_samples, "refits": body.refits if embedder.random else 0}
-    spec = SpreadSpec(
-        dataset=dataset.id,
-        embedding=recipe.id,
-        recipe=asdict(recipe),
-        **counts,
-        seed=body.seed,
-        share=body.share,
-        labels=classes_for_spread(stores, dataset, body.labels),
-        n_neighbors=body.n_neighbors,
-        engine=recipe.engine,
-    )
+    fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
+    fields |= {} if embedder.random else {"refits": 0}
+    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
 
     def submit() -> Job:
         missing = spec.missing(stores.cache.contains)
@@ -351,16 +342,8 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     uses = frozenset({"labels"} if plan.method.labels else ())
     judged = judgement(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
-    spec = EmbeddingSpec(
-        dataset=dataset.id,
-        method=plan.method.name,
-        parameters=plan.parameters,
-        labels=judged.labels,
-        truth=judged.truth,
-        scores=judged.scores,
-        n_neighbors=judged.n_neighbors,
-        engine=stores.numbers,
-    )
+    method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
+    spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged), engine=stores.numbers)
 
     def submit() -> Job:
         if not any(stores.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):

@@ -42,7 +42,6 @@ from service.schemas.results import ArrayOut
 from service.submission.fit_planning import (
     described,
     estimate_job,
-    estimate_of,
     estimate_spec,
     require_affordable_draws,
     require_possible_fit,
@@ -156,7 +155,7 @@ async def estimate_fit(
         if isinstance(result, Job):
             return accepted(result)
         entry = result
-    answer = await run_in_threadpool(described, stores, dataset, estimate_of(entry), deadline)
+    answer = await run_in_threadpool(described, stores, dataset, entry, deadline)
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.search import EXPECTED_RECALL
@@ -17,7 +17,7 @@ from glle_engine.posterior.spread.resampling import STREAMS
 from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.problems import ProblemOut
 from service.submission.jobs import analysis_job
-from service.submission.planning import COST_MARGIN, Allowance
+from service.submission.planning import COST_MARGIN, Allowance, rounded
 from service.submission.validation import obstacle_to_resampling
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
 from worker.base.problems import Problem, ProblemError, refuse
@@ -61,26 +61,17 @@ def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Jo
     return analysis_job(stores, analysis, posterior=None, terms=Terms(priority="interactive"), short=short)
 
 
-def cached_estimate(stores: Stores, dataset: Dataset, spec: FitSpec) -> Estimate | None:
-    """Return the estimate of a fit if it is cached."""
-    entry = stores.cache.view(estimate_spec(stores, dataset, spec).cache_key(dataset.id))
-    return None if entry is None else estimate_of(entry)
-
-
-def estimate_of(entry: Entry) -> Estimate:
-    """Return the estimate of a cache entry."""
-    return Estimate.from_dict(entry.meta)
-
-
-def described(stores: Stores, dataset: Dataset, expected: Estimate, deadline: float | None) -> PosteriorEstimateOut:
-    """Return an estimate with the limits, and the problem of a fit beyond them."""
+def described(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
+    """Return an estimate of the cache with the limits, and the problem of a fit beyond them."""
+    expected = Estimate.from_dict(entry.meta)
     allowed = Allowance.of(stores.settings, deadline)
     is_within = partial(_is_within, stores, allowed)
     problem: Problem | None = None
     most = expected.most_points(is_within)
     try:
         require_storable(stores, expected.n, expected.spec)
-        _require_affordable(expected, allowed, most, expected.most_landmarks(is_within))
+        if not _is_affordable(expected, allowed):
+            raise _too_costly(expected, allowed, most, expected.most_landmarks(is_within))
     except ProblemError as error:
         problem = error.problem
     return PosteriorEstimateOut(
@@ -114,12 +105,12 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
     the estimate. Without a cached estimate no fit is refused for its time.
     """
     require_storable(stores, dataset.n, spec)
-    expected = cached_estimate(stores, dataset, spec)
-    if expected is None:
+    entry = stores.cache.view(estimate_spec(stores, dataset, spec).cache_key(dataset.id))
+    if entry is None:
         return
-    settings = stores.settings
-    if expected.fit.seconds > settings.job_timeout * COST_MARGIN:
-        allowed = Allowance.of(settings)
+    expected = Estimate.from_dict(entry.meta)
+    if expected.fit.seconds > stores.settings.job_timeout * COST_MARGIN:
+        allowed = Allowance.of(stores.settings)
         is_within = partial(_is_within, stores, allowed)
         raise _too_costly(expected, allowed, expected.most_points(is_within), expected.most_landmarks(is_within))
 
@@ -127,24 +118,10 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
 def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
     """Raise ``too-long`` or ``too-much-memory`` if a draw of an imported posterior exceeds the limits of fits."""
     allowed, seconds, nbytes = Allowance.of(stores.settings), record.single_draw_seconds, record.draw_cost["bytes"]
-    if seconds <= allowed.seconds and nbytes <= allowed.bytes:
-        return
-    if seconds > allowed.seconds:
-        code, setting = "too-long", "GLLE_JOB_TIMEOUT"
-        excess = f"some {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
-    else:
-        code, setting = "too-much-memory", "GLLE_METHOD_BYTES"
-        excess = f"some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
-    raise refuse(
-        code,
-        422,
-        f"In the graph and the elimination order of the file, a draw takes {excess}.",
-        f"Draw with glle_engine.load, without a service; or fit fewer points, or fewer neighbors; or raise {setting}.",
-        expected_seconds=_rounded(seconds),
-        allowed_seconds=_rounded(allowed.seconds),
-        expected_bytes=_rounded(nbytes),
-        allowed_bytes=allowed.bytes,
-    )
+    if seconds > allowed.seconds or nbytes > allowed.bytes:
+        remedies = ["draw with glle_engine.load, without a service", "fit fewer points, or fewer neighbors"]
+        subject = "In the graph and the elimination order of the file, a draw"
+        raise allowed.refusal(subject, seconds, nbytes, remedies, longer="raise GLLE_JOB_TIMEOUT")
 
 
 def summary_spec(
@@ -233,7 +210,7 @@ def require_affordable_summary(
             f"A summary of {spec.total:,} embeddings takes some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are "
             "allowed.",
             "Use fewer `resamples` and a smaller `count`; or raise GLLE_METHOD_BYTES.",
-            expected_bytes=_rounded(nbytes),
+            expected_bytes=rounded(nbytes),
             allowed_bytes=allowed.bytes,
         )
     if seconds <= allowed.seconds:
@@ -249,14 +226,14 @@ def require_affordable_summary(
     raise refuse(
         "too-long",
         422,
-        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {_rounded(seconds):,} s"
+        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {rounded(seconds):,} s"
         f"{f' of {workers} workers' if workers > 1 else ''}, because "
-        f"{'a fit takes' if record.is_imported else 'the fit took'} some {_rounded(record.seconds):,} s; "
-        f"{_rounded(allowed.seconds):,} are allowed.",
+        f"{'a fit takes' if record.is_imported else 'the fit took'} some {rounded(record.seconds):,} s; "
+        f"{rounded(allowed.seconds):,} are allowed.",
         f"{fewer if most else 'G'}ive the scale as a number for the spread of the draws "
         f"alone; or {'start more workers, or ' if shared else ''}raise GLLE_JOB_TIMEOUT.",
-        expected_seconds=_rounded(seconds),
-        allowed_seconds=_rounded(allowed.seconds),
+        expected_seconds=rounded(seconds),
+        allowed_seconds=rounded(allowed.seconds),
         most_resamples=most,
         workers=workers,
     )
@@ -275,11 +252,6 @@ def _is_affordable(expected: Estimate, allowed: Allowance) -> bool:
     return max(expected.fit.seconds, expected.single_draw_seconds) <= allowed.seconds and nbytes <= allowed.bytes
 
 
-def _require_affordable(expected: Estimate, allowed: Allowance, most: int | None, landmarks: int | None) -> None:
-    if not _is_affordable(expected, allowed):
-        raise _too_costly(expected, allowed, most, landmarks)
-
-
 def _too_costly(expected: Estimate, allowed: Allowance, most: int | None, landmarks: int | None) -> ProblemError:
     """Return ``too-long`` or ``too-much-memory`` with the remedies in order."""
     fit, draw, spec = expected.fit, expected.draw, expected.spec
@@ -294,38 +266,15 @@ def _too_costly(expected: Estimate, allowed: Allowance, most: int | None, landma
     exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.d)
     is_faster = exact > max(fit.seconds / 2, walks)
     if is_faster and spec.search == "exact" and expected.d > SEARCH_FEATURES:
-        both = f"some {_rounded(walks):,} s in place of {_rounded(exact):,}"
+        both = f"some {rounded(walks):,} s in place of {rounded(exact):,}"
         remedies.append(f"use search='approximate' ({both}; it finds {EXPECTED_RECALL})")
-    if seconds > allowed.seconds:
-        code = "too-long"
-        part = "fit" if seconds == fit.seconds else "draw"
-        excess = f"a {part} takes some {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
-        remedies.append("set a longer deadline, or raise GLLE_JOB_TIMEOUT")
-    else:
-        code = "too-much-memory"
-        part = "fit" if nbytes == fit.bytes else "draw"
-        excess = f"a {part} takes some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
-        remedies.append("raise GLLE_METHOD_BYTES")
-    details: dict[str, Any] = {
-        "most_points": most,
-        "most_landmarks": landmarks,
-        "intrinsic_dimension": _rounded(expected.factorization.dimension),
-        "expected_seconds": _rounded(seconds),
-        "allowed_seconds": _rounded(allowed.seconds),
-        "expected_bytes": _rounded(nbytes),
-        "allowed_bytes": allowed.bytes,
-    }
-    remedy = "; or ".join(remedies)
-    return refuse(
-        code,
-        422,
-        f"With {expected.n:,} points of intrinsic dimension {details['intrinsic_dimension']:g} and "
-        f"n_neighbors={spec.n_neighbors}, {excess}.",
-        remedy[0].upper() + remedy[1:] + ".",
-        **details,
+    is_fit = seconds == fit.seconds if seconds > allowed.seconds else nbytes == fit.bytes
+    dimension = rounded(expected.factorization.dimension)
+    return allowed.refusal(
+        f"With {expected.n:,} points of intrinsic dimension {dimension:g} and n_neighbors={spec.n_neighbors}, "
+        f"a {'fit' if is_fit else 'draw'}",
+        seconds,
+        nbytes,
+        remedies,
+        {"most_points": most, "most_landmarks": landmarks, "intrinsic_dimension": dimension},
     )
-
-
-def _rounded(number: float) -> float:
-    """Return three digits of an estimate."""
-    return float(f"{number:.3g}")

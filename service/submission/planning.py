@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
@@ -15,6 +16,8 @@ from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from glle_engine.methods import Cost, Method, MethodSpec
     from service.schemas.embeddings import MethodIn
     from worker.base.settings import Settings
@@ -41,6 +44,36 @@ class Allowance:
     def covers(self, cost: Cost) -> bool:
         """Return whether a cost is within the limits."""
         return cost.seconds <= self.seconds and cost.bytes <= self.bytes
+
+    def refusal(
+        self,
+        subject: str,
+        seconds: float,
+        nbytes: float,
+        remedies: Sequence[str],
+        details: Mapping[str, Any] = MappingProxyType({}),
+        more: str = "",
+        longer: str = "set a longer deadline, or raise GLLE_JOB_TIMEOUT",
+    ) -> ProblemError:
+        """Return ``too-long`` or ``too-much-memory``: the subject takes so much; `longer` is the remedy for time."""
+        if seconds > self.seconds:
+            code, last = "too-long", longer
+            excess = f"some {rounded(seconds):,} s; {rounded(self.seconds):,} are allowed"
+        else:
+            code, last = "too-much-memory", "raise GLLE_METHOD_BYTES"
+            excess = f"some {nbytes:,.0f} bytes of memory; {self.bytes:,} are allowed"
+        remedy = "; or ".join([*remedies, last])
+        return refuse(
+            code,
+            422,
+            f"{subject} takes {excess}.{more}",
+            remedy[0].upper() + remedy[1:] + ".",
+            **details,
+            expected_seconds=rounded(seconds),
+            allowed_seconds=rounded(self.seconds),
+            expected_bytes=rounded(nbytes),
+            allowed_bytes=self.bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -97,28 +130,9 @@ class Plan:
         most, quicker = self.most_points(n, d, allowed), _affordable_methods(n, d, self.spec, allowed)
         remedies = [f"send at most {most:,} points"] if most else []
         remedies += [f"use {', '.join(quicker)}"] if quicker else []
-        if cost.seconds > allowed.seconds:
-            remedies.append("set a longer deadline, or raise GLLE_JOB_TIMEOUT")
-            code = "too-long"
-            excess = f"some {_rounded(cost.seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
-        else:
-            remedies.append("raise GLLE_METHOD_BYTES")
-            code = "too-much-memory"
-            excess = f"some {cost.bytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
-        growth, remedy = self.method.growth, "; or ".join(remedies)
-        raise refuse(
-            code,
-            422,
-            f"{self.method.title} of {n:,} points with {d:,} features takes {excess}. It grows as {growth}.",
-            remedy[0].upper() + remedy[1:] + ".",
-            growth=growth,
-            most_points=most,
-            quicker=quicker,
-            expected_seconds=_rounded(cost.seconds),
-            allowed_seconds=_rounded(allowed.seconds),
-            expected_bytes=_rounded(cost.bytes),
-            allowed_bytes=allowed.bytes,
-        )
+        subject, growth = f"{self.method.title} of {n:,} points with {d:,} features", self.method.growth
+        details = {"growth": growth, "most_points": most, "quicker": quicker}
+        raise allowed.refusal(subject, cost.seconds, cost.bytes, remedies, details, f" It grows as {growth}.")
 
     def most_points(self, n: int, d: int, allowed: Allowance) -> int | None:
         """Return the largest affordable number of points up to n, or None."""
@@ -173,29 +187,16 @@ def require_affordable_spread(
         if LEAST <= most < half_samples
         else []
     )
-    if cost.seconds > allowed.seconds:
-        remedies += ["embed fewer points", "set a longer deadline, start more workers, or raise GLLE_JOB_TIMEOUT"]
-        code = "too-long"
-        excess = f"some {_rounded(cost.seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
-    else:
-        remedies += ["embed fewer points", "raise GLLE_METHOD_BYTES"]
-        code = "too-much-memory"
-        excess = f"some {cost.bytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
     again = f" and {refits} seeds" if plan.method.random and refits else ""
     by = f" with {workers} workers" if workers > 1 else ""
     samples = "halves" if share == HALF else "samples"
-    remedy = "; or ".join(remedies)
-    raise refuse(
-        code,
-        422,
-        f"Refitting {plan.method.title} to {half_samples} more {samples} of {n:,} points{again}{by} takes {excess}.",
-        remedy[0].upper() + remedy[1:] + ".",
-        most_half_samples=most if most >= LEAST else None,
-        workers=workers,
-        expected_seconds=_rounded(cost.seconds),
-        allowed_seconds=_rounded(allowed.seconds),
-        expected_bytes=_rounded(cost.bytes),
-        allowed_bytes=allowed.bytes,
+    raise allowed.refusal(
+        f"Refitting {plan.method.title} to {half_samples} more {samples} of {n:,} points{again}{by}",
+        cost.seconds,
+        cost.bytes,
+        [*remedies, "embed fewer points"],
+        {"most_half_samples": most if most >= LEAST else None, "workers": workers},
+        longer="set a longer deadline, start more workers, or raise GLLE_JOB_TIMEOUT",
     )
 
 
@@ -207,12 +208,12 @@ def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samp
             "too-long",
             422,
             f"The methods{'' if half_samples is None else f' and their refits to {half_samples} halves'} together take "
-            f"{_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+            f"{rounded(seconds):,} s; {rounded(allowed.seconds):,} are allowed.",
             f"{'' if half_samples is None else 'Give a smaller spread, or none; or '}"
             "Compare fewer methods in one request. An existing embedding costs nothing: create the longest ones with "
             "POST /v1/embeddings first; or set a longer deadline, or raise GLLE_JOB_TIMEOUT.",
-            expected_seconds=_rounded(seconds),
-            allowed_seconds=_rounded(allowed.seconds),
+            expected_seconds=rounded(seconds),
+            allowed_seconds=rounded(allowed.seconds),
         )
 
 
@@ -231,6 +232,6 @@ def _affordable_methods(n: int, d: int, spec: MethodSpec, allowed: Allowance) ->
     return [name for _, name in sorted(affordable)[:ALTERNATIVES]]
 
 
-def _rounded(number: float) -> float:
+def rounded(number: float) -> float:
     """Return three digits of an estimate."""
     return float(f"{number:.3g}")
