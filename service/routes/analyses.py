@@ -1,9 +1,8 @@
 """Analyses of a posterior or a data set: summary, new points, generated data, calibration, advice."""
 
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
@@ -15,25 +14,8 @@ from service.encoding.arrow import ARROW
 from service.encoding.result import negotiate
 from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, ids_of, result_response
-from service.routes.params import (
-    ANSWER_SECONDS,
-    NOT_FITTED,
-    ON_DATASET,
-    ON_POSTERIOR,
-    Command,
-    CommandOptions,
-    DtypeQuery,
-    FirstQuery,
-    Id,
-    ResamplesQuery,
-    SeedQuery,
-    SourceQuery,
-    SummaryScaleQuery,
-    TenantStores,
-    Wait,
-    creates_job,
-    returns_arrays,
-)
+from service.routes import params
+from service.routes.params import ON_POSTERIOR, Command, CommandOptions, Id, TenantStores, creates_job
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
@@ -53,7 +35,6 @@ from service.submission.validation import (
 )
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.posterior_analyses import (
-    MOST_SUMMARISED,
     AdviceSpec,
     CalibrationSpec,
     ReconstructionsSpec,
@@ -77,12 +58,12 @@ _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
 @router.get(
     "/v1/posteriors/{id}/summary",
     summary="Measure the spread of points",
-    **returns_arrays(
+    **params.returns_arrays(
         "The summary.",
         _SUMMARY_MEDIA,
         SummaryOut,
         has_scale=True,
-        **NOT_FITTED,
+        **params.NOT_FITTED,
         _422="Out of range, larger than the cache, or too long.",
     ),
 )
@@ -90,17 +71,10 @@ async def summary(
     id_: Id,
     request: Request,
     stores: TenantStores,
-    count: Annotated[
-        int, Query(ge=2, le=MOST_SUMMARISED, description="Draws; a hundred or more rank points by their spread.")
-    ] = 100,
-    first: FirstQuery = 0,
-    seed: SeedQuery = 0,
-    scale: SummaryScaleQuery = None,
-    resamples: ResamplesQuery = None,
-    source: SourceQuery = "posterior",
-    dtype: DtypeQuery = "float64",
+    query: params.Summary,
+    dtype: params.DtypeQuery = "float64",
     points: Points = None,
-    wait: Wait = ANSWER_SECONDS,
+    wait: params.Wait = params.ANSWER_SECONDS,
 ) -> Response:
     """Return how far each point moves over new samples of the data: immutable, with a strong ETag.
 
@@ -126,22 +100,22 @@ async def summary(
     """
     negotiate(request, _SUMMARY_MEDIA)
     record = await on_loop(require_posterior, stores, id_)
-    await on_loop(require_sample, stores, record, source, first=first, count=count)
-    spec = summary_spec(stores, record, scale, resamples, count=count, first=first, seed=seed, source=source)
+    await on_loop(require_sample, stores, record, query.source, first=query.first, count=query.count)
+    spec = summary_spec(stores, record, query)
     cached = partial(stores.cache.view, spec.cache_key(id_))
     entry = await on_loop(cached)
     if entry is None:
         await on_loop(require_data, stores, record)
         parts = await on_loop(partial(require_affordable_summary, stores, record, spec, shared=True))
-        is_quick = not spec.resamples and _is_quick(record, count)
+        is_quick = not spec.resamples and _is_quick(record, query.count)
         terms = Terms(priority="interactive" if is_quick else "batch")
         submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms, parts=parts)
         result = await computed(stores, cached, submit, wait)
         if isinstance(result, Job):
             return accepted(result)
         entry = result
-    query = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
-    return await run_in_threadpool(result_response, spec, entry, query)
+    wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
+    return await run_in_threadpool(result_response, spec, entry, wanted)
 
 
 @router.post(
@@ -195,7 +169,7 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, comman
 @router.post(
     "/v1/advice",
     summary="Judge n_neighbors and n_components",
-    **creates_job(**ON_DATASET, _422="Out of range, too few points, or all equal."),
+    **creates_job(**params.ON_DATASET, _422="Out of range, too few points, or all equal."),
 )
 async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Response:
     """Judge a range of n_neighbors on a data set, and the number of components for the best of them.

@@ -14,24 +14,7 @@ from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.responses.analyses import ResultQuery
-from service.routes.params import (
-    ANSWER_SECONDS,
-    NOT_FITTED,
-    ON_POSTERIOR,
-    AlignQuery,
-    Command,
-    CommandOptions,
-    DtypeQuery,
-    Id,
-    IndexPath,
-    ScaleQuery,
-    SeedQuery,
-    SourceQuery,
-    TenantStores,
-    Wait,
-    creates_job,
-    returns_arrays,
-)
+from service.routes import params
 from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
@@ -61,9 +44,9 @@ router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 @router.post(
     "",
     summary="Draw many embeddings",
-    **creates_job(**ON_POSTERIOR, _422="Out of range, or larger than the cache."),
+    **params.creates_job(**params.ON_POSTERIOR, _422="Out of range, or larger than the cache."),
 )
-async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Command) -> Response:
+async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, command: params.Command) -> Response:
     """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
 
     The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw has the same bits
@@ -78,20 +61,22 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
 @router.get(
     "/{index}",
     summary="Draw one embedding",
-    **returns_arrays("The embedding (n, p).", MEDIA, DrawOut, has_scale=True, **NOT_FITTED, _422="Out of range."),
+    **params.returns_arrays(
+        "The embedding (n, p).", MEDIA, DrawOut, has_scale=True, **params.NOT_FITTED, _422="Out of range."
+    ),
 )
 async def draw_one(
-    id_: Id,
-    index: IndexPath,
+    id_: params.Id,
+    index: params.IndexPath,
     request: Request,
-    stores: TenantStores,
-    seed: SeedQuery = 0,
-    scale: ScaleQuery = 1.0,
-    source: SourceQuery = "posterior",
-    align: AlignQuery = "procrustes",
-    dtype: DtypeQuery = "float64",
+    stores: params.TenantStores,
+    seed: params.SeedQuery = 0,
+    scale: params.ScaleQuery = 1.0,
+    source: params.SourceQuery = "posterior",
+    align: params.AlignQuery = "procrustes",
+    dtype: params.DtypeQuery = "float64",
     points: Points = None,
-    wait: Wait = ANSWER_SECONDS,
+    wait: params.Wait = params.ANSWER_SECONDS,
 ) -> Response:
     """Return one embedding, which a worker draws unless it is cached: immutable, with a strong ETag.
 
@@ -179,7 +164,7 @@ def _draw_response(request: Request, entry: Entry, query: ResultQuery, media: st
     return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
-def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: CommandOptions) -> Job:
+def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandOptions) -> Job:
     terms = Terms.within(command.deadline, body.priority)
     record = require_posterior(stores, id_)
     spec = _spec(stores, record, body)

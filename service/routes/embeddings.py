@@ -16,25 +16,8 @@ from service.encoding.arrow import ARROW
 from service.encoding.result import ArraysResult, immutable_headers, mutable_response, negotiate, unless_current
 from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, ids_of, result_response
-from service.routes.params import (
-    ACCEPTED,
-    ANSWER_SECONDS,
-    AT_ONCE,
-    CANCELLED,
-    COMMAND,
-    LATE,
-    NOT_MODIFIED,
-    ON_DATASET,
-    Command,
-    CommandOptions,
-    Deadline,
-    DtypeQuery,
-    Id,
-    TenantStores,
-    Wait,
-    creates_job,
-    returns_arrays,
-)
+from service.routes import params
+from service.routes.params import ANSWER_SECONDS, Command, CommandOptions, Id, TenantStores, Wait, creates_job
 from service.schemas.analyses import PointsIn
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
 from service.schemas.problems import ProblemOut, documented
@@ -59,13 +42,13 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
 
 MEDIA = (JSON, NPZ, NPY, ARROW, CSV)
-_MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled.", **LATE}
+_MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled.", **params.LATE}
 
 
 @router.post(
     "",
     summary="Embed by any method",
-    **creates_job(**ON_DATASET, _422="Parameters, sizes, labels; or it would take too long, or too much memory."),
+    **creates_job(**params.ON_DATASET, _422="Parameters, sizes, labels; or too long, or too much memory."),
 )
 async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by any method of GET /v1/methods that makes embeddings.
@@ -81,10 +64,10 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
 @router.post(
     "/estimate",
     summary="Estimate the cost of an embedding",
-    **AT_ONCE,
+    **params.AT_ONCE,
     responses=documented(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
 )
-def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) -> EstimateOut:
+def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline = None) -> EstimateOut:
     """Estimate the seconds and bytes of an embedding, and whether a request for it would be accepted."""
     if body.dataset is not None:
         dataset = require_dataset(stores, body.dataset)
@@ -122,7 +105,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) 
     "/{id}",
     summary="Describe an embedding",
     response_model=EmbeddingOut,
-    responses={**NOT_MODIFIED, **ACCEPTED, **documented(**_MISSING)},
+    responses={**params.NOT_MODIFIED, **params.ACCEPTED, **documented(**_MISSING)},
 )
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
     """Return method, parameters, figures, notes and times; an evicted embedding is computed again.
@@ -149,7 +132,7 @@ async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
 @router.get(
     "/{id}/coordinates",
     summary="Read an embedding's coordinates",
-    **returns_arrays(
+    **params.returns_arrays(
         "The coordinates.",
         MEDIA,
         CoordinatesOut,
@@ -161,7 +144,7 @@ async def get_coordinates(
     id_: Id,
     request: Request,
     stores: TenantStores,
-    dtype: DtypeQuery = "float64",
+    dtype: params.DtypeQuery = "float64",
     points: Points = None,
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
@@ -180,7 +163,7 @@ async def get_coordinates(
 @router.get(
     "/{id}/arrays",
     summary="Read an embedding's arrays",
-    **returns_arrays(
+    **params.returns_arrays(
         "The arrays.",
         (NPZ, NPY, JSON),
         ArrayOut,
@@ -195,7 +178,7 @@ async def get_embedding_arrays(
     name: Annotated[
         str | None, Query(max_length=60, description="One array, as npy or JSON; without a name all, as npz.")
     ] = None,
-    dtype: DtypeQuery = "float64",
+    dtype: params.DtypeQuery = "float64",
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return the coordinates and the map to new points, all arrays as npz, or one by name as npy or JSON.
@@ -214,8 +197,8 @@ async def get_embedding_arrays(
     summary="Place new points in an embedding",
     **creates_job(
         _404="No such embedding, or data set.",
-        **CANCELLED,
-        **COMMAND,
+        **params.CANCELLED,
+        **params.COMMAND,
         _422="The method has no map; other features than the training data; or a bad cell.",
     ),
 )
@@ -232,8 +215,8 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, com
     summary="Refit an embedding to halves of its data",
     **creates_job(
         _404="No such embedding, or data set.",
-        **CANCELLED,
-        **COMMAND,
+        **params.CANCELLED,
+        **params.COMMAND,
         _422="A half is too small for the method; labels; or it would take too long, or too much memory.",
     ),
 )

@@ -15,14 +15,8 @@ from service.responses.analyses import ResultQuery, ids_of, picture_response, re
 from service.responses.draws import draws_response
 from service.responses.partial_draws import partial_npy_response
 from service.responses.streaming import EVENTS, LimitedStreamingResponse, events, has_seen_end
-from service.routes.params import (
-    LATE,
-    DtypeQuery,
-    Id,
-    TenantStores,
-    Wait,
-    returns_arrays,
-)
+from service.routes import params
+from service.routes.params import Id, TenantStores
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
@@ -69,7 +63,7 @@ async def list_jobs(
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
-async def get_job(id_: Id, stores: TenantStores, response: Response, wait: Wait = 0.0) -> JobOut:
+async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
     """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
     job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
     if job.is_open:
@@ -118,7 +112,7 @@ async def follow(
 @router.get(
     "/{id}/result",
     summary="Fetch a job's result",
-    **returns_arrays(
+    **params.returns_arrays(
         "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
         (*MEDIA, *PICTURE_MEDIA.values()),
         JobResultOut,
@@ -126,17 +120,17 @@ async def follow(
         _404="No such job.",
         _409="The job was cancelled.",
         _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
-        **LATE,
+        **params.LATE,
     ),
 )
 async def get_result(
     id_: Id,
     request: Request,
     stores: TenantStores,
-    dtype: DtypeQuery = "float64",
+    dtype: params.DtypeQuery = "float64",
     points: Points = None,
     draws: Draws = None,
-    wait: Wait = 0.0,
+    wait: params.Wait = 0.0,
     *,
     partial: Annotated[
         bool, Query(description="For draws as npy: begin before the job's end, and send each draw once it is computed.")

@@ -20,8 +20,9 @@ from service.middleware.authentication import tenant_of
 from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import documented
 from service.schemas.resources import MAX_COUNTER, JobOut
+from service.submission.fit_planning import SummaryQuery
 from service.submission.idempotency import IN_USE, Key
-from worker.analyses.posterior_analyses import MOST_RESAMPLES
+from worker.analyses.posterior_analyses import MOST_RESAMPLES, MOST_SUMMARISED
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redacted
 from worker.stores import Stores
@@ -155,22 +156,37 @@ ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),
 ]
-SummaryScaleQuery = Annotated[
-    Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"] | None,
-    Query(
-        description="auto, the default where resamples can measure the posterior: the ensemble of calibrated draws and "
-        "resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance."
-    ),
-]
-ResamplesQuery = Annotated[
-    int | None,
-    Query(
-        ge=FEWEST,
-        le=MOST_RESAMPLES,
-        description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
-    ),
-]
 SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
+
+
+async def _summary(
+    count: Annotated[
+        int, Query(ge=2, le=MOST_SUMMARISED, description="Draws; a hundred or more rank points by their spread.")
+    ] = 100,
+    first: FirstQuery = 0,
+    seed: SeedQuery = 0,
+    scale: Annotated[
+        Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"] | None,
+        Query(
+            description="auto, the default where resamples can measure the posterior: the ensemble of calibrated draws "
+            "and resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance."
+        ),
+    ] = None,
+    resamples: Annotated[
+        int | None,
+        Query(
+            ge=FEWEST,
+            le=MOST_RESAMPLES,
+            description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
+        ),
+    ] = None,
+    source: SourceQuery = "posterior",
+) -> SummaryQuery:
+    return SummaryQuery(count, first, seed, scale, resamples, source)
+
+
+Summary = Annotated[SummaryQuery, Depends(_summary)]
+
 AlignQuery = Annotated[Align, Query(description="Whether to rotate the draw to the reference embedding.")]
 DtypeQuery = Annotated[Dtype, Query(description="float32 halves the bytes.")]
 

@@ -8,21 +8,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.responses.analyses import picture_response
-from service.routes.params import (
-    ANSWER_SECONDS,
-    NOT_FITTED,
-    AlignQuery,
-    FirstQuery,
-    Id,
-    IndexPath,
-    ResamplesQuery,
-    SeedQuery,
-    SourceQuery,
-    SummaryScaleQuery,
-    TenantStores,
-    Wait,
-    returns_arrays,
-)
+from service.routes import params
+from service.routes.params import ANSWER_SECONDS, NOT_FITTED, Id, SeedQuery, SourceQuery, TenantStores, Wait
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import accepted, analysis_job, computed, settle
 from service.submission.validation import (
@@ -34,7 +21,6 @@ from service.submission.validation import (
 )
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
-from worker.analyses.posterior_analyses import MOST_SUMMARISED
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
@@ -74,7 +60,7 @@ Options = Annotated[PictureOptions, Depends()]
 ScaleNumber = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
 
 _OUT_OF_RANGE = "Out of range, no such color, or matplotlib is missing."
-_PICTURE = partial(returns_arrays, "The picture.", tuple(MEDIA.values()), _422=_OUT_OF_RANGE)
+_PICTURE = partial(params.returns_arrays, "The picture.", tuple(MEDIA.values()), _422=_OUT_OF_RANGE)
 
 
 @router.get(
@@ -84,14 +70,14 @@ _PICTURE = partial(returns_arrays, "The picture.", tuple(MEDIA.values()), _422=_
 )
 async def see_draw(
     id_: Id,
-    index: IndexPath,
+    index: params.IndexPath,
     request: Request,
     stores: TenantStores,
     options: Options,
     seed: SeedQuery = 0,
     scale: ScaleNumber = 1.0,
     source: SourceQuery = "posterior",
-    align: AlignQuery = "procrustes",
+    align: params.AlignQuery = "procrustes",
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
@@ -110,7 +96,7 @@ async def see_draws(
     stores: TenantStores,
     options: Options,
     count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
-    first: FirstQuery = 0,
+    first: params.FirstQuery = 0,
     seed: SeedQuery = 0,
     scales: Annotated[
         list[ScaleNumber] | None, Query(description="Several scales, one row each.", max_length=MOST_PANELS)
@@ -133,12 +119,7 @@ async def see_summary(
     request: Request,
     stores: TenantStores,
     options: Options,
-    count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
-    first: FirstQuery = 0,
-    seed: SeedQuery = 0,
-    scale: SummaryScaleQuery = None,
-    resamples: ResamplesQuery = None,
-    source: SourceQuery = "posterior",
+    query: params.Summary,
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return the consensus of a summary, colored by the chosen column, by spread, stability and local trust.
@@ -146,9 +127,9 @@ async def see_summary(
     The spread is that of the summary with the same parameters. That of an ensemble has its reliability in the title.
     """
     record = await on_loop(require_posterior, stores, id_)
-    grid = DrawGrid(count=count, first=first, seed=seed, source=source)
+    grid = DrawGrid(count=query.count, first=query.first, seed=query.seed, source=query.source)
     await on_loop(_require_panels, stores, id_, grid, "summary")
-    summary = summary_spec(stores, record, scale, resamples, count=count, first=first, seed=seed, source=source)
+    summary = summary_spec(stores, record, query)
     if not all(await on_loop(stores.cache.contains, [summary.cache_key(id_)])):
         await on_loop(partial(require_affordable_summary, stores, record, summary, shared=False))
     return await _posterior_picture(

@@ -19,21 +19,8 @@ from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
 from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
 from service.middleware.authentication import tenant_of
-from service.routes.params import (
-    ACCEPTED,
-    ANSWER_SECONDS,
-    AT_ONCE,
-    ON_DATASET,
-    RENAME,
-    Command,
-    CommandOptions,
-    Deadline,
-    Id,
-    TenantStores,
-    Wait,
-    forms,
-    returns_arrays,
-)
+from service.routes import params
+from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
@@ -100,13 +87,13 @@ ArrayName = Literal[
         201: {"model": PosteriorOut, "description": "The fit ended within the wait."},
         **ACCEPTED,
         **documented(
-            **ON_DATASET,
+            **params.ON_DATASET,
             _422="Parameters, k >= n, all points equal; beyond the limits; with `disconnected` error a graph of "
             "several components, if the fit ends within the wait.",
         ),
     },
 )
-async def fit(body: PosteriorIn, stores: TenantStores, command: Command) -> Response:
+async def fit(body: PosteriorIn, stores: TenantStores, command: params.Command) -> Response:
     """Fit a posterior over reconstruction weights on a worker.
 
     The id is the digest of data, specification and engine version. An existing posterior is returned at once, and two
@@ -128,11 +115,11 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: Command) -> Resp
     response_model=PosteriorEstimateOut,
     responses={
         **ACCEPTED,
-        **documented(**ON_DATASET, _422="Parameters, k >= n, all points equal."),
+        **documented(**params.ON_DATASET, _422="Parameters, k >= n, all points equal."),
     },
 )
 async def estimate_fit(
-    body: PosteriorIn, stores: TenantStores, deadline: Deadline = None, wait: Wait = ANSWER_SECONDS
+    body: PosteriorIn, stores: TenantStores, deadline: params.Deadline = None, wait: Wait = params.ANSWER_SECONDS
 ) -> Response:
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
@@ -199,7 +186,7 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
 @router.get(
     "/{id}/arrays",
     summary="Read a posterior's arrays",
-    **returns_arrays("The arrays.", (NPZ, NPY, JSON), ArrayOut, **_MISSING, _422="Bad name, or beyond float32."),
+    **params.returns_arrays("The arrays.", (NPZ, NPY, JSON), ArrayOut, **_MISSING, _422="Bad name, or beyond float32."),
 )
 async def get_arrays(
     id_: Id,
@@ -221,7 +208,7 @@ async def get_arrays(
 @router.get(
     "/{id}/export",
     summary="Export a posterior",
-    **returns_arrays("The file.", (NPZ,), **_MISSING),
+    **params.returns_arrays("The file.", (NPZ,), **_MISSING),
 )
 async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return the posterior as one npz file, which `glle_engine.load` reads: its draws have the same bits.
@@ -235,7 +222,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
 @router.post(
     "/import",
     summary="Import a posterior",
-    **AT_ONCE,
+    **params.AT_ONCE,
     status_code=201,
     response_model=PosteriorOut,
     responses={
@@ -249,7 +236,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
             _507="The disk is full, but for the reserve.",
         ),
     },
-    openapi_extra={"requestBody": {"required": True, "content": forms(MEDIA)}},
+    openapi_extra={"requestBody": {"required": True, "content": params.forms(MEDIA)}},
 )
 async def import_posterior(request: Request, stores: TenantStores, key: Key = None) -> Response:
     """Store the posterior of an exported file; its draws have the same bits as those of the exporting service.
@@ -371,7 +358,7 @@ def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None,
 @router.patch(
     "/{id}",
     summary="Name and tag a posterior",
-    **RENAME,
+    **params.RENAME,
 )
 async def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
     """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
@@ -399,7 +386,7 @@ def _record_or_job(stores: Stores, id_: str) -> PosteriorRecord | Job:
     return require_posterior(stores, id_)
 
 
-def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:
+def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _checked(stores, body)
     parameters = recorded(spec, body.neighbors)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.search import EXPECTED_RECALL
@@ -41,12 +41,15 @@ LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.posterior.spread.ensemble`)
 
 
-class Sample(TypedDict):
-    """Draws of a summary."""
+@dataclass(frozen=True)
+class SummaryQuery:
+    """Request for a summary: its draws, and its resamples."""
 
     count: int
     first: int
     seed: int
+    scale: float | Literal["auto"] | None
+    resamples: int | None
     source: Source
 
 
@@ -124,13 +127,7 @@ def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
         raise allowed.refusal(subject, seconds, nbytes, remedies, longer="raise GLLE_JOB_TIMEOUT")
 
 
-def summary_spec(
-    stores: Stores,
-    record: PosteriorRecord,
-    scale: float | Literal["auto"] | None,
-    resamples: int | None,
-    **sample: Unpack[Sample],
-) -> SummarySpec:
+def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
     """Return the summary of a request; without a scale the ensemble, or draws at scale 1 where there is none.
 
     Raises
@@ -140,8 +137,11 @@ def summary_spec(
         of draws does not use.
 
     """
-    count, source, engine = sample["count"], sample["source"], stores.numbers
-    obstacle = obstacle_to_resampling(record, source)
+    scale, resamples = query.scale, query.resamples
+    obstacle = obstacle_to_resampling(record, query.source)
+    sample = SummarySpec(
+        count=query.count, first=query.first, seed=query.seed, scale=1.0, source=query.source, engine=stores.numbers
+    )
     if scale is None and (obstacle is None or resamples is not None):
         scale = "auto"
     if scale != "auto":
@@ -150,15 +150,15 @@ def summary_spec(
                 f"resamples={resamples} has a meaning with scale=auto only.",
                 remedy="Leave `scale` or `resamples` out.",
             )
-        return SummarySpec(**sample, scale=1.0 if scale is None else float(scale), engine=engine)
+        return replace(sample, scale=1.0 if scale is None else float(scale))
     if obstacle is not None:
         raise obstacle
-    if count < FEWEST:
+    if query.count < FEWEST:
         raise InvalidParameterError(
-            f"count={count} draws are too few for the ensemble with resamples.",
+            f"count={query.count} draws are too few for the ensemble with resamples.",
             remedy=f"Use count >= {FEWEST}, or give the scale as a number for the spread of the draws alone.",
         )
-    return SummarySpec(**sample, scale=1.0, calibrated=True, resamples=resamples or RESAMPLES, engine=engine)
+    return replace(sample, calibrated=True, resamples=resamples or RESAMPLES)
 
 
 def require_affordable_summary(
