@@ -25,7 +25,7 @@ from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
 from service.schemas.results import ArrayOut, DatasetValuesOut
-from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
+from service.submission.idempotency import IN_USE, Key, content_digest, creations, remembered
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_dataset
@@ -173,7 +173,9 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
             return _added(stores, body.table(file, processes))
 
         identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
-        return _stored(*await run_in_threadpool(remembered, stores, key, identity, stored, _answers(stores)))
+        return _stored(
+            *await run_in_threadpool(remembered, stores, key, identity, stored, creations(stores.datasets.get))
+        )
 
 
 @router.post(
@@ -229,7 +231,7 @@ def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Respo
         return _added(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
 
     request = ("POST /v1/datasets/synthetic", body.model_dump())
-    return _stored(*remembered(stores, key, request, sampled, _answers(stores)))
+    return _stored(*remembered(stores, key, request, sampled, creations(stores.datasets.get)))
 
 
 @router.get("", summary="List data sets", response_model=DatasetPage, responses=documented(_422="Bad cursor."))
@@ -408,17 +410,6 @@ def _identity(request: Request, file: IO[bytes]) -> tuple[str, Any]:
     """Return the parts of an upload that must be equal in a repeat with one key: headers, query and content."""
     headers = {name: request.headers.get(name, "") for name in ("content-type", "content-encoding")}
     return f"POST /v1/datasets?{request.url.query}", {**headers, "sha256": content_digest(file)}
-
-
-def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
-    """Return the stored form of an answer: the id of a data set, and the word `known` if it existed before."""
-
-    def recall(name: str) -> tuple[Dataset, bool] | None:
-        id_, _, existed = name.partition(" ")
-        dataset = stores.datasets.get(id_)
-        return None if dataset is None else (dataset, not existed)
-
-    return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 
 
 def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:

@@ -21,11 +21,10 @@ from service.encoding.result import ArraysResult, immutable_headers, is_not_modi
 from service.middleware.authentication import tenant_of
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
-from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
-from service.schemas.results import ArrayOut
+from service.schemas.results import ArrayOut, PosteriorEstimateOut
 from service.submission.fit_planning import (
     described,
     estimate_job,
@@ -34,7 +33,7 @@ from service.submission.fit_planning import (
     require_possible_fit,
     require_storable,
 )
-from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
+from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, remembered
 from service.submission.jobs import accepted, computed, delete_posterior_of, settle, submitted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
@@ -254,7 +253,9 @@ async def import_posterior(request: Request, stores: TenantStores, key: Key = No
     ):
         digest = await run_in_threadpool(content_digest, file) if key is not None else ""
         stored, identity = partial(_imported, stores, processes, file), ("POST /v1/posteriors/import", digest)
-        record, is_new = await run_in_threadpool(remembered, stores, key, identity, stored, _import_answers(stores))
+        record, is_new = await run_in_threadpool(
+            remembered, stores, key, identity, stored, creations(stores.posteriors.get)
+        )
     return _posterior_response(record, 201 if is_new else 200)
 
 
@@ -294,17 +295,6 @@ def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
         return {"id": record.dataset, **origin["dataset"]}
     dataset = require_dataset(stores, record.dataset)
     return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
-
-
-def _import_answers(stores: Stores) -> Answers[tuple[PosteriorRecord, bool]]:
-    """Return the stored form of an answer: the id of a posterior, and the word `known` if it existed before."""
-
-    def recall(name: str) -> tuple[PosteriorRecord, bool] | None:
-        id_, _, existed = name.partition(" ")
-        record = stores.posteriors.get(id_)
-        return None if record is None else (record, not existed)
-
-    return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 
 
 def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:

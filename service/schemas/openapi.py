@@ -89,8 +89,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
 
     `scope_of` returns the scope that a path and a method need, or None if they are open.
     """
-    _document_problems(contract)
-    _document_security(contract, scope_of)
+    _document_problems(contract, scope_of)
     _type_forms(contract)
     _restore_integer_bounds(contract)
     contract["components"]["links"] = {
@@ -99,8 +98,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
     contract["components"]["headers"] = {
         name: {"description": text, "schema": {"type": kind}} for name, (kind, text) in _HEADERS.items()
     }
-    operations = [operation for methods in contract["paths"].values() for operation in methods.values()]
-    for operation in operations:
+    for _, _, operation in _operations(contract):
         for body in _command_bodies(operation):
             if (example := EXAMPLES.get(operation["operationId"])) is not None:
                 body["example"] = example
@@ -114,52 +112,46 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
     return contract
 
 
-def _document_problems(contract: dict[str, Any]) -> None:
-    """Add the problem schema and the problems of every request, and remove FastAPI's error schema."""
+def _operations(contract: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return path, method and operation of every route."""
+    return [(path, method, each) for path, methods in contract["paths"].items() for method, each in methods.items()]
+
+
+def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> None:
+    """Add the problem schema, the bearer scheme and the problems of every request; remove FastAPI's error schema."""
+    contract["components"]["securitySchemes"] = {"bearer": _SECURITY}
     schemas = contract["components"]["schemas"]
     schemas["ProblemOut"] = ProblemOut.model_json_schema()
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    responses = documented(
-        _422="A parameter is out of range, unknown or repeated.",
-        _400="The body is not valid text.",
-        _414="The query is longer than 32 KiB.",
-    )
-    operations = [(path, operation) for path, methods in contract["paths"].items() for operation in methods.values()]
-    for path, operation in operations:
-        is_strict = path.startswith("/v1/") and "422" not in operation["responses"]
-        if is_strict or "HTTPValidationError" in str(operation["responses"].get("422")):
-            operation["responses"]["422"] = responses[422]
-        if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
-            operation["responses"]["414"] = responses[414]
-        if "requestBody" in operation:
-            operation["responses"]["400"] = responses[400]
-
-
-def _document_security(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> None:
-    """Add the bearer scheme, and 401, 403 and 429 of guarded operations."""
-    contract["components"]["securitySchemes"] = {"bearer": _SECURITY}
-    for path, methods in contract["paths"].items():
-        for method, operation in methods.items():
-            scope = scope_of(path, method.upper())
-            if scope is None:
-                operation["security"] = []
-                continue
-            operation["security"] = [{"bearer": []}]
-            responses = documented(
-                _401="The key is missing or invalid: see WWW-Authenticate.",
-                _403=f"The key lacks the scope {scope}; or, without keys, the host is not a "
-                "loopback name, or the request is of another origin's page.",
-                _429="A quota of the tenant is used up: see Retry-After.",
-            )
-            added = {str(status): responses[status] for status in (401, 403, 429)}
-            operation["responses"] = dict(sorted((operation["responses"] | added).items()))
+    for path, method, operation in _operations(contract):
+        scope, responses = scope_of(path, method.upper()), operation["responses"]
+        common = documented(
+            _400="The body is not valid text.",
+            _401="The key is missing or invalid: see WWW-Authenticate.",
+            _403=f"The key lacks the scope {scope}; or, without keys, the host is not a "
+            "loopback name, or the request is of another origin's page.",
+            _414="The query is longer than 32 KiB.",
+            _422="A parameter is out of range, unknown or repeated.",
+            _429="A quota of the tenant is used up: see Retry-After.",
+        )
+        is_strict = path.startswith("/v1/") and "422" not in responses
+        has_query = any(parameter["in"] == "query" for parameter in operation.get("parameters", ()))
+        added = {
+            400: "requestBody" in operation,
+            414: has_query,
+            422: is_strict or "HTTPValidationError" in str(responses.get("422")),
+            **dict.fromkeys((401, 403, 429), scope is not None),
+        }
+        responses |= {str(status): common[status] for status, is_added in added.items() if is_added}
+        operation["responses"] = dict(sorted(responses.items()))
+        operation["security"] = [] if scope is None else [{"bearer": []}]
 
 
 def _type_forms(contract: dict[str, Any]) -> None:
     """Add the schema of tables in JSON, and the fields of forms: the query parameters, except `wait`."""
     contract["components"]["schemas"]["TableIn"] = TableIn.model_json_schema()
-    for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
+    for _, _, operation in _operations(contract):
         form = operation.get("requestBody", {}).get("content", {}).get(_FORM)
         if form is not None:
             queries = [item for item in operation["parameters"] if item["in"] == "query" and item["name"] != "wait"]

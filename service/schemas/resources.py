@@ -193,6 +193,7 @@ class DatasetPreviewOut(BaseModel):
     def of(cls, table: Table, id_: str) -> Self:
         """Return the preview of a table."""
         rows = np.asarray(table.values[:PREVIEW_ROWS], np.float64).tolist()
+        extras = {"labels": table.labels, "color": table.color, "ids": table.ids}
         return cls(
             id=id_,
             n=table.values.shape[0],
@@ -203,30 +204,16 @@ class DatasetPreviewOut(BaseModel):
             columns=table.source.get("layout", []),
             notices=table.source.get("notices", []),
             rows=rows,
-            labels=None if table.labels is None else table.labels[:PREVIEW_ROWS].tolist(),
-            color=None if table.color is None else table.color[:PREVIEW_ROWS].tolist(),
-            ids=None if table.ids is None else table.ids[:PREVIEW_ROWS].tolist(),
             problem=None,
+            **{name: None if array is None else array[:PREVIEW_ROWS].tolist() for name, array in extras.items()},
         )
 
     @classmethod
     def refused(cls, problem: Problem) -> Self:
         """Return the preview of a table that is refused."""
-        return cls(
-            id=None,
-            n=None,
-            d=None,
-            format=None,
-            dialect={},
-            names=None,
-            columns=problem.details.get("columns", []),
-            notices=[],
-            rows=[],
-            labels=None,
-            color=None,
-            ids=None,
-            problem=ProblemOut(**problem.to_dict()),
-        )
+        empty = dict.fromkeys(cls.model_fields) | {"dialect": {}, "notices": [], "rows": []}
+        known = {"columns": problem.details.get("columns", []), "problem": problem.to_dict()}
+        return cls.model_validate(empty | known)
 
 
 class PosteriorOut(BaseModel):

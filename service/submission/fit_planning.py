@@ -14,8 +14,8 @@ from glle_engine.posterior.cost.estimate import Estimate
 from glle_engine.posterior.spread.calibration import DRAWS, STEPS
 from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
 from glle_engine.posterior.spread.resampling import STREAMS
-from service.schemas.estimates import PosteriorEstimateOut
 from service.schemas.problems import ProblemOut
+from service.schemas.results import PosteriorEstimateOut
 from service.submission.jobs import analysis_job
 from service.submission.planning import COST_MARGIN, Allowance, rounded
 from service.submission.validation import obstacle_to_resampling

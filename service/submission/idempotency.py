@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.jobs.store import Job
+    from worker.storage.datasets import Dataset
+    from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
 # How long a key stays claimed by a request whose process died. A creation that takes longer goes on; a second request
@@ -66,6 +68,7 @@ end
 """
 
 T = TypeVar("T")
+R = TypeVar("R", "Dataset", "PosteriorRecord")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,17 @@ class Answers(Generic[T]):
 
     name: Callable[[T], str]
     recall: Callable[[str], T | None]
+
+
+def creations(get: Callable[[str], R | None]) -> Answers[tuple[R, bool]]:
+    """Return the stored form of a record and whether it is new: its id, and the word `known` if it existed before."""
+
+    def recall(name: str) -> tuple[R, bool] | None:
+        id_, _, existed = name.partition(" ")
+        record = get(id_)
+        return None if record is None else (record, not existed)
+
+    return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 
 
 def once(stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
