@@ -13,8 +13,8 @@ from worker.base.problems import ProblemError, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MOST_PATTERNS = 100  # of a request: each is compared with every name
-MOST_IDS = 10  # columns of ids whose values are stored
+MAX_PATTERNS = 100  # of a request: each is compared with every name
+MAX_IDS = 10  # columns of ids whose values are stored
 MAX_LISTED = 100  # column names in a problem
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
@@ -76,20 +76,19 @@ class Layout:
     names
         Names in the file, or None.
     features
-        Positions of the features, with those of `one_hot`.
+        Positions of the features, with those of categories.
     candidates
         Positions that are ids if their values are, by their names.
+    roles
+        Positions of the columns with other roles: label, color, id, ignore, one_hot.
+
     """
 
     names: list[str] | None
     width: int
-    label: int | None
-    color: int | None
     features: list[int]
-    ids: list[int]
-    ignored: list[int]
-    one_hot: list[int]
     candidates: list[int]
+    roles: dict[str, list[int]]
 
     @classmethod
     def of(cls, names: list[str] | None, width: int, roles: ColumnRoles, kept: Iterable[int] = ()) -> Self:
@@ -102,55 +101,46 @@ class Layout:
 
         """
         positions = {name: at for at, name in reversed(list(enumerate(names or ())))}
-        label, color = (
-            None if name is None else _position(name, positions, names, width) for name in (roles.label, roles.color)
-        )
-        ids, ignored, one_hot, chosen = (
-            _matching(entries, positions, names, width)
-            for entries in (roles.id, roles.ignore, roles.one_hot, roles.features)
-        )
-        _require_distinct(
-            names,
-            {
-                "label": [] if label is None else [label],
-                "color": [] if color is None else [color],
-                "id": ids,
-                "ignore": ignored,
-                "one_hot": one_hot,
+        given = {
+            **{
+                role: [] if name is None else [_position(name, positions, names, width)]
+                for role, name in (("label", roles.label), ("color", roles.color))
             },
-        )
-        apart, wanted = {label, color, *ids, *ignored}, {*chosen, *one_hot}
-        features = [at for at in range(width) if at not in apart and (not chosen or at in wanted)]
+            **{
+                role: _matching(getattr(roles, role), positions, names, width)
+                for role in ("id", "ignore", "one_hot", "features")
+            },
+        }
+        chosen = given.pop("features")
+        _require_distinct(names, given)
+        one_hot = set(given["one_hot"])
+        apart = {at for role, columns in given.items() if role != "one_hot" for at in columns}
+        wanted = {*chosen, *one_hot} if chosen else set(range(width))
+        features = [at for at in range(width) if at not in apart and at in wanted]
         candidates = []
         if not chosen:
             no_ids = {*one_hot, *kept}
             candidates = [at for at in features if at not in no_ids and _is_id_name(names, at)]
             candidates = candidates if len(candidates) < len(features) else []  # a table has a feature
-        used = {*features, label, color, *ids}
-        ignored = [at for at in range(width) if at not in used]
+        used = {*features, *given["label"], *given["color"], *given["id"]}
+        given["id"] = sorted([*given["id"], *candidates])
+        given["ignore"] = [at for at in range(width) if at not in used]
         set_apart = set(candidates)
-        features = [at for at in features if at not in set_apart]
-        return cls(names, width, label, color, features, ids, ignored, one_hot, candidates)
+        return cls(names, width, [at for at in features if at not in set_apart], candidates, given)
+
+    @property
+    def label(self) -> int | None:
+        """Position of the label, or None."""
+        return next(iter(self.roles["label"]), None)
+
+    @property
+    def color(self) -> int | None:
+        """Position of the color, or None."""
+        return next(iter(self.roles["color"]), None)
 
     def name(self, column: int) -> str:
         """Return the name of a column, or its number from 0, as a request would write it."""
         return (self.names[column] if self.names else "") or str(column)
-
-    @property
-    def roles(self) -> dict[int, str]:
-        """Roles by position; a column without an entry is a feature."""
-        return {
-            **dict.fromkeys(self.ignored, "ignore"),
-            **dict.fromkeys(self.id_columns, "id"),
-            **({} if self.color is None else {self.color: "color"}),
-            **({} if self.label is None else {self.label: "label"}),
-            **dict.fromkeys(self.one_hot, "one_hot"),
-        }
-
-    @property
-    def id_columns(self) -> list[int]:
-        """Positions of the columns that name the rows."""
-        return sorted([*self.ids, *self.candidates])
 
     def feature_names(self, categories: dict[int, list[str]]) -> list[str] | None:
         """Return the names of the features, with ``column=category`` for each category."""
@@ -164,32 +154,17 @@ class Layout:
 
     def source(self, notices: Sequence[str] = ()) -> dict[str, Any]:
         """Return `columns` and `notices` of a record's source, for what was set apart, and `layout` of a preview."""
-        notices = [
-            *(
-                f"The column {self.name(column)!r} numbers or names the rows. It is set apart and is no feature; to fit"
-                f" it, use {option('features', ['*'])}."
-                for column in self.candidates
-            ),
-            *(
-                [f"Of {len(self.id_columns)} columns of ids the values of the first {MOST_IDS} are stored."]
-                if len(self.id_columns) > MOST_IDS
-                else []
-            ),
-            *notices,
+        found = [
+            f"The column {self.name(column)!r} numbers or names the rows. It is set apart and is no feature; to fit"
+            f" it, use {option('features', ['*'])}."
+            for column in self.candidates
         ]
-        roles = {
-            "label": [] if self.label is None else [self.label],
-            "color": [] if self.color is None else [self.color],
-            "id": self.id_columns,
-            "ignore": self.ignored,
-            "one_hot": self.one_hot,
-        }
-        columns = {role: [self.name(at) for at in positions] for role, positions in roles.items() if positions}
-        return {
-            **({"columns": columns} if columns else {}),
-            **({"notices": notices} if notices else {}),
-            "layout": column_list(self),
-        }
+        if (ids := len(self.roles["id"])) > MAX_IDS:
+            found.append(f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored.")
+        found += notices
+        columns = {role: [self.name(at) for at in positions] for role, positions in self.roles.items() if positions}
+        more = {"columns": columns, "notices": found}
+        return {**{name: value for name, value in more.items() if value}, "layout": column_list(self)}
 
     def no_id_notice(self, column: int) -> str:
         """Return the notice of a feature with the name of an id."""
@@ -266,7 +241,7 @@ def categorical(code: str, layout: Layout, columns: list[int], detail: str, **de
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
     """Return name and role of each column, the first hundred; a column without a role has an empty one."""
-    roles = {**layout.roles, **dict.fromkeys(unresolved, "")}
+    roles = {at: role for role, positions in layout.roles.items() for at in positions} | dict.fromkeys(unresolved, "")
     return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in range(min(layout.width, MAX_LISTED))]
 
 
@@ -293,10 +268,10 @@ def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str
         is_list = "," in entry and entry not in positions
         words += [word.strip() for word in entry.split(",")] if is_list else [entry]
     patterns = [word for word in words if word not in positions and _PATTERN.search(word)]
-    if len(patterns) > MOST_PATTERNS:
-        detail = f"{len(patterns):,} patterns are named; {MOST_PATTERNS:,} are allowed."
+    if len(patterns) > MAX_PATTERNS:
+        detail = f"{len(patterns):,} patterns are named; {MAX_PATTERNS:,} are allowed."
         raise refuse(
-            "too-many-patterns", 422, detail, "Use fewer and wider patterns, such as x*.", allowed=MOST_PATTERNS
+            "too-many-patterns", 422, detail, "Use fewer and wider patterns, such as x*.", allowed=MAX_PATTERNS
         )
     found: set[int] = set()
     for word in dict.fromkeys(words):

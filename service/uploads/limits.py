@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 MAX_FEATURES = 10_000
 INFLATION = 2  # bytes of a body unpacked, times `max_body`
-MOST_NAME = 1000  # characters
-_MOST_LISTED = 20  # names in a problem
+MAX_NAME = 1000  # characters
+_MAX_LISTED = 20  # names in a problem
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
@@ -36,14 +36,12 @@ class Limits:
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise a problem unless `shape` is that of an (n, d) matrix within the limits."""
         if len(shape) != 2:
-            raise refuse(
-                "invalid-shape",
-                422,
-                f"The array has {len(shape)} dimensions: shape {shape}.",
+            remedy = (
                 "Send a matrix with one point in each row and one feature in each column: reshape(len(x), -1), or"
-                " reshape(-1, 1) for a single feature.",
-                shape=list(shape),
+                " reshape(-1, 1) for a single feature."
             )
+            detail = f"The array has {len(shape)} dimensions: shape {shape}."
+            raise refuse("invalid-shape", 422, detail, remedy, shape=list(shape))
         if 0 in shape:
             remedy = "Send at least one point with at least one feature."
             raise refuse("empty-data", 422, f"The data have shape {shape}.", remedy, shape=list(shape))
@@ -52,14 +50,17 @@ class Limits:
             (shape[1], self.features, "features", ""),
         ):
             if size > limit:
-                raise refuse(
-                    "too-many-" + noun,
-                    422,
-                    f"The data have {size:,} {noun}; {limit:,} are allowed.",
-                    f"Send at most {limit:,} {noun}{more}.",
-                    shape=list(shape),
-                    allowed=limit,
-                )
+                detail = f"The data have {size:,} {noun}; {limit:,} are allowed."
+                remedy = f"Send at most {limit:,} {noun}{more}."
+                raise refuse("too-many-" + noun, 422, detail, remedy, shape=list(shape), allowed=limit)
+
+
+def check_inflated(noun: str, size: int, allowed: int) -> None:
+    """Raise a problem if content has more bytes unpacked than are allowed."""
+    if size > allowed:
+        detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."
+        remedy = "Send fewer rows or columns, or raise GLLE_MAX_BODY."
+        raise refuse("inflated-too-large", 413, detail, remedy, bytes=size, allowed=allowed)
 
 
 def check_names(names: list[str] | None, features: int) -> None:
@@ -70,14 +71,12 @@ def check_names(names: list[str] | None, features: int) -> None:
         detail = f"The body has {len(names)} names for {features} features."
         raise refuse("invalid-names", 422, detail, "Send one name for each feature.")
     for name in names:
-        if len(name) > MOST_NAME or not is_text(name):
+        if len(name) > MAX_NAME or not is_text(name):
             detail = f"The name {name[:50]!r} has {len(name):,} characters, or a character that is not text."
-            raise refuse("invalid-names", 422, detail, f"Use text of at most {MOST_NAME:,} characters.")
+            raise refuse("invalid-names", 422, detail, f"Use text of at most {MAX_NAME:,} characters.")
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-        detail = f"Several features have the name {repeated[0]!r}."
-        raise refuse(
-            "invalid-names", 422, detail, "Send a different name for each feature.", names=repeated[:_MOST_LISTED]
-        )
+        detail, remedy = f"Several features have the name {repeated[0]!r}.", "Send a different name for each feature."
+        raise refuse("invalid-names", 422, detail, remedy, names=repeated[:_MAX_LISTED])
 
 
 def is_text(text: str) -> bool:

@@ -6,22 +6,24 @@ may be a bomb.
 
 from __future__ import annotations
 
+import gzip
 import mmap
 import zlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesHeaderParser
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
+from service.uploads.limits import check_inflated
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MULTIPART = "multipart/form-data"
-MOST_LAYERS = 3
+MAX_LAYERS = 3
 MEDIA_OF_SUFFIX = {
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
@@ -44,7 +46,7 @@ _CODING_OF_TYPE = {"application/gzip": "gzip", "application/x-gzip": "gzip", "ap
 _VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
 _MAGIC = {b"\x93NUMPY": "application/x-npy", b"PK\3\4": "application/zip", b"PAR1": PARQUET, b"ARROW1": ARROW_FILE}
 _PIECE = 2**20
-_MOST_PARTS, _MOST_HEAD, _MOST_FIELD = 1000, 2**13, 2**16  # parts, and bytes of a part's head and of a field
+_MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts, and bytes of a part's head and of a field
 _LINE = b"\r\n"
 
 
@@ -97,90 +99,66 @@ class Packing:
             ``inflated-too-large``, ``malformed-gzip``, ``malformed-zstd``, ``malformed-multipart``.
 
         """
-        body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if coding := self._coding:
-            pieces = _inflated(body) if _CODINGS[coding] == "gzip" else _decompressed(body)
-            head = _written(pieces, out, cap)
+            file.seek(0)
+            pieces = _inflate(file) if _CODINGS[coding] == "gzip" else _decompress(file)
+            head = _write(pieces, out, cap)
             if self.codings:
                 return replace(self, encoding=", ".join(self.codings[:-1]))
-            return replace(self, content_type=_sniffed(head))
+            return replace(self, content_type=_media_of(head))
+        body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         start, end, packing = _file_of(body, _boundary(self.content_type))
-        head = _written((body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE)), out, cap)
-        return packing if packing.content_type else replace(packing, content_type=_sniffed(head))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return asdict(self)
+        head = _write((body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE)), out, cap)
+        return packing if packing.content_type else replace(packing, content_type=_media_of(head))
 
 
-def _written(pieces: Iterator[bytes], out: IO[bytes], cap: int) -> bytes:
+def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
     """Write pieces under the limit; return the first bytes."""
     head, size = b"", 0
     for piece in pieces:
         size += len(piece)
-        if size > cap:
-            raise refuse(
-                "inflated-too-large",
-                413,
-                f"The body takes more than {cap:,} bytes unpacked.",
-                "Send fewer rows or columns, or raise GLLE_MAX_BODY.",
-                allowed=cap,
-            )
-        head = head or piece[:_MOST_HEAD]
+        check_inflated("The body", size, cap)
+        head = head or piece[:_MAX_HEAD]
         out.write(piece)
     if not size:
         raise refuse("empty-body", 422, "The file is empty.", "Send a table with at least one row.")
     return head
 
 
-def _inflated(body: mmap.mmap) -> Iterator[bytes]:
+def _inflate(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the content of a gzip file of one or more members, in pieces."""
-    place, members = 0, 0
     try:
-        while place < len(body):
-            if members and not body[place : place + _PIECE].strip(b"\0"):  # padding
-                place += _PIECE
-                continue
-            inflater = zlib.decompressobj(wbits=31)
-            rest = b""
-            while not inflater.eof:
-                if not rest:
-                    rest = body[place : place + 2**16]
-                    place += len(rest)
-                    if not rest:
-                        raise _bad_gzip("the file is cut")
-                if piece := inflater.decompress(rest, _PIECE):
-                    yield piece
-                rest = inflater.unconsumed_tail
-            place -= len(inflater.unused_data)
-            members += 1
-    except zlib.error as error:
-        raise _bad_gzip(str(error)) from None
+        with gzip.GzipFile(fileobj=file) as stream:
+            while piece := stream.read(_PIECE):
+                yield piece
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _bad_coding("gzip", error) from None
 
 
-def _bad_gzip(reason: str) -> ProblemError:
-    remedy = "Write it again with gzip, and send the whole file."
-    return refuse("malformed-gzip", 422, f"The body is not a gzip file: {reason}.", remedy)
-
-
-def _decompressed(body: mmap.mmap) -> Iterator[bytes]:
+def _decompress(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the content of a zstd file, in pieces."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
 
     try:
-        with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(body)), "zstd") as stream:
+        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
             while piece := stream.read(_PIECE):
                 yield piece
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
             raise
-        remedy = "Write it again with zstd, and send the whole file."
-        raise refuse("malformed-zstd", 422, f"The body is not a zstd file: {str(error)[:200]}.", remedy) from None
+        raise _bad_coding("zstd", error) from None
+
+
+def _bad_coding(name: str, error: Exception) -> ProblemError:
+    detail = f"The body is not a {name} file: {str(error)[:200].rstrip('.')}."
+    return refuse(f"malformed-{name}", 422, detail, f"Write it again with {name}, and send the whole file.")
 
 
 def _boundary(content_type: str) -> bytes:
     """Return the delimiter of the parts."""
-    boundary = _header("content-type", content_type).get_param("boundary")
+    head = Message()
+    head["content-type"] = content_type
+    boundary = head.get_param("boundary")
     if not isinstance(boundary, str) or not 0 < len(boundary) <= 70 or not boundary.isascii():
         raise _malformed("its Content-Type has no boundary")
     return b"--" + boundary.encode()
@@ -198,7 +176,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Packing]:
             detail = f"The form has a field {name[:50]!r}."
             remedy = f"Send one file, and any of the fields {', '.join(FIELDS)}."
             raise refuse("unknown-field", 422, detail, remedy, field=name[:50])
-        elif end - start > _MOST_FIELD:
+        elif end - start > _MAX_FIELD:
             raise _malformed(f"its field {name!r} has {end - start:,} bytes")
         elif value := body[start:end].decode("utf-8", "replace").strip():
             if name in LIST_FIELDS:
@@ -231,18 +209,18 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
         place += len(_LINE + delimiter)
     else:
         raise _malformed("its boundary is not in the body")
-    for _ in range(_MOST_PARTS):
+    for _ in range(_MAX_PARTS):
         if body[place : place + 2] == b"--":
             return
         line = body.find(_LINE, place, place + 80)
-        start = body.find(_LINE + _LINE, line, line + _MOST_HEAD) if line >= 0 else -1
+        start = body.find(_LINE + _LINE, line, line + _MAX_HEAD) if line >= 0 else -1
         end = body.find(_LINE + delimiter, start + 2) if start >= 0 else -1
         if end < 0:
             raise _malformed("a part is cut")
         head = BytesHeaderParser().parsebytes(body[line + 2 : start + 4])
         yield min(start + 4, end), end, head
         place = end + len(_LINE + delimiter)
-    raise _malformed(f"it has more than {_MOST_PARTS:,} parts")
+    raise _malformed(f"it has more than {_MAX_PARTS:,} parts")
 
 
 def _parameter(head: Message, name: str) -> str:
@@ -251,13 +229,7 @@ def _parameter(head: Message, name: str) -> str:
     return value if isinstance(value, str) else str(value[-1])
 
 
-def _header(name: str, value: str) -> Message:
-    message = Message()
-    message[name] = value
-    return message
-
-
-def _sniffed(head: bytes) -> str:
+def _media_of(head: bytes) -> str:
     """Return the media type of a file by its first bytes; text that is no JSON is a table of text."""
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
@@ -266,9 +238,5 @@ def _sniffed(head: bytes) -> str:
 
 
 def _malformed(reason: str) -> ProblemError:
-    return refuse(
-        "malformed-multipart",
-        422,
-        f"The body is not a form: {reason}.",
-        "Send it as multipart/form-data with one file, as by curl -F file=@data.csv.",
-    )
+    remedy = "Send it as multipart/form-data with one file, as by curl -F file=@data.csv."
+    return refuse("malformed-multipart", 422, f"The body is not a form: {reason}.", remedy)

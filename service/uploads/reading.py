@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from service.uploads.column_roles import ColumnRoles
 from service.uploads.limits import Limits
-from service.uploads.packing import DIALECT_FIELDS, LIST_FIELDS, MOST_LAYERS, Packing
+from service.uploads.packing import DIALECT_FIELDS, LIST_FIELDS, MAX_LAYERS, Packing
 from service.uploads.registry import TEXT, reader_of
 from service.uploads.spool import check_size
 from worker.base.problems import refuse
@@ -63,15 +63,16 @@ class Upload:
 
         """
         packing, settings = self.packing, self.settings
+        folder = Path(settings.data_dir) / "incoming"
         with contextlib.ExitStack() as stack:
-            for _ in range(MOST_LAYERS):
+            for _ in range(MAX_LAYERS):
                 if not packing.is_packed:
                     break
-                unpacked = stack.enter_context(tempfile.TemporaryFile(dir=Path(settings.data_dir) / "incoming"))
+                unpacked = stack.enter_context(tempfile.TemporaryFile(dir=folder))
                 packing = processes.unpack(packing, file, unpacked)
                 file = unpacked
             if packing.is_packed:
-                detail = f"The body is packed more than {MOST_LAYERS} times."
+                detail = f"The body is packed more than {MAX_LAYERS} times."
                 raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
             options = _merged(self.options, packing.fields)
             content_type = _declared(packing.content_type, options)
@@ -79,7 +80,8 @@ class Upload:
             size = os.fstat(file.fileno()).st_size
             check_size(size, reader.cap)
             read = reader.read if size <= reader.safe else partial(processes.read, content_type)
-            return read(file, Limits.of(settings), ColumnRoles.of(options))
+            out = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+            return read(file, out, Limits.of(settings), ColumnRoles.of(options))
 
 
 def _declared(content_type: str, options: dict[str, Any]) -> str:

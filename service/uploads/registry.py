@@ -8,13 +8,12 @@ from typing import IO, TYPE_CHECKING
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
 from service.uploads.column_roles import ColumnRoles
-from service.uploads.formats.arrow_stream import read_arrow
+from service.uploads.formats.arrow_table import read_arrow, read_parquet
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
 from service.uploads.formats.npy import read_npy
 from service.uploads.formats.npz import read_npz
-from service.uploads.formats.parquet import read_parquet
 from service.uploads.limits import Limits
 from worker.base.problems import refuse
 
@@ -38,12 +37,14 @@ class Reader:
 
     Parameters
     ----------
+    read
+        Called with the body, an empty file for the values, the limits and the roles.
     safe
         Bytes up to which the API process reads a body; a process with limits reads a larger one.
 
     """
 
-    read: Callable[[IO[bytes], Limits, ColumnRoles], Table]
+    read: Callable[[IO[bytes], IO[bytes], Limits, ColumnRoles], Table]
     cap: int
     safe: int = 0
 
@@ -79,18 +80,15 @@ def reader_of(content_type: str, settings: Settings) -> Reader:
         detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
         remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
         raise refuse("unsupported-media-type", 415, detail, remedy)
-    if "spreadsheet" in kind or "ms-excel" in kind:
-        detail = f"Content-Type {kind!r} is that of a workbook."
-        remedy = "Save the sheet as CSV UTF-8, and send it as text/csv."
-        raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(readers))
     if kind not in readers:
-        raise refuse(
-            "unsupported-media-type",
-            415,
-            f"Content-Type {content_type!r} is not supported." if content_type else "The request has no Content-Type.",
-            f"Send one of {', '.join(readers)}, with its Content-Type.",
-            supported=list(readers),
+        detail = (
+            f"Content-Type {content_type!r} is not supported." if content_type else "The request has no Content-Type."
         )
+        remedy = f"Send one of {', '.join(readers)}, with its Content-Type."
+        if "spreadsheet" in kind or "ms-excel" in kind:
+            detail = f"Content-Type {kind!r} is that of a workbook."
+            remedy = "Save the sheet as CSV UTF-8, and send it as text/csv."
+        raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(readers))
     if kind not in TEXT:
         return readers[kind]
     pairs = (parameter.partition("=") for parameter in parameters)

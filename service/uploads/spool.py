@@ -52,12 +52,8 @@ async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _
                 buffer.clear()
         await run_in_threadpool(file.write, bytes(buffer))
         if size == 0:
-            raise refuse(
-                "empty-body",
-                422,
-                "The request has no body.",
-                "Send the data as the body, for example with curl --data-binary @data.npy.",
-            )
+            remedy = "Send the data as the body, for example with curl --data-binary @data.npy."
+            raise refuse("empty-body", 422, "The request has no body.", remedy)
         await run_in_threadpool(file.seek, 0)
         yield file
 

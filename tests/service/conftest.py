@@ -132,8 +132,8 @@ def _routes() -> Iterator[None]:
 
 
 @cache
-def _fork_server() -> processes._Server:
-    return processes._Server(processes.SECONDS)
+def _fork_server() -> processes._ForkServer:
+    return processes._ForkServer()
 
 
 def connected_app(stores: Stores) -> FastAPI:

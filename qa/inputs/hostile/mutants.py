@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import random
 import subprocess
@@ -27,8 +28,8 @@ from qa.inputs.hostile.bodies.mutations import good
 from qa.inputs.hostile.case import KINDS
 from service.cli.main import listen
 from service.uploads.registry import ColumnRoles, Limits, reader_of
-from service.uploads.sandbox import child
-from service.uploads.sandbox.transfer import read_outcome, table_of, write_table
+from service.uploads.sandbox import forkserver
+from service.uploads.sandbox.transfer import table_of, write_table
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
@@ -132,15 +133,15 @@ def _forked(seed: str, reader: str, numbers: range, folder: str) -> tuple[list[s
     """Return the outcomes until the first crash, and the exit status of the process."""
     come, go = os.pipe()
     if not (pid := os.fork()):
-        code = child.FAILED
+        code = forkserver.FAILED
         try:
-            child.restrict(MEMORY, CPU_SECONDS)
+            forkserver.restrict(MEMORY, CPU_SECONDS, 10 * CPU_SECONDS)
             with os.fdopen(go, "w", buffering=1) as output:
                 for number in numbers:
                     output.write(_read(reader, mutant(seed, reader, number), folder) + "\n")
-            code = child.DONE
+            code = forkserver.DONE
         except MemoryError:
-            code = child.NO_MEMORY
+            code = forkserver.NO_MEMORY
         finally:
             os._exit(code)
     os.close(go)
@@ -155,9 +156,9 @@ def _read(reader: str, body: bytes, folder: str) -> str:
         file.write(body)
         file.seek(0)
         try:
-            table = reader_of(KINDS[reader], Settings()).read(file, LIMITS, ColumnRoles(label(reader, body)))
-            write_table(out, table)
-            table_of(read_outcome(out)["table"], file, out)
+            roles = ColumnRoles(label(reader, body))
+            table = reader_of(KINDS[reader], Settings()).read(file, out, LIMITS, roles)
+            table_of(json.loads(json.dumps(write_table(out, table))), out)
         except ProblemError as error:
             return error.problem.code if error.problem.status < 500 else f"500 {error.problem.code}"
         except MemoryError:

@@ -17,7 +17,7 @@ from worker.base.problems import refuse
 
 HEAD = 2**16  # bytes that are sniffed
 SAMPLE_ROWS = 100
-MOST_CELL = 1000  # characters of a number
+MAX_CELL = 1000  # characters of a number
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 DECIMALS = {"point": ".", "comma": ","}
 CHARSETS = {
@@ -35,6 +35,12 @@ CHARSETS = {
     "cp1252": "cp1252",
     "latin1": "cp1252",
 }
+_CHOICES: dict[str, dict[str, Any]] = {
+    "header": {"present": True, "absent": False},
+    "delimiter": DELIMITERS,
+    "decimal": DECIMALS,
+    "charset": CHARSETS,
+}
 BOOLEANS = {"true": "1", "false": "0"}
 _SEPARATOR = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "#n/a"})
@@ -43,12 +49,12 @@ _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Declared:
-    """Dialect of a Content-Type: its parameters `header`, `delimiter`, `decimal` and `charset`; None: sniffed."""
+    """Dialect of a Content-Type: its parameters, as their values here; None: sniffed."""
 
     header: bool | None = None
     delimiter: str | None = None
     decimal: str | None = None
-    encoding: str | None = None
+    charset: str | None = None
 
     @classmethod
     def of(cls, parameters: dict[str, str]) -> Self:
@@ -60,25 +66,17 @@ class Declared:
             ``unsupported-media-type``.
 
         """
-        headers = {"present": True, "absent": False}
-        choices: dict[str, dict[str, Any]] = {
-            "header": headers,
-            "delimiter": DELIMITERS,
-            "decimal": DECIMALS,
-            "charset": CHARSETS,
-        }
-        for name, choice in choices.items():
-            if (word := parameters.get(name)) is not None and word not in choice:
-                detail = f"The parameter {name}={word[:50]!r} of the Content-Type is not supported."
-                raise refuse(
-                    "unsupported-media-type", 415, detail, f"Use one of {', '.join(choice)}.", supported=[*choice]
+        found: dict[str, Any] = {}
+        for name, choice in _CHOICES.items():
+            word = parameters.get(name)
+            if word is not None and word not in choice:
+                detail, remedy = (
+                    f"The parameter {name}={word[:50]!r} of the Content-Type is not supported.",
+                    ", ".join(choice),
                 )
-        return cls(
-            headers.get(parameters.get("header", "")),
-            DELIMITERS.get(parameters.get("delimiter", "")),
-            DECIMALS.get(parameters.get("decimal", "")),
-            CHARSETS.get(parameters.get("charset", "")),
-        )
+                raise refuse("unsupported-media-type", 415, detail, f"Use one of {remedy}.", supported=[*choice])
+            found[name] = choice.get(word or "")
+        return cls(**found)
 
 
 @dataclass(frozen=True)
@@ -101,11 +99,6 @@ class Dialect:
     skipped: int = 0
     rows: list[list[str]] = field(default_factory=list)
 
-    @property
-    def is_usual(self) -> bool:
-        """Return whether numbers need no rewriting for `float`."""
-        return self.decimal == "."
-
     def plain(self, cell: str) -> str:
         """Return a number with a decimal point; a mark of thousands makes it none."""
         if self.decimal == ".":
@@ -118,19 +111,22 @@ class Dialect:
 
     def source(self) -> dict[str, str]:
         """Return what differs from CSV with commas, points and UTF-8, in words."""
-        words = {
-            "delimiter": next(
-                (word for word, sign in DELIMITERS.items() if sign == self.delimiter), repr(self.delimiter)
-            ),
-            "decimal": "point" if self.decimal == "." else "comma",
+        words = {"delimiter": "comma", "decimal": "point", "quote": "double", "encoding": "utf-8"}
+        found = {
+            "delimiter": _word(DELIMITERS, self.delimiter),
+            "decimal": _word(DECIMALS, self.decimal),
             "quote": "double" if self.quote == '"' else "single",
-            "encoding": next((word for word, codec in CHARSETS.items() if codec == self.encoding), self.encoding),
+            "encoding": _word(CHARSETS, self.encoding),
         }
-        usual = {"delimiter": "comma", "decimal": "point", "quote": "double", "encoding": "utf-8"}
-        return {name: word for name, word in words.items() if word != usual[name]}
+        return {name: word for name, word in found.items() if word != words[name]}
 
 
-def sniffed(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
+def _word(words: dict[str, str], value: str) -> str:
+    """Return the word for a value, or the value in quotes."""
+    return next((word for word, each in words.items() if each == value), repr(value))
+
+
+def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
     """Return the dialect of a body by its first bytes; `labels` of its columns may be text.
 
     Raises
@@ -171,7 +167,7 @@ def is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return "_" not in cell and len(cell) <= MOST_CELL
+    return "_" not in cell and len(cell) <= MAX_CELL
 
 
 def kind_of(cells: list[str], dialect: Dialect) -> str:
@@ -190,8 +186,8 @@ def _encoding(head: bytes, declared: Declared) -> str:
         return "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    if declared.encoding and declared.encoding != "utf-8-sig":
-        return declared.encoding
+    if declared.charset and declared.charset != "utf-8-sig":
+        return declared.charset
     even, odd = head[:4096:2].count(0), head[1:4096:2].count(0)
     most = len(head[:4096]) // 5
     if max(even, odd) > most:

@@ -8,10 +8,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import MOST_IDS
-from service.uploads.id_columns import Ids, id_text
-from service.uploads.label_columns import label_array, missing_labels
+from service.uploads.column_roles import MAX_IDS
 from service.uploads.limits import check_names
+from service.uploads.row_texts import Ids, label_array, missing_labels
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _MEMBERS = {"data", "names", "labels", "color", "ids"}
 
 
-def read_json(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the table of a JSON body.
 
     Raises
@@ -32,6 +31,7 @@ def read_json(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
         ``malformed-json``, ``bad-cell`` or ``not-finite`` with the row and the column (from 1), and others.
 
     """
+    del out
     roles.require_none("a JSON body has members.", 'Send the members "labels" and "color" instead.')
     try:
         body = json.load(file, object_pairs_hook=_members)
@@ -91,38 +91,31 @@ def _shape(value: Any) -> tuple[int, ...]:
 def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[float]]:
     """Return the rows, or raise the problem of the first bad value with the number of bad rows."""
     first: ProblemError | None = None
-    bad, good = BadRows(), []
+    bad = BadRows()
     for number, row in enumerate(rows):
-        try:
-            good.append(_row(row, number, features, names))
-        except ProblemError as error:
-            if "column" not in error.problem.details:  # the row itself is none
-                raise (bad.annotate(first) if first else error) from None
-            first = first or error
-            bad.add([number])
+        if not isinstance(row, list) or len(row) != features:
+            cells = f"{len(row)} values" if isinstance(row, list) else "no array"
+            detail = f"Row {number + 1} has {cells}, the first has {features}."
+            ragged = refuse("ragged-row", 422, detail, "Send rows with the same number of values.", row=number + 1)
+            raise bad.annotate(first) if first else ragged
+        for column, value in enumerate(row):
+            if not _is_exact(value):
+                first = first or _bad_value(value, number, column, names)
+                bad.add([number])
+                break
     if first is not None:
         raise bad.annotate(first)
-    return good
+    return rows
 
 
-def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[float]:
-    if not isinstance(row, list) or len(row) != features:
-        cells = f"{len(row)} values" if isinstance(row, list) else "no array"
-        detail = f"Row {number + 1} has {cells}, the first has {features}."
-        raise refuse("ragged-row", 422, detail, "Send rows with the same number of values.", row=number + 1)
-    for column, value in enumerate(row):
-        if type(value) not in {int, float}:  # neither true nor "1.5" is a number
-            shown = (
-                "an array" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)
-            )
-            remedy = "Send a number, or remove the row."
-            raise bad_value("bad-cell", shown, number, column, names=names, remedy=remedy)
-        if isinstance(value, int) and abs(value) > EXACT:
-            remedy = REMEDIES["inexact-integer"]
-            raise bad_value("inexact-integer", str(value), number, column, names=names, remedy=remedy)
-        if not math.isfinite(value):
-            raise bad_value("not-finite", str(value), number, column, names=names, remedy=REMEDIES["not-finite"])
-    return row
+def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> ProblemError:
+    """Return the problem of a value that is no number, which neither true nor "1.5" is, not finite or not exact."""
+    code = {int: "inexact-integer", float: "not-finite"}.get(type(value), "bad-cell")
+    shown = json.dumps(value) if code == "bad-cell" else str(value)
+    if isinstance(value, list | dict):
+        shown = "an array" if isinstance(value, list) else "an object"
+    remedy = REMEDIES.get(code, "Send a number, or remove the row.")
+    return bad_value(code, shown, row, column, names=names, remedy=remedy)
 
 
 def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
@@ -140,15 +133,15 @@ def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
     return np.array(color, np.float64)
 
 
-def _id_columns(ids: Any, points: int) -> list[list[str]]:
-    """Return the columns of ids as text, of a list of ids or of a list of rows of ids."""
+def _id_columns(ids: Any, points: int) -> list[list[Any]]:
+    """Return the columns of ids, of a list of ids or of a list of rows of ids."""
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
-    if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MOST_IDS or len({len(row) for row in rows}) > 1:
+    if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:
         raise _malformed(f'"ids" is not an array of {points} ids, one for each point, or of as many rows of ids.')
     if any(type(value) not in {str, int, type(None)} for row in rows for value in row):
         raise _malformed('"ids" must be strings or integers, or null if missing.')
-    return [[id_text(row[column]) for row in rows] for column in range(len(rows[0]))]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _is_exact(value: Any) -> bool:
@@ -157,9 +150,5 @@ def _is_exact(value: Any) -> bool:
 
 
 def _malformed(detail: str) -> ProblemError:
-    return refuse(
-        "malformed-json",
-        422,
-        detail,
-        'Send [[...], ...], or {"data": [[...], ...], "names": [...], "labels": [...], "color": [...], "ids": [...]}.',
-    )
+    members = '"names": [...], "labels": [...], "color": [...], "ids": [...]'
+    return refuse("malformed-json", 422, detail, f'Send [[...], ...], or {{"data": [[...], ...], {members}}}.')

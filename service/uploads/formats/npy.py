@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _NUMBERS = "fiub"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
-_MOST_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading
+_MAX_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading
 
 
-def read_npy(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the matrix of an npy file, mapped from it.
 
     Raises
@@ -32,6 +32,7 @@ def read_npy(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
         ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here``, or that of the shape.
 
     """
+    del out
     roles.require_none("an npy body has no names.", "Send npz with the members labels and color, or leave it out.")
     shape, fortran, dtype = read_header(file)
     check_matrix(shape, dtype, limits)
@@ -45,13 +46,8 @@ def read_npy(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
     """Raise a problem unless shape and dtype are those of a matrix of real numbers within the limits."""
     if dtype.kind not in _NUMBERS:
-        raise refuse(
-            "unsupported-dtype",
-            422,
-            f"The array is of dtype {dtype}.",
-            "Send real numbers: convert with .astype(float). Objects are never unpickled.",
-            dtype=str(dtype),
-        )
+        remedy = "Send real numbers: convert with .astype(float). Objects are never unpickled."
+        raise refuse("unsupported-dtype", 422, f"The array is of dtype {dtype}.", remedy, dtype=str(dtype))
     limits.check(shape)
 
 
@@ -59,14 +55,10 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) ->
     """Raise a problem unless the number of bytes is that of the header."""
     announced = math.prod(shape) * dtype.itemsize
     if received != announced:
-        raise refuse(
-            "truncated-npy" if received < announced else "malformed-npy",
-            422,
-            f"The header announces {announced:,} bytes of values (shape {shape}, {dtype}); {received:,} were received.",
-            "Send the whole file and nothing else, for example with curl --data-binary.",
-            announced=announced,
-            came=received,
-        )
+        code = "truncated-npy" if received < announced else "malformed-npy"
+        detail = f"The header announces {announced:,} bytes of values (shape {shape}, {dtype}); {received:,} arrived."
+        remedy = "Send the whole file and nothing else, for example with curl --data-binary."
+        raise refuse(code, 422, detail, remedy, announced=announced, came=received)
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -75,7 +67,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         length, parse = _HEADERS[npy.read_magic(file)]
         prefix = file.read(length)
         # Read at most one byte more than numpy accepts, because the announced length may be 4 GB.
-        announced = min(int.from_bytes(prefix, "little"), _MOST_HEADER + 1)
+        announced = min(int.from_bytes(prefix, "little"), _MAX_HEADER + 1)
         header = io.BytesIO(prefix + file.read(announced))
         with NPY_HEADER_LOCK:
             shape, fortran, dtype = parse(header)
@@ -88,9 +80,5 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _malformed(reason: str) -> ProblemError:
-    return refuse(
-        "malformed-npy",
-        422,
-        f"The body is not an npy file: {reason[:200]}.",
-        "Write it with numpy.save and send it as application/x-npy; send text as text/csv.",
-    )
+    remedy = "Write it with numpy.save and send it as application/x-npy; send text as text/csv."
+    return refuse("malformed-npy", 422, f"The body is not an npy file: {reason[:200]}.", remedy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
-import os
+import shutil
 import struct
 import sys
 import zipfile
@@ -13,12 +13,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import MOST_IDS
-from service.uploads.disk_array import DiskArray, check_inflated
+from service.uploads.column_roles import MAX_IDS
+from service.uploads.column_table import map_rows
 from service.uploads.formats.npy import check_length, check_matrix, read_header
-from service.uploads.id_columns import Ids, id_text
-from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, label_array, missing_labels, text_labels
-from service.uploads.limits import check_names
+from service.uploads.limits import check_inflated, check_names
+from service.uploads.row_texts import Ids, label_array, missing_labels
 from worker.base.problems import refuse
 from worker.storage.datasets import Table
 
@@ -31,12 +30,9 @@ if TYPE_CHECKING:
 
 _DATA = ("data", "X")
 _SPARSE = frozenset({"indices", "indptr", "shape"})  # of scipy.sparse.save_npz
-_MOST_DIRECTORY = 2**16  # bytes of the list of members, which takes twenty times as much memory
-_PIECE = 2**20
-_END, _END_BYTES, _LOCATOR, _LOCATOR_BYTES = b"PK\5\6", 22, b"PK\6\7", 20
 
 
-def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions.
 
     It may also have `labels`, `color`, `ids` and `coordinates`, one row for each point, and `names` of the features;
@@ -50,20 +46,17 @@ def read_npz(file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """
     roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
     try:
-        check_directory(file)
         with zipfile.ZipFile(file) as archive:
-            return _table(archive, file, limits, roles)
+            return _table(archive, out, limits, roles)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
-        if (
-            isinstance(error, OSError) and error.errno != errno.EINVAL
-        ):  # of the disk; EINVAL is an offset before the body
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of the disk; EINVAL: an offset before the body
             raise
         reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
         remedy = "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip."
         raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
 
 
-def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+def _table(archive: zipfile.ZipFile, out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     members = checked_members(archive, limits)
     label, color = roles.label or "labels", roles.color or "color"
     extras = {"names", "coordinates", "ids", label, color}
@@ -71,23 +64,15 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: Col
         if name not in members:
             raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
     if members.keys() >= _SPARSE:
-        raise refuse(
-            "unknown-member",
-            422,
-            f"The members {', '.join(sorted(_SPARSE))} are those of a sparse matrix; data are dense.",
-            "Send 50 components by sklearn.decomposition.TruncatedSVD, or X.toarray(); or fit with the engine.",
-            members=sorted(_SPARSE),
-        )
+        detail = f"The members {', '.join(sorted(_SPARSE))} are those of a sparse matrix; data are dense."
+        remedy = "Send 50 components by sklearn.decomposition.TruncatedSVD, or X.toarray(); or fit with the engine."
+        raise refuse("unknown-member", 422, detail, remedy, members=sorted(_SPARSE))
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
     if unknown := sorted(set(members) - extras - {data}):
-        raise refuse(
-            "unknown-member",
-            422,
-            f"The member {unknown[0]!r} is unknown; the data are in {data!r}.",
-            "Remove it, or name it with ?label= or ?color=; known are data, labels, color, ids, coordinates and names.",
-            members=unknown[:20],
-        )
-    values = _matrix(archive, members[data], file, limits)
+        detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
+        remedy = "Remove it, or use ?label= or ?color=; known are data, labels, color, ids, coordinates and names."
+        raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
+    values = _matrix(archive, members[data], out, limits)
     n, d = values.shape
     names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
@@ -107,27 +92,14 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, roles: Col
     )
 
 
-def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[str]]:
-    """Return the columns of ids (n,) or (n, columns) as text."""
+def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[Any]]:
+    """Return the columns of ids (n,) or (n, columns)."""
     with archive.open(info) as stream:
         shape = read_header(stream)[0]
-    is_matrix = len(shape) == 2 and 0 < shape[1] <= MOST_IDS
+    is_matrix = len(shape) == 2 and 0 < shape[1] <= MAX_IDS
     ids = _array(archive, info, "iuU", (n, shape[1]) if is_matrix else (n,)).reshape(n, -1)
-    return [[id_text(value) for value in column] for column in ids.T.tolist()]
-
-
-def check_directory(file: IO[bytes]) -> None:
-    """Raise a problem if the list of members is long, because the zip reader loads all of it."""
-    size = os.fstat(file.fileno()).st_size
-    file.seek(max(0, size - 2**16 - _END_BYTES - _LOCATOR_BYTES))
-    tail = file.read()
-    file.seek(0)
-    place = tail.rfind(_END)
-    if place < 0 or len(tail) - place < _END_BYTES:
-        raise ValueError("it does not end with a list of members")
-    directory = int.from_bytes(tail[place + 12 : place + 16], "little")
-    if directory > _MOST_DIRECTORY or tail[max(0, place - _LOCATOR_BYTES) :].startswith(_LOCATOR):
-        raise ValueError("it has more members than a file of glle has")
+    columns: list[list[Any]] = ids.T.tolist()
+    return columns
 
 
 def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
@@ -140,7 +112,7 @@ def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
         if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise ValueError(f"its member {info.filename!r} is encrypted, or not deflated")
         members[name] = info
-    check_inflated("The npz file", sum(info.file_size for info in members.values()), limits)
+    check_inflated("The npz file", sum(info.file_size for info in members.values()), limits.inflated)
     return members
 
 
@@ -155,27 +127,21 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
                 matrices.append(name)
     if len(matrices) == 1:
         return matrices[0]
-    raise refuse(
-        "no-data-member",
-        422,
-        f"Of the members {', '.join(members) or '(none)'}, {len(matrices)} are matrices.",
-        'Save the points under the name data: numpy.savez("data.npz", data=X).',
-        members=list(members)[:20],
-    )
+    detail = f"Of the members {', '.join(members) or '(none)'}, {len(matrices)} are matrices."
+    remedy = 'Save the points under the name data: numpy.savez("data.npz", data=X).'
+    raise refuse("no-data-member", 422, detail, remedy, members=list(members)[:20])
 
 
-def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], limits: Limits) -> Array:
-    """Return the points, inflated to disk in pieces."""
+def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], limits: Limits) -> Array:
+    """Return the points, inflated to a file."""
     with archive.open(info) as stream:
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
         check_length(shape, dtype, info.file_size - stream.tell())
         stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
-        check_inflated("The matrix", math.prod(shape) * stored, limits)
-        disk_array = DiskArray(file, dtype, shape[1])
-        while piece := stream.read(_PIECE):
-            disk_array.write(piece)
-    return disk_array.values("F" if fortran else "C")
+        check_inflated("The matrix", math.prod(shape) * stored, limits.inflated)
+        shutil.copyfileobj(stream, out)
+    return map_rows(out, 0, dtype, shape[1], "F" if fortran else "C")
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
@@ -183,17 +149,9 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: t
     with archive.open(info) as stream:
         actual, fortran, dtype = read_header(stream)
         if not dtype.itemsize or dtype.kind not in kinds or 0 in actual or actual != shape:
-            raise refuse(
-                "invalid-member",
-                422,
-                f"The member {info.filename!r} has shape {actual} and dtype {dtype}.",
-                f"Write it with shape {shape}, of numbers{' or text' if 'U' in kinds else ''}.",
-                member=info.filename,
-            )
-        most = min(MOST_LABEL, MOST_LABELS // math.prod(actual))
-        if dtype.kind == "U" and dtype.itemsize > 4 * most:
-            detail = f"The texts of the member {info.filename!r} have room for {dtype.itemsize // 4:,} characters each."
-            raise refuse("label-too-long", 422, detail, "Use shorter texts.", allowed=most)
+            detail = f"The member {info.filename!r} has shape {actual} and dtype {dtype}."
+            remedy = f"Write it with shape {shape}, of numbers{' or text' if 'U' in kinds else ''}."
+            raise refuse("invalid-member", 422, detail, remedy, member=info.filename)
         check_length(actual, dtype, info.file_size - stream.tell())
         flat = np.frombuffer(stream.read(), dtype)
         if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
@@ -206,7 +164,7 @@ def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, 
     """Return a member of finite numbers, or with `text` also of labels."""
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
-        return text_labels(array.tolist())
+        return label_array(array.tolist())
     numbers = np.ascontiguousarray(array, np.float64)
     if text and np.isnan(numbers).any() and not np.isinf(numbers).any():
         return label_array(numbers.tolist())  # NaN is a missing label

@@ -1,156 +1,133 @@
 """Fork server of the reader processes: a program with the readers' libraries loaded that forks for each body.
 
 A start with pyarrow takes half a second, a fork some milliseconds. The API has many threads and must not fork; this
-program has one. Each byte on standard input, a socket, carries three descriptors: body, result and reply. `reply` gets
-the standard error of the reader, then a line of JSON with its exit. The end of the input ends all processes.
-An exported posterior has another byte, because its reader needs the engine, which takes most of a second to load.
+program has one, and none of the API's secrets. Each byte on standard input, a socket, carries the descriptors of a
+body, an output file, a message file with the request, and a socket for the exit. The reader sets its own limits, and a
+watcher reports its end. An exported posterior has another byte, because its reader needs the engine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
-import io
 import json
 import os
 import resource
-import selectors
 import signal
 import socket
 import sys
-import tempfile
-import time
-from dataclasses import dataclass
+import traceback
+from dataclasses import asdict
 from importlib.abc import MetaPathFinder
 from pathlib import Path
+from typing import IO, Any, NoReturn
 
-import numpy as np
-
-from service.encoding.arrow import ARROW, has_arrow
-from service.uploads.formats.posterior import load_engine
-from service.uploads.registry import ColumnRoles, Limits, reader_of
-from service.uploads.sandbox import child
+from service.encoding.arrow import has_arrow
+from service.uploads.formats.posterior import load_engine, read_posterior
+from service.uploads.packing import Packing
+from service.uploads.registry import reader_of
+from service.uploads.sandbox.transfer import ReadRequest, write_table
+from worker.base.memory import limit_memory
+from worker.base.problems import ProblemError
 from worker.base.settings import Settings
-from worker.execution import process_guard
+from worker.execution.process_guard import die_with_parent
 
 REQUEST, POSTERIOR_REQUEST = b"r", b"p"
-DESCRIPTORS = 3  # of a request: body, result, reply
+DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
+_EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
+_GRACE_SECONDS = 5  # of processor time between SIGXCPU and SIGKILL
 
 
-@dataclass
-class Reader:
-    """Running reader process."""
-
-    pid: int
-    reply: int
-    deadline: float
-    before: float  # bytes of memory at its start, shared with the fork server
-    is_late: bool = False
-
-
-class ForkServer:
-    """Server that forks a reader for each request, and reports its exit.
-
-    Parameters
-    ----------
-    control
-        Socket of the requests.
-    seconds
-        Wall-time limit of a reader.
-
-    """
-
-    def __init__(self, control: socket.socket, seconds: float) -> None:
-        self._control = control
-        self._seconds = seconds
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(control, selectors.EVENT_READ)
-        self._readers: dict[int, Reader] = {}  # by the pipe that closes at their end
-
-    def serve(self) -> None:
-        """Serve until the API closes the socket."""
-        is_closed = False
-        while not is_closed:
-            for key, _ in self._selector.select(self._timeout()):
-                if key.fileobj is self._control:
-                    is_closed = not self._accept()
-                else:
-                    self._end(key.fd)
-            for reader in self._readers.values():
-                if not reader.is_late and time.monotonic() >= reader.deadline:
-                    reader.is_late = True
-                    os.kill(reader.pid, signal.SIGKILL)
-        for reader in self._readers.values():
-            os.kill(reader.pid, signal.SIGKILL)
-
-    def _timeout(self) -> float | None:
-        """Return the seconds until the next deadline of a reader, or None."""
-        remaining = [reader.deadline - time.monotonic() for reader in self._readers.values() if not reader.is_late]
-        return max(0.0, min(remaining)) if remaining else None
-
-    def _accept(self) -> bool:
-        """Fork for the next request; return False at the end of the input."""
-        message, descriptors, _, _ = socket.recv_fds(self._control, len(REQUEST), DESCRIPTORS)
-        if not message:
-            return False
-        if message == POSTERIOR_REQUEST:
-            load_engine()  # once for all readers
-        body, result, reply = descriptors
-        ended, alive = os.pipe()
-        server, before = os.getpid(), _memory()
-        try:
-            pid = os.fork()
-        except OSError as error:  # out of memory, or too many processes
-            _report(reply, error=str(error))
-            for descriptor in (*descriptors, ended, alive):
+def main() -> None:
+    """Fork for each request until the API closes the socket; then all readers end."""
+    for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(signum, signal.SIG_IGN)  # only the end of the input stops it
+    _load()
+    server, before = os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with socket.socket(fileno=0) as control:
+        while True:
+            kind, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+            if not kind:
+                return
+            if kind == POSTERIOR_REQUEST:
+                load_engine()  # once for all readers
+            with contextlib.suppress(OSError):  # out of memory, or too many processes: the API gets no exit
+                if not os.fork():
+                    _watch(descriptors, server, before)
+            for descriptor in descriptors:
                 os.close(descriptor)
-            return True
-        if pid == 0:
-            try:
-                process_guard.die_with_parent(signal.SIGKILL, server)
-                _close_except({body, result, reply, alive})  # the API reads `reply` until no process holds it
-                os.dup2(reply, 2)  # a library may write there before it aborts
-            except BaseException:  # noqa: BLE001 # a reader must not return into the loop
-                os._exit(child.FAILED)
-            child.work(body, result)
-        for descriptor in (body, result, alive):
-            os.close(descriptor)
-        self._readers[ended] = Reader(pid, reply, time.monotonic() + self._seconds, before)
-        self._selector.register(ended, selectors.EVENT_READ)
-        return True
-
-    def _end(self, ended: int) -> None:
-        """Report the exit of a reader."""
-        self._selector.unregister(ended)
-        os.close(ended)
-        reader = self._readers.pop(ended)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(reader.pid, signal.SIGKILL)  # it may have closed its pipe and still run
-        _, status, used = os.wait4(reader.pid, 0)
-        peak = max(0, used.ru_maxrss * 1024 - reader.before)
-        _report(reader.reply, status=status, is_late=reader.is_late, seconds=used.ru_utime + used.ru_stime, peak=peak)
-        os.close(reader.reply)
 
 
-def _memory() -> int:
-    """Return the bytes of resident memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
+    """Fork the reader, report its exit, and end this process."""
+    try:
+        die_with_parent(signal.SIGKILL, server)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        watcher = os.getpid()
+        body, out, message, reply = descriptors
+        if not (pid := os.fork()):
+            die_with_parent(signal.SIGKILL, watcher)
+            null = os.open(os.devnull, os.O_RDWR)
+            for standard, descriptor in enumerate((null, null, message)):
+                os.dup2(descriptor, standard)  # a library may write to standard error before it aborts
+            os.close(reply)
+            work(body, out, message)
+        _, status, used = os.wait4(pid, 0)
+        peak = 1024 * max(0, used.ru_maxrss - before)
+        exit_ = {"code": os.waitstatus_to_exitcode(status), "seconds": used.ru_utime + used.ru_stime, "peak": peak}
+        os.write(reply, json.dumps(exit_).encode())
+    finally:
+        os._exit(0)
 
 
-def _report(reply: int, **fields: object) -> None:
-    with contextlib.suppress(OSError):  # the API has ended
-        os.write(reply, json.dumps(fields).encode() + b"\n")
+def work(body: int, out: int, message: int) -> NoReturn:
+    """Read a body by the request in a message file, append the outcome to that, and end this process."""
+    code = FAILED
+    try:
+        with os.fdopen(body, "rb") as file, os.fdopen(out, "r+b") as output, os.fdopen(message, "r+b", 0) as messages:
+            messages.seek(0)
+            request = ReadRequest.of(messages.read())
+            restrict(request.memory, request.cpu, request.seconds)
+            outcome = _read(request, file, output)
+            output.flush()
+            messages.write(b"\n" + json.dumps(outcome).encode())
+        code = DONE
+    except MemoryError:
+        code = NO_MEMORY
+    except OSError as error:
+        code = _EXIT_CODES.get(error.errno or 0, FAILED)
+        traceback.print_exc()
+    except BaseException:  # noqa: BLE001 # the API logs it
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
-def _close_except(kept: set[int]) -> None:
-    """Close all other descriptors, and open the standard ones on /dev/null."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in range(3):
-        os.dup2(null, standard)
-    for path in list(Path("/dev/fd").iterdir()):
-        if (descriptor := int(path.name)) > 2 and descriptor not in kept:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself
-                os.close(descriptor)
+def restrict(memory: int, cpu: int, seconds: float) -> None:
+    """Limit this process to `memory` further bytes, `cpu` seconds of processor time and `seconds` of wall time."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + _GRACE_SECONDS))
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends it
+    with contextlib.suppress(OSError):  # a container may mount /proc read-only
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the first one to kill without memory
+    limit_memory(memory)
+
+
+def _read(request: ReadRequest, file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
+    """Return the outcome of a request."""
+    file.seek(0)
+    try:
+        if request.tenant:
+            facts = read_posterior(file, out, request.limits, request.tenant, request.numbers)
+            return {"posterior": facts}
+        if request.cap:
+            packing = Packing(request.content_type, request.encoding).unpack(file, out, request.cap)
+            return {"packing": asdict(packing)}
+        table = reader_of(request.content_type, Settings()).read(file, out, request.limits, request.roles)
+        return {"table": write_table(out, table)}
+    except ProblemError as error:
+        return {"problem": error.problem.to_dict()}
 
 
 class _NoPandas(MetaPathFinder):
@@ -164,36 +141,15 @@ class _NoPandas(MetaPathFinder):
 
 
 def _load() -> None:
-    """Load the lazy imports of the readers by reading small bodies."""
-    npz = io.BytesIO()
-    np.savez_compressed(npz, data=np.zeros((2, 1)), l=np.array(["a", "b"]))
-    bodies = {"text/csv": b"x,l\n1,a\n2,b\n", "application/zip": npz.getvalue()}
+    """Load the lazy imports of the readers; reading Parquet would start a thread before the fork otherwise."""
     if has_arrow():
         sys.meta_path.insert(0, _NoPandas())
         import pyarrow as pa  # noqa: PLC0415 # an extra
-        from pyarrow import compute, parquet  # noqa: F401, PLC0415 # before the fork, because reading Parquet would start a thread
+        from pyarrow import parquet  # noqa: F401, PLC0415 # before the fork
 
-        table, stream = pa.table({"x": [1.0, 2.0], "l": ["a", "b"]}), io.BytesIO()
-        with pa.ipc.new_stream(stream, table.schema) as writer:
-            writer.write_table(table)
-        bodies[ARROW] = stream.getvalue()
-    with contextlib.suppress(OSError):  # on a full disk; the first bodies then load the libraries
-        for kind, body in bodies.items():
-            with tempfile.TemporaryFile() as file:
-                file.write(body)
-                file.seek(0)
-                reader_of(kind, Settings()).read(file, Limits(2, 2), ColumnRoles("l"))
+        pa.array([None, 1.0]).fill_null(0).to_numpy(zero_copy_only=False)  # looks for pandas
     gc.collect()
     gc.freeze()  # keep the pages shared with the readers
-
-
-def main() -> None:
-    """Serve on standard input; the argument is the wall-time limit of a reader in seconds."""
-    for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(signum, signal.SIG_IGN)  # only the end of the input stops it
-    with socket.socket(fileno=os.dup(0)) as control:
-        _load()
-        ForkServer(control, float(sys.argv[1])).serve()
 
 
 if __name__ == "__main__":

@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
-from service.uploads.disk_array import NO_MEMORY
+from service.uploads.formats.arrow_table import BAD_ALLOC
 from service.uploads.packing import Packing
 from service.uploads.registry import ColumnRoles, Limits
-from service.uploads.sandbox import child
-from service.uploads.sandbox.forkserver import POSTERIOR_REQUEST, REQUEST
-from service.uploads.sandbox.transfer import ReadRequest, content_length, read_outcome, table_of
+from service.uploads.sandbox import forkserver
+from service.uploads.sandbox.transfer import ReadRequest, table_of
 from service.uploads.sandbox.turns import FairSemaphore
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
@@ -39,20 +38,13 @@ CPU_SECONDS = 60  # of processor time for parsing one body
 SECONDS = 120.0  # for parsing one body, and for its wait for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of one
 GRACE_SECONDS = 10.0  # beyond the limit of a reader, after which the fork server counts as stuck
-_MOST_STDERR = 4096  # bytes of a reader's standard error
+_MAX_STDERR = 4096  # characters of a reader's standard error
+_MAX_MESSAGE = 2**27  # bytes: 10,000 names of 1,000 characters take a third
 _ATTEMPTS = 3  # to read a body, because the readers die with their fork server
-_ENVIRONMENT = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "PYTHONHOME",
-    "NUMBA_CACHE_DIR",
-    "NUMBA_CPU_NAME",
-    "NUMBA_CPU_FEATURES",
-)  # none of these has a password
+# None of these variables has a password.
+_ENVIRONMENT = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"} | {
+    f"NUMBA_{name}" for name in ("CACHE_DIR", "CPU_NAME", "CPU_FEATURES")
+}
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -72,24 +64,21 @@ class ReaderExit:
 
     Parameters
     ----------
-    status
-        Wait status of `os.wait`; None if the fork server died.
-    is_late
-        Whether it exceeded its wall time.
+    code
+        Exit code, or the negative number of its signal; None if the fork server died.
     seconds
         Processor time.
     peak
         Peak memory in bytes, beyond that at its start.
-    stderr
-        End of its standard error.
+    message
+        Standard error, then the outcome as a line of JSON if it was done.
 
     """
 
-    status: int | None = None
-    is_late: bool = False
+    code: int | None = None
     seconds: float = 0.0
     peak: int = 0
-    stderr: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +119,7 @@ class ReaderProcesses:
         self._folder = Path(settings.data_dir) / "incoming"
         self._on_end = on_end
         self._slots = FairSemaphore(self._budget.readers)
-        self._server = _Server(SECONDS)
+        self._server = _ForkServer()
         weakref.finalize(self, self._server.close)
 
     def start(self) -> None:
@@ -160,8 +149,8 @@ class ReaderProcesses:
                 raise refuse("readers-busy", 503, detail, remedy) from None
             yield
 
-    def read(self, content_type: str, body: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-        """Return the table of a body, read by its reader of the registry.
+    def read(self, content_type: str, body: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+        """Return the table of a body, read by its reader of the registry, with its arrays in an empty file.
 
         Raises
         ------
@@ -172,125 +161,90 @@ class ReaderProcesses:
             That of the reader, such as a full disk.
 
         """
-        request = ReadRequest(content_type, limits, roles, self._budget.bytes, CPU_SECONDS)
-        with tempfile.TemporaryFile(dir=self._folder) as result:
-            return self._outcome(request, body, result, lambda outcome: table_of(outcome["table"], body, result))
+        table = lambda outcome: table_of(outcome["table"], out)  # noqa: E731
+        return self._run(table, body, out, content_type, limits, {"roles": roles})
 
-    def unpack(self, packing: Packing, body: IO[bytes], result: IO[bytes]) -> Packing:
+    def unpack(self, packing: Packing, body: IO[bytes], out: IO[bytes]) -> Packing:
         """Unpack the outermost layer of a body into an empty file, rewound; raises as `read`."""
         packing.check()
-        settings = self._settings
-        request = ReadRequest(
-            packing.content_type,
-            Limits.of(settings),
-            ColumnRoles(),
-            self._budget.bytes,
-            CPU_SECONDS,
-            packing.encoding,
-            settings.max_body,
-        )
-        unpacked = self._outcome(request, body, result, lambda outcome: Packing(**outcome["packing"]))
-        result.truncate(content_length(result))
-        result.seek(0)
+        result = lambda outcome: Packing(**outcome["packing"])  # noqa: E731
+        options = {"encoding": packing.encoding, "cap": self._settings.max_body}
+        unpacked = self._run(result, body, out, packing.content_type, options=options)
         return replace(unpacked, fields={**packing.fields, **unpacked.fields})
 
-    def read_posterior(self, tenant: str, body: IO[bytes], result: IO[bytes]) -> dict[str, Any]:
+    def read_posterior(self, tenant: str, body: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
         """Return the facts of an exported posterior (`service.uploads.formats.posterior`); raises as `read`.
 
-        Its checked content is then in the empty file `result`, rewound.
+        Its checked content is then in the empty file `out`, rewound.
         """
-        settings = self._settings
-        request = ReadRequest(
-            "application/zip",
-            Limits.of(settings),
-            ColumnRoles(),
-            self._budget.bytes,
-            CPU_SECONDS,
-            tenant=tenant,
-            numbers=numbers_of(settings),
-        )
-        facts = self._outcome(request, body, result, lambda outcome: dict(outcome["posterior"]))
-        result.truncate(content_length(result))
-        result.seek(0)
-        return facts
+        numbers = numbers_of(self._settings)
+        facts = lambda outcome: dict(outcome["posterior"])  # noqa: E731
+        return self._run(facts, body, out, "application/zip", options={"tenant": tenant, "numbers": numbers})
 
-    def _outcome(
-        self, request: ReadRequest, body: IO[bytes], result: IO[bytes], convert: Callable[[dict[str, Any]], T]
+    def _run(
+        self,
+        convert: Callable[[dict[str, Any]], T],
+        body: IO[bytes],
+        out: IO[bytes],
+        content_type: str,
+        limits: Limits | None = None,
+        options: dict[str, Any] | None = None,
     ) -> T:
         """Return the converted outcome of a request."""
-        size = os.fstat(body.fileno()).st_size
+        limits = limits or Limits.of(self._settings)
+        request = ReadRequest(content_type, limits, self._budget.bytes, CPU_SECONDS, SECONDS, **(options or {}))
+        kind = forkserver.POSTERIOR_REQUEST if request.tenant else forkserver.REQUEST
         for _ in range(_ATTEMPTS):
-            os.ftruncate(body.fileno(), size)  # discard the values of a dead reader
-            result.seek(0)
-            result.truncate()
-            request.write(result)
-            ended = self._server.read(body, result, POSTERIOR_REQUEST if request.tenant else REQUEST)
-            if ended.status is None and not ended.is_late:
-                continue
-            self._on_end(ended)
-            return self._converted(ended, request.content_type, result, convert)
-        raise refuse(
-            "readers-unavailable",
-            503,
-            "The process that reads uploads died repeatedly.",
-            "Try again in some seconds. If that fails, check the log of the API and the machine's memory.",
-        )
+            out.truncate(0)
+            with tempfile.TemporaryFile(dir=self._folder) as message:
+                ended = self._server.read(kind, request.encode(), body, out, message)
+            out.seek(0)
+            if ended.code is not None:
+                self._on_end(ended)
+                return self._converted(ended, content_type, convert)
+        remedy = "Try again in some seconds. If that fails, check the log of the API and the machine's memory."
+        raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 
-    def _converted(
-        self, ended: ReaderExit, content_type: str, result: IO[bytes], convert: Callable[[dict[str, Any]], T]
-    ) -> T:
-        outcome = _outcome(ended, result)
-        if outcome is None:
+    def _converted(self, ended: ReaderExit, content_type: str, convert: Callable[[dict[str, Any]], T]) -> T:
+        if ended.code != forkserver.DONE:
             raise self._failure(ended, content_type)
-        if "problem" in outcome:
-            raise ProblemError(Problem.from_dict(outcome["problem"]))
         try:
-            return convert(outcome)
+            outcome = json.loads(ended.message.rpartition("\n")[2])
+            if "problem" not in outcome:
+                return convert(outcome)
+            problem = Problem.from_dict(outcome["problem"])
         except (ValueError, TypeError, KeyError):  # only a damaged reader writes such an outcome
             raise self._failure(ended, content_type) from None
+        raise ProblemError(problem)
 
     def _failure(self, ended: ReaderExit, content_type: str) -> Exception:
         """Return the error for a reader that ended without an outcome."""
-        code, name = _end_of(ended.status)
-        if code == child.NO_SPACE:
+        code, stderr = ended.code or 0, ended.message[-_MAX_STDERR:]
+        name = next((each.name for each in signal.Signals if each == -code), "")
+        if code == forkserver.NO_SPACE:
             return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if code == child.FAILED:
-            return RuntimeError(f"Unexpected error in a reader:\n{ended.stderr}")
+        if code == forkserver.FAILED:
+            return RuntimeError(f"Unexpected error in a reader:\n{stderr}")
         kind = content_type.partition(";")[0].strip().lower()
-        log.warning(
-            "The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, ended.stderr[:200]
-        )
-        if ended.is_late or (name in {"SIGXCPU", "SIGKILL"} and ended.seconds >= CPU_SECONDS):
-            return refuse(
-                "reader-timeout",
-                422,
-                f"Reading the body takes more than {CPU_SECONDS} s of processor time, or {SECONDS:g} s of wall time.",
-                "Send fewer rows or columns, or npy.",
-                cpu=CPU_SECONDS,
-                seconds=SECONDS,
-            )
-        if code == child.NO_MEMORY or name == "SIGKILL" or NO_MEMORY in ended.stderr:
-            return refuse(
-                "reader-memory",
-                413,
-                f"Reading the body takes more than {self._budget.bytes:,} bytes of memory.",
-                "Send fewer rows or columns, shorter labels, or npy; or give the API more memory.",
-                allowed=self._budget.bytes,
-            )
-        return refuse(
-            "reader-crashed",
-            422,
-            f"The reader of {kind} crashed on the body ({name or f'exit code {code}'}).",
-            "The body may be damaged. Write it again with a current version of its library, or send npy or CSV.",
-            signal=name,
-        )
+        log.warning("The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, stderr[:200])
+        if name in {"SIGXCPU", "SIGALRM"}:
+            limits = f"{CPU_SECONDS} s of processor time, or {SECONDS:g} s of wall time"
+            remedy = "Send fewer rows or columns, or npy."
+            detail = f"Reading the body takes more than {limits}."
+            return refuse("reader-timeout", 422, detail, remedy, cpu=CPU_SECONDS, seconds=SECONDS)
+        if code == forkserver.NO_MEMORY or name == "SIGKILL" or BAD_ALLOC in stderr:
+            detail = f"Reading the body takes more than {self._budget.bytes:,} bytes of memory."
+            remedy = "Send fewer rows or columns, shorter labels, or npy; or give the API more memory."
+            return refuse("reader-memory", 413, detail, remedy, allowed=self._budget.bytes)
+        detail = f"The reader of {kind} crashed on the body ({name or f'exit code {code}'})."
+        remedy = "The body may be damaged. Write it again with a current version of its library, or send npy or CSV."
+        return refuse("reader-crashed", 422, detail, remedy, signal=name)
 
 
-class _Server:
+class _ForkServer:
     """Fork server as a child process."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -305,38 +259,30 @@ class _Server:
         with self._lock:
             self._end()
 
-    def read(self, body: IO[bytes], result: IO[bytes], kind: bytes) -> ReaderExit:
+    def read(self, kind: bytes, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
         """Read a body in a reader process by a request of this kind; return the exit of the process."""
+        message.write(request)
+        message.flush()
         reply, remote = socket.socketpair()
         with reply:
-            with remote:
-                self._send(kind, [body.fileno(), result.fileno(), remote.fileno()])
-            reply.settimeout(self._seconds + GRACE_SECONDS)
-            received = b""
+            with remote, self._lock:
+                try:
+                    files = [file.fileno() for file in (body, out, message, remote)]
+                    socket.send_fds(self._running(), [kind], files)
+                except OSError as error:  # it has just died, or could not start
+                    log.warning("The fork server of the readers does not accept a body: %s", error)
+                    self._end()
+            reply.settimeout(SECONDS + GRACE_SECONDS)
             try:
-                while piece := reply.recv(_MOST_STDERR):  # until the fork server and the reader have closed it
-                    received = (received + piece)[-2 * _MOST_STDERR :]
+                exit_ = reply.recv(_MAX_STDERR)  # empty if the fork server or the watcher died
             except TimeoutError:
                 log.exception("The fork server of the readers is stuck; restarting it")
                 self.close()
-                return ReaderExit(is_late=True)
-        stderr, _, line = received.rstrip(b"\n").rpartition(b"\n")
-        try:
-            end = json.loads(line)
-        except ValueError:
-            end = {"error": "the fork server died"}
-        if "error" in end:
-            log.error("No reader for a body: %s", end["error"])
+                return ReaderExit(-signal.SIGALRM)
+        if not exit_:
             return ReaderExit()
-        return ReaderExit(**end, stderr=stderr.decode(errors="replace")[-_MOST_STDERR:])
-
-    def _send(self, kind: bytes, descriptors: list[int]) -> None:
-        with self._lock:
-            try:
-                socket.send_fds(self._running(), [kind], descriptors)
-            except OSError as error:  # it has just died, or could not start
-                log.warning("The fork server of the readers does not accept a body: %s", error)
-                self._end()
+        message.seek(len(request))
+        return ReaderExit(**json.loads(exit_), message=message.read(_MAX_MESSAGE).decode(errors="replace"))
 
     def _running(self) -> socket.socket:
         """Return the socket of the fork server; start it unless it runs."""
@@ -347,10 +293,10 @@ class _Server:
         self._end()
         self._control, remote = socket.socketpair()
         path = os.pathsep.join(part for part in sys.path if part)
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment = {name: os.environ[name] for name in _ENVIRONMENT.intersection(os.environ)}
         with remote:
-            self._process = subprocess.Popen(  # noqa: S603 # this very program
-                [sys.executable, "-m", "service.uploads.sandbox.forkserver", str(self._seconds)],
+            self._process = subprocess.Popen(  # this very program
+                [sys.executable, "-m", "service.uploads.sandbox.forkserver"],
                 env={**environment, **_ONE_THREAD, "PYTHONPATH": path},
                 stdin=remote.fileno(),
                 stdout=subprocess.DEVNULL,
@@ -366,25 +312,3 @@ class _Server:
         if process is not None:
             process.kill()  # its readers die with it
             process.wait()
-
-
-def _outcome(ended: ReaderExit, result: IO[bytes]) -> dict[str, Any] | None:
-    """Return the outcome of a reader that exited with DONE, or None."""
-    if ended.is_late or ended.status != child.DONE:
-        return None
-    try:
-        return read_outcome(result)
-    except (ValueError, TypeError):
-        return None
-
-
-def _end_of(status: int | None) -> tuple[int | None, str]:
-    """Return the exit code of a wait status, and the name of its signal."""
-    if status is None:
-        return None, ""
-    if os.WIFSIGNALED(status):
-        try:
-            return None, signal.Signals(os.WTERMSIG(status)).name
-        except ValueError:
-            return None, f"signal {os.WTERMSIG(status)}"
-    return os.waitstatus_to_exitcode(status), ""

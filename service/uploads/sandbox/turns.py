@@ -26,48 +26,31 @@ class FairSemaphore:
     @asynccontextmanager
     async def slot(self, tenant: str, seconds: float) -> AsyncIterator[None]:
         """Hold a slot; raise `TimeoutError` if none is free in time."""
-        async with asyncio.timeout(seconds):
-            await self._acquire(tenant)
-        try:
-            yield
-        finally:
-            self._release(tenant)
-
-    async def _acquire(self, tenant: str) -> None:
-        if self._free:
-            self._free -= 1
-            self._held[tenant] += 1
-            return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(tenant, deque()).append(turn)
+        self._give()
         try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                self._forget(tenant, turn)
-            else:  # the slot arrived with the cancellation
-                self._release(tenant)
-            raise
+            async with asyncio.timeout(seconds):
+                await turn
+            yield
+        finally:
+            if turn.done() and not turn.cancelled():
+                self._free += 1
+                self._give()  # the slot counts as this tenant's until then
+                self._held -= Counter([tenant])  # drops a tenant without slots
+            elif turn in (turns := self._waiting.get(tenant, deque())):
+                turns.remove(turn)
+                if not turns:
+                    del self._waiting[tenant]
 
-    def _release(self, tenant: str) -> None:
-        """Give the slot of a tenant to the next one; the slot counts as the giver's until then."""
-        while self._waiting:
-            following = min(self._waiting, key=lambda name: self._held[name])
-            turn = self._waiting[following].popleft()
-            if others := self._waiting.pop(following):
-                self._waiting[following] = others  # behind the other tenants
+    def _give(self) -> None:
+        """Give the free slots to the next requests that still wait."""
+        while self._free and self._waiting:
+            tenant = min(self._waiting, key=lambda name: self._held[name])
+            turn = self._waiting[tenant].popleft()
+            if others := self._waiting.pop(tenant):
+                self._waiting[tenant] = others  # behind the other tenants
             if not turn.done():
-                self._held[following] += 1
+                self._free -= 1
+                self._held[tenant] += 1
                 turn.set_result(None)
-                break
-        else:
-            self._free += 1
-        self._held -= Counter([tenant])  # drops a tenant without slots
-
-    def _forget(self, tenant: str, turn: asyncio.Future[None]) -> None:
-        """Remove a cancelled request."""
-        queue = self._waiting.get(tenant, deque())
-        if turn in queue:
-            queue.remove(turn)
-            if not queue:
-                del self._waiting[tenant]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service.uploads import column_roles
 from service.uploads.column_roles import ColumnRoles, Layout, column_list
-from service.uploads.formats import arrow_columns, csv_table
+from service.uploads.formats import arrow_table, csv_table
 from service.uploads.limits import Limits
 from service.uploads.registry import reader_of
 from worker.base.problems import ProblemError
@@ -97,7 +97,7 @@ def test_roles_are_those_of_their_definition(
     assert layout.candidates == [at for at, (_, is_candidate) in enumerate(expected) if is_candidate]
     positions = {role: [at for at, (each, _) in enumerate(expected) if each == role] for role, _ in expected}
     assert layout.features == sorted(positions.get("feature", []) + positions.get("one_hot", []))
-    assert layout.ignored == positions.get("ignore", [])
+    assert layout.roles["ignore"] == positions.get("ignore", [])
 
 
 class Counted(list[int]):
@@ -130,10 +130,10 @@ def test_a_set_of_columns_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(content: bytes, media: str, roles: ColumnRoles) -> Table:
     """Return the table of a body."""
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
         file.write(content)
         file.seek(0)
-        return reader_of(media, Settings()).read(file, Limits.of(Settings()), roles)
+        return reader_of(media, Settings()).read(file, out, Limits.of(Settings()), roles)
 
 
 def wide(media: str) -> bytes:
@@ -154,8 +154,8 @@ def wide(media: str) -> bytes:
 @pytest.mark.parametrize("media", ["text/csv", "application/vnd.apache.parquet"])
 def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns with the names of ids that hold none are features of the second pass, however many they are."""
-    monkeypatch.setattr(csv_table, "_BLOCK_CELLS", 1)
-    monkeypatch.setattr(arrow_columns, "BLOCK_VALUES", 1)
+    monkeypatch.setattr(csv_table, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
     layouts: list[Layout] = []
     layout_of = Layout.of.__func__  # type: ignore[attr-defined] # a class method
 

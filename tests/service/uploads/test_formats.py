@@ -23,10 +23,10 @@ X = np.random.default_rng(0).normal(size=(6, 3))
 
 def read(body: bytes | str, kind: str, label: str | None = None, color: str | None = None) -> Table:
     """Read a body as the service does, from a file."""
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
         file.write(body.encode() if isinstance(body, str) else body)
         file.seek(0)
-        table = reader_of(kind, Settings()).read(file, LIMITS, ColumnRoles(label, color))
+        table = reader_of(kind, Settings()).read(file, out, LIMITS, ColumnRoles(label, color))
         assert not file.closed
     return table
 
@@ -171,6 +171,7 @@ def test_csv_numeric_labels() -> None:
         ("n/a", "bad-cell"),
         ("1_000", "bad-cell"),
         ("0x10", "bad-cell"),
+        ("6\x1d", "bad-cell"),
         ("9007199254740993", "inexact-integer"),
     ],
 )

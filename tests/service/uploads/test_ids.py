@@ -28,10 +28,10 @@ NUMBERS = {"x": [0.5, 1.5, 2.5], "y": [1.0, 2.0, 4.0]}
 
 def read(body: bytes | str, kind: str = CSV, **roles: Any) -> Table:
     """Read a body as the service does, from a file."""
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
         file.write(body.encode() if isinstance(body, str) else body)
         file.seek(0)
-        return reader_of(kind, Settings()).read(file, Limits(5000, 20), ColumnRoles(**roles))
+        return reader_of(kind, Settings()).read(file, out, Limits(5000, 20), ColumnRoles(**roles))
 
 
 def packed(columns: dict[str, Any], kind: str) -> bytes:
@@ -111,8 +111,8 @@ def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) ->
     """The columns are in the order of the file, and a notice says if some are not stored."""
     body = "site,plot,x\nA,1,0.5\nA,2,1.5\nB,1,2.5\n"
     assert read(body, id=("plot", "site")).ids.tolist() == [["A", "1"], ["A", "2"], ["B", "1"]]  # type: ignore[union-attr]
-    monkeypatch.setattr("service.uploads.formats.csv_table.MOST_IDS", 1)
-    monkeypatch.setattr(column_roles, "MOST_IDS", 1)
+    monkeypatch.setattr("service.uploads.column_table.MAX_IDS", 1)
+    monkeypatch.setattr(column_roles, "MAX_IDS", 1)
     table = read(body, id=("plot", "site"))
     assert table.ids is not None
     assert table.ids.tolist() == ["A", "A", "B"]
@@ -126,7 +126,7 @@ def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) 
             read(body, id=("k",))
         assert caught.value.problem.code == code
         assert caught.value.problem.details["row"] == body.count("\n") - 1
-    monkeypatch.setattr("service.uploads.id_columns.MOST_LABELS", 10)
+    monkeypatch.setattr("service.uploads.row_texts.MAX_TEXTS", 10)
     assert read("x,k\n1,123456\n2,123457\n", id=("k",)).ids.tolist() == [123456, 123457]  # type: ignore[union-attr]
     with pytest.raises(ProblemError) as caught:
         read("x,k\n1,12345a\n2,12345b\n", id=("k",))

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
+from qa.inputs.hostile.bodies.bombs import arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
 from service.uploads.registry import ColumnRoles, Limits, Reader, reader_of
-from service.uploads.sandbox import child
+from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
-from service.uploads.sandbox.transfer import ReadRequest, read_outcome, table_of, write_outcome
+from service.uploads.sandbox.transfer import ReadRequest, table_of
 from tests.conftest import until
+from tests.service.uploads.readers import descendants, kill_reader
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
@@ -71,8 +72,8 @@ def stored(body: bytes) -> IO[bytes]:
 
 def read(processes: ReaderProcesses, kind: str, body: bytes, roles: ColumnRoles | None = None) -> Table:
     """Read a body in a process."""
-    with stored(body) as file:
-        return processes.read(kind, file, LIMITS, roles or ColumnRoles())
+    with stored(body) as file, stored(b"") as out:
+        return processes.read(kind, file, out, LIMITS, roles or ColumnRoles())
 
 
 def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
@@ -147,8 +148,8 @@ BODIES: dict[str, tuple[str, bytes, ColumnRoles]] = {
 def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, name: str) -> None:
     """Values, dtypes, memory order and all additional columns are equal."""
     kind, body, roles = BODIES[name]
-    with stored(body) as file:
-        expected = reader_of(kind, Settings()).read(file, LIMITS, roles)
+    with stored(body) as file, stored(b"") as out:
+        expected = reader_of(kind, Settings()).read(file, out, LIMITS, roles)
         tables = read(processes, kind, body, roles)
         assert (tables.names, tables.source) == (expected.names, expected.source)
         assert list(tables.extras) == list(expected.extras)
@@ -162,22 +163,22 @@ def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, n
 def test_problems_pass_through(processes: ReaderProcesses) -> None:
     """The refusal of the process equals that of the reader."""
     body = b"x,y\n1,2\n3,oops\n"
-    with stored(body) as file, pytest.raises(ProblemError) as caught:
-        reader_of(CSV, Settings()).read(file, LIMITS, ColumnRoles())
+    with stored(body) as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
+        reader_of(CSV, Settings()).read(file, out, LIMITS, ColumnRoles())
     assert refused(processes, CSV, body) == caught.value.problem
 
 
 def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[ReaderExit]) -> None:
     """The reader ends, the fork server continues, and the next body is read."""
     before = pid(processes)
-    for _ in range(3):
-        problem = refused(processes, PARQUET, ABORTING_PARQUET)
-        assert (problem.code, problem.status) == ("reader-crashed", 422)
-        assert problem.details["signal"] == "SIGABRT"
-        assert "npy" in problem.remedy
-        status = ends[-1].status
-        assert status is not None
-        assert os.WTERMSIG(status) == signal.SIGABRT
+    killer = threading.Thread(target=kill_reader, args=(os.getpid(), signal.SIGABRT))
+    killer.start()
+    problem = refused(processes, CSV, b"1,2\n" * 2_000_000)
+    killer.join()
+    assert (problem.code, problem.status) == ("reader-crashed", 422)
+    assert problem.details["signal"] == "SIGABRT"
+    assert "npy" in problem.remedy
+    assert ends[-1].code == -signal.SIGABRT
     read(processes, *BODIES["parquet"])
     assert pid(processes) == before
 
@@ -226,27 +227,27 @@ def test_a_body_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pyte
     ("work", "seconds", "ended"),
     [
         ("while True: pass", 1, -signal.SIGXCPU),
-        ("bytearray(2**28)", 60, child.NO_MEMORY),
+        ("bytearray(2**28)", 60, forkserver.NO_MEMORY),
         ("bytearray(2**20)", 60, 0),
     ],
 )
 def test_limits_hold(work: str, seconds: int, ended: int) -> None:
     """A process beyond its processor time is killed; one beyond its memory gets a MemoryError."""
-    limits = f"from service.uploads.sandbox.child import restrict\nrestrict(2**27, {seconds})\n"
+    limits = f"from service.uploads.sandbox.forkserver import restrict\nrestrict(2**27, {seconds}, 60)\n"
     program = f"import sys\n{limits}try:\n    {work}\n"
-    program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
+    program += f"except MemoryError:\n    sys.exit({forkserver.NO_MEMORY})\n"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (OSError(errno.ENOSPC, "full"), child.NO_SPACE),
-        (OSError(errno.EDQUOT, "full"), child.NO_SPACE),
-        (OSError(errno.ENOMEM, "none"), child.NO_MEMORY),
-        (MemoryError(), child.NO_MEMORY),
-        (OSError(errno.EIO, "broken"), child.FAILED),
-        (ZeroDivisionError("oops"), child.FAILED),
+        (OSError(errno.ENOSPC, "full"), forkserver.NO_SPACE),
+        (OSError(errno.EDQUOT, "full"), forkserver.NO_SPACE),
+        (OSError(errno.ENOMEM, "none"), forkserver.NO_MEMORY),
+        (MemoryError(), forkserver.NO_MEMORY),
+        (OSError(errno.EIO, "broken"), forkserver.FAILED),
+        (ZeroDivisionError("oops"), forkserver.FAILED),
     ],
 )
 def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
@@ -256,56 +257,48 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
         raise error
 
     codes: list[int] = []
-    monkeypatch.setattr(child, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
-    monkeypatch.setattr(child, "restrict", lambda *_: None)
+    monkeypatch.setattr(forkserver, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
+    monkeypatch.setattr(forkserver, "restrict", lambda *_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
-    with stored(b"1\n") as file, stored(b"") as out:
-        ReadRequest(CSV, LIMITS, ColumnRoles(), 2**27, 1).write(out)
-        child.work(os.dup(file.fileno()), os.dup(out.fileno()))
+    request = ReadRequest(CSV, LIMITS, 2**27, 1, 1).encode()
+    with stored(b"1\n") as file, stored(b"") as out, stored(request) as message:
+        forkserver.work(*(os.dup(each.fileno()) for each in (file, out, message)))
     assert codes == [code]
 
 
 @pytest.mark.parametrize(
     ("ended", "code"),
     [
-        (ReaderExit(signal.SIGSEGV), "reader-crashed"),
-        (ReaderExit(signal.SIGABRT), "reader-crashed"),
-        (ReaderExit(1 << 8), "reader-crashed"),
+        (ReaderExit(-signal.SIGSEGV), "reader-crashed"),
+        (ReaderExit(-signal.SIGABRT), "reader-crashed"),
+        (ReaderExit(1), "reader-crashed"),
         (ReaderExit(0), "reader-crashed"),
-        (ReaderExit(signal.SIGABRT, stderr="terminate called: std::bad_alloc"), "reader-memory"),
-        (ReaderExit(signal.SIGKILL), "reader-memory"),
-        (ReaderExit(child.NO_MEMORY << 8), "reader-memory"),
-        (ReaderExit(signal.SIGXCPU, seconds=60), "reader-timeout"),
-        (ReaderExit(signal.SIGKILL, seconds=61), "reader-timeout"),
-        (ReaderExit(signal.SIGKILL, is_late=True), "reader-timeout"),
+        (ReaderExit(0, message="2^40 zeros"), "reader-crashed"),
+        (ReaderExit(0, message='warning\n{"table": {}}'), "reader-crashed"),
+        (ReaderExit(-signal.SIGABRT, message="terminate called: std::bad_alloc"), "reader-memory"),
+        (ReaderExit(-signal.SIGKILL), "reader-memory"),
+        (ReaderExit(forkserver.NO_MEMORY), "reader-memory"),
+        (ReaderExit(-signal.SIGXCPU, seconds=60), "reader-timeout"),
+        (ReaderExit(-signal.SIGALRM), "reader-timeout"),
     ],
 )
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
     with stored(b"") as out, pytest.raises(ProblemError) as caught:
-        processes._converted(ended, CSV, out, dict)
+        processes._converted(ended, CSV, lambda outcome: table_of(outcome["table"], out))
     assert caught.value.problem.code == code
     assert caught.value.problem.remedy
 
 
 @pytest.mark.parametrize(
-    ("code", "error"), [(child.NO_SPACE, OSError), (child.FAILED, RuntimeError)], ids=["full disk", "bug"]
+    ("code", "error"), [(forkserver.NO_SPACE, OSError), (forkserver.FAILED, RuntimeError)], ids=["full disk", "bug"]
 )
 def test_errors_of_the_service_are_not_those_of_the_body(
     processes: ReaderProcesses, code: int, error: type[Exception]
 ) -> None:
     """A full disk is 507, and a bug is 500."""
-    with stored(b"") as out, pytest.raises(error):
-        processes._converted(ReaderExit(code << 8, stderr="Traceback"), CSV, out, dict)
-
-
-def test_an_invalid_outcome_is_a_crash(processes: ReaderProcesses) -> None:
-    """An intact reader writes a table or a problem."""
-    with stored(b"") as file, stored(b"") as out:
-        write_outcome(out, {"table": {}})
-        with pytest.raises(ProblemError) as caught:
-            processes._converted(ReaderExit(0), CSV, out, lambda outcome: table_of(outcome["table"], file, out))
-        assert caught.value.problem.code == "reader-crashed"
+    with pytest.raises(error):
+        processes._converted(ReaderExit(code, message="Traceback"), CSV, dict)
 
 
 @pytest.mark.parametrize(
@@ -322,14 +315,7 @@ def test_an_invalid_outcome_is_a_crash(processes: ReaderProcesses) -> None:
 def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
     """A compromised reader's output is not unpickled, and not mapped beyond its end."""
     with stored(bytes(8)) as file, pytest.raises(ValueError, match="array"):
-        table_of({"values": {"file": "body", "order": "C", **place}, "names": None, "source": {}}, file, file)
-
-
-def test_an_incomplete_outcome_is_discarded() -> None:
-    """A reader that is interrupted leaves a missing length, or no JSON."""
-    for raw in (b"", b"1234567", bytes(8), (2**40).to_bytes(8, "little"), b"{" + (1).to_bytes(8, "little")):
-        with stored(raw) as file, pytest.raises(ValueError):  # noqa: PT011 # of JSON, too
-            read_outcome(file)
+        table_of({"arrays": {"values": {"order": "C", **place}}, "names": None, "source": {}}, file)
 
 
 def is_running(process: str) -> bool:
@@ -354,14 +340,14 @@ def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
     readers: list[str] = []
 
     def is_reading() -> bool:
-        readers.extend(Path(f"/proc/{second}/task/{second}/children").read_text().split())
+        readers.extend(descendants(second))
         return bool(readers)
 
     until(is_reading)
     os.kill(second, signal.SIGKILL)
     thread.join()
     assert tables[0].values.shape == (300_000, 2)
-    assert not any(is_running(reader) for reader in readers)
+    until(lambda: not any(is_running(reader) for reader in readers))
     assert pid(processes) not in {first, second}
 
 
@@ -387,8 +373,8 @@ def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
     assert "GLLE_" not in (server / "environ").read_text()
     assert len(list((server / "task").iterdir())) == 1
     targets = [path.readlink().name for path in (server / "fd").iterdir()]
-    assert sum(name.startswith("socket:") for name in targets) == 2  # its input, twice
-    assert len(targets) == 5  # and nowhere to write, what the API logs to, and its list of events
+    assert sum(name.startswith("socket:") for name in targets) == 1  # its input
+    assert len(targets) == 3  # and nowhere to write, and what the API logs to
 
 
 def test_readers_do_not_load_pandas(processes: ReaderProcesses) -> None:

@@ -53,6 +53,12 @@ def run_with(case: Callable[[FairSemaphore], Coroutine[None, None, None]]) -> No
     asyncio.run(checked())
 
 
+async def hold(semaphore: FairSemaphore, tenant: str) -> None:
+    """Wait for a slot and hold it."""
+    async with semaphore.slot(tenant, 30):
+        await asyncio.sleep(30)
+
+
 def test_requests_that_give_up_free_their_place() -> None:
     """A request that waits too long, or whose client disconnects, does not get the slot."""
 
@@ -61,7 +67,7 @@ def test_requests_that_give_up_free_their_place() -> None:
             with pytest.raises(TimeoutError):
                 async with semaphore.slot("b", 0.01):
                     pass
-            waiting = asyncio.create_task(semaphore._acquire("b"))
+            waiting = asyncio.create_task(hold(semaphore, "b"))
             await asyncio.sleep(0)
             waiting.cancel()  # the slot is released before the task notices
 
@@ -73,7 +79,7 @@ def test_a_slot_that_arrives_with_a_cancellation_is_passed_on() -> None:
 
     async def case(semaphore: FairSemaphore) -> None:
         async with semaphore.slot("a", 1):
-            waiting = asyncio.create_task(semaphore._acquire("b"))
+            waiting = asyncio.create_task(hold(semaphore, "b"))
             await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -187,12 +187,14 @@ def npz_attacks() -> Iterator[Attack]:
         lambda: deflated(
             data=saved(X[:, :1]), names=shaped("(1,)", f"'<U{MAX_INFLATED // 16}'", values=bytes(MAX_INFLATED // 4))
         ),
+        is_accepted=True,
     )
     yield npz(
         "one label without end",
         lambda: deflated(
             data=saved(X[:1]), labels=shaped("(1,)", f"'<U{MAX_INFLATED // 16}'", values=bytes(MAX_INFLATED // 4))
         ),
+        is_accepted=True,
     )
     yield npz(
         "labels of no letters there are",

@@ -1,0 +1,252 @@
+"""Tables from blocks of rows: one way from the columns of text, Arrow and Parquet to features, labels and ids."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from service.uploads.column_roles import MAX_IDS, IdCheck, Layout, option
+from service.uploads.limits import check_inflated, check_names
+from service.uploads.row_texts import Ids, label_array, missing_labels
+from worker.base.problems import ProblemError
+from worker.records.dataset import Table
+from worker.storage.validation import REMEDIES, BadRows, bad_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from service.uploads.column_roles import ColumnRoles
+    from service.uploads.limits import Limits
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+Block = TypeVar("Block")
+
+
+class Columns(ABC, Generic[Block]):
+    """Columns of a body, read in blocks of rows.
+
+    Attributes
+    ----------
+    names
+        Names in the file, or None.
+    format
+        Name of the format in a record's source.
+    missing
+        A missing value, as a problem shows it.
+
+    """
+
+    names: list[str] | None
+    width: int
+    format: str
+    missing: str = ""
+
+    @abstractmethod
+    def check(self, layout: Layout) -> np.dtype[Any]:
+        """Return the dtype of the features; raise a problem if a column cannot have its role."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows from the first one, in blocks of bounded memory."""
+
+    @abstractmethod
+    def values(self, block: Block, column: int) -> list[Any]:
+        """Return a column; a missing value is None."""
+
+    def cell(self, block: Block, row: int, column: int) -> Any:
+        """Return one value as it is in the file."""
+        return self.values(block, column)[row]
+
+    @abstractmethod
+    def numbers(self, block: Block, column: int) -> tuple[Array, Array]:
+        """Return a column of numbers, and the mask of the values that are missing, not finite or not exact."""
+
+    @abstractmethod
+    def fault(self, value: Any, column: int) -> str:
+        """Return the problem code of a value that is no number of a feature, or an empty string."""
+
+    def keys(self, values: list[Any], column: int) -> list[Any] | None:
+        """Return values as numbers and texts that may be ids, or None."""
+        del column
+        return values
+
+    def labels(self, values: list[Any]) -> Array:
+        """Return the labels of all rows."""
+        return label_array(values)
+
+    def source(self, layout: Layout, kept: Iterable[int], values: Array) -> tuple[dict[str, Any], list[str]]:
+        """Return further members of a record's source, and notices."""
+        del layout, kept, values
+        return {}, []
+
+    def bad_value(self, code: str, value: Any, row: int, column: int, layout: Layout) -> ProblemError:
+        """Return the problem of a value, with the option that leaves the column of a feature out."""
+        shown = self.missing if value is None else str(value)
+        if code == "inexact-integer" or column not in layout.features:
+            remedy = REMEDIES.get(code, "Fill the value in, or remove its row.")
+            return bad_value(code, shown, row, column, names=layout.names, remedy=remedy)
+        name = [layout.name(column)]
+        remedy = f"Fill the value in, remove its row, or leave the column out with {option('ignore', name)}."
+        problem = bad_value(code, shown, row, column, names=layout.names, remedy=remedy).problem
+        return ProblemError(replace(problem, details={**problem.details, "options": {"ignore": name}}))
+
+
+def read_columns(columns: Columns[Any], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    """Return the table of a body, with its values in the file `out`.
+
+    Columns with the name of an id that hold none are features of a second pass.
+
+    Raises
+    ------
+    ProblemError
+        That of the first bad value, with the number of rows that have one, and others.
+
+    """
+    if not (roles.features or roles.ignore or roles.id):
+        limits.check(
+            (1, max(1, columns.width - 2))
+        )  # a label and a color are no features; before the columns are named
+    kept: set[int] = set()
+    while True:
+        layout = Layout.of(columns.names, columns.width, roles, kept)
+        limits.check((1, len(layout.features)))
+        reading = _Pass(columns, layout, columns.check(layout), limits)
+        if not (not_ids := reading.read(out)):
+            return reading.table(out, sorted(kept))
+        kept |= not_ids
+        out.seek(0)
+        out.truncate()
+
+
+def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
+    """Return the matrix that was written to a file from `start`, mapped from it."""
+    out.flush()
+    shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
+    return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
+
+
+class _Pass:
+    """One pass over the rows of a body."""
+
+    def __init__(self, columns: Columns[Any], layout: Layout, dtype: np.dtype[Any], limits: Limits) -> None:
+        self._columns, self._layout, self._dtype, self._limits = columns, layout, dtype, limits
+        self._one_hot = set(layout.roles["one_hot"])
+        self._categories = self._find_categories()
+        self._names = layout.feature_names(self._categories)
+        self._features = sum(len(self._categories.get(column, [""])) for column in layout.features)
+        self._labels: list[Any] = []
+        self._ids = Ids()
+        self._color: list[Array] = []
+
+    def _find_categories(self) -> dict[int, list[str]]:
+        """Return the sorted categories of each one-hot column, by a pass over all rows."""
+        found: dict[int, set[str]] = {column: set() for column in self._layout.roles["one_hot"]}
+        others, start = len(self._layout.features) - len(found), 0
+        for block in self._columns.blocks() if found else ():
+            for column, categories in found.items():
+                categories.update(self._category_texts(block, column, start))
+            self._limits.check((1, others + sum(map(len, found.values()))))
+            start += len(block)
+        return {column: sorted(categories) for column, categories in found.items()}
+
+    def _category_texts(self, block: Any, column: int, start: int) -> list[str]:
+        """Return the categories of the rows as text; refuse a missing one."""
+        values = self._columns.values(block, column)
+        if None in values:
+            code = self._columns.fault(None, column)
+            raise self._columns.bad_value(code, None, start + values.index(None), column, self._layout)
+        return [str(value) for value in values]
+
+    def read(self, out: IO[bytes]) -> set[int]:
+        """Write the features of all rows; return the columns with the name of an id that hold none."""
+        columns, layout, limits = self._columns, self._layout, self._limits
+        limits.check((1, self._features))
+        check_names(self._names, self._features)
+        checks = {column: IdCheck() for column in layout.candidates}
+        not_ids: set[int] = set()
+        bad, first, count = BadRows(), None, 0
+        try:
+            for block in columns.blocks():
+                limits.check((count + len(block), self._features))
+                nbytes = (count + len(block)) * self._features * self._dtype.itemsize
+                check_inflated("The table", nbytes, limits.inflated)
+                for column in checks.keys() - not_ids:
+                    keys = columns.keys(columns.values(block, column), column)
+                    if keys is None or None in keys or not checks[column].add(keys):
+                        not_ids.add(column)
+                if not not_ids:
+                    problem, rows = self._add(block, count, out, is_stored=first is None)
+                    first = first or problem
+                    bad.add(count + rows)
+                count += len(block)
+        except ProblemError:
+            if first is None:
+                raise
+        if first is not None:
+            raise bad.annotate(first)
+        limits.check((count, self._features))
+        return not_ids
+
+    def _add(self, block: Any, start: int, out: IO[bytes], *, is_stored: bool) -> tuple[ProblemError | None, Array]:
+        """Store the rows of a block; return the problem of its first bad value, and the rows with a bad value."""
+        columns, layout = self._columns, self._layout
+        numbers: dict[int, Array] = {}
+        faults = np.zeros((len(block), columns.width), bool)
+        for column in [*layout.features, *([] if layout.color is None else [layout.color])]:
+            if column not in self._one_hot:
+                numbers[column], faults[:, column] = columns.numbers(block, column)
+        rows = np.flatnonzero(faults.any(axis=1))
+        if rows.size:
+            row, column = int(rows[0]), int(np.argmax(faults[rows[0]]))
+            value = columns.cell(block, row, column)
+            return columns.bad_value(columns.fault(value, column), value, start + row, column, layout), rows
+        if is_stored:
+            parts = [
+                self._zeros_and_ones(block, column, start) if column in self._one_hot else numbers[column]
+                for column in layout.features
+            ]
+            out.write(np.ascontiguousarray(np.column_stack(parts), self._dtype).data)
+            if layout.color is not None:
+                self._color.append(numbers[layout.color].astype(np.float64))
+            if layout.label is not None:
+                self._labels += columns.values(block, layout.label)
+            self._ids.add(columns.values(block, column) for column in layout.roles["id"][:MAX_IDS])
+        return None, rows
+
+    def _zeros_and_ones(self, block: Any, column: int, start: int) -> Array:
+        """Return the features of the categories. Shape (rows, categories)."""
+        codes = {category: code for code, category in enumerate(self._categories[column])}
+        ones = np.zeros((len(block), len(codes)))
+        ones[np.arange(len(block)), [codes[text] for text in self._category_texts(block, column, start)]] = 1
+        return ones
+
+    def _label_array(self, column: int) -> Array:
+        """Return the labels; refuse infinite ones."""
+        bad = BadRows()
+        bad.add(row for row, value in enumerate(self._labels) if isinstance(value, float) and math.isinf(value))
+        if bad.count:
+            value, row = self._labels[bad.first[0]], bad.first[0]
+            raise bad.annotate(self._columns.bad_value("not-finite", value, row, column, self._layout))
+        return self._columns.labels(self._labels)
+
+    def table(self, out: IO[bytes], kept: Sequence[int]) -> Table:
+        """Return the table of the rows; the columns `kept` have the names of ids."""
+        layout = self._layout
+        values = map_rows(out, 0, self._dtype, self._features)
+        labels = None if layout.label is None else self._label_array(layout.label)
+        more, notices = self._columns.source(layout, kept, values)
+        notices = [*map(layout.no_id_notice, kept), *notices, *missing_labels(labels), *self._ids.notices()]
+        return Table(
+            values=values,
+            names=self._names,
+            labels=labels,
+            color=np.concatenate(self._color) if self._color else None,
+            ids=self._ids.array(),
+            source={"kind": "upload", "format": self._columns.format, **more, **layout.source(notices)},
+        )
