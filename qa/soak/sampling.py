@@ -119,9 +119,9 @@ class Sampler:
 def processes(up: Up) -> dict[str, int]:
     """Return the pids of a tree's lasting processes by name."""
     pids = {"head": up.process.pid}
-    for number, pid in enumerate(up.children(" worker "), 1):
+    for number, pid in enumerate(up.workers(), 1):
         pids[f"worker {number}"] = pid
-    for number, pid in enumerate(up.children(" serve "), 1):
+    for number, pid in enumerate(up.apis(), 1):
         pids[f"API {number}"] = pid
     pids["queue server"], pids["cache server"] = sorted(up.children("valkey-server"))
     residents = Counter[str]()

@@ -17,12 +17,10 @@ from glle import cli
 from service.cli import backup, keys, store
 from service.cli import settings as settings_page
 from service.cli.options import CANNOT_START, StartError, add_flags, require_both_urls, settings_of
-from service.cli.process_tree import ApiSupervisor, with_descriptors
 from service.server.listening import BACKLOG, SharedSocket
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
 from worker.observability import logging, tracing
-from worker.operations import preloader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,11 +66,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     worker.add_argument("--name", help="name in the registry of workers (random)")
     worker.set_defaults(run=_worker)
 
-    preload = commands.add_parser("preload")  # of the process trees; without help it is not listed
-    preload.add_argument("control", type=int)
-    preload.add_argument("title")
-    preload.set_defaults(run=_preload)
-
     doctor = commands.add_parser("doctor", help="check a deployment and print remedies; exit code 1 for a problem")
     doctor.add_argument(
         "--url",
@@ -117,12 +110,12 @@ def _start(options: argparse.Namespace) -> int:
 
 def _up(options: argparse.Namespace, settings: Settings) -> int:
     del options
-    from service.cli.supervisor import Supervisor  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.supervisor import UpHead  # noqa: PLC0415 # each command loads what it needs
 
     require_both_urls(settings)
     _check_access(settings)
     with contextlib.closing(listen(settings.host, settings.port)) as sock:
-        return Supervisor(settings, sock).run()
+        return UpHead(settings, sock, main).run()
 
 
 def _serve(options: argparse.Namespace, settings: Settings) -> int:
@@ -137,7 +130,9 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
     _check_access(settings)
     with listen(settings.host, settings.port) as sock:
         if settings.api_processes > 1:
-            return ApiSupervisor(settings, sock).run()
+            from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
+
+            return ServeHead(settings, sock, main).run()
         return _serve_on(sock, settings, lambda: _announce(sock, settings))
 
 
@@ -172,23 +167,6 @@ def _worker(options: argparse.Namespace, settings: Settings) -> int:
     from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
 
     return worker.main(options.name)
-
-
-def _preload(options: argparse.Namespace, _settings: Settings) -> int:
-    """Run the preloader of a process tree, and in its processes their commands."""
-
-    def load(command: Sequence[str]) -> None:
-        import service.app  # noqa: PLC0415 # each command loads what it needs
-        import service.server.uvicorn_server  # noqa: F401, PLC0415 # each command loads what it needs
-        from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
-
-        if command[0] == "worker":
-            worker.load()
-
-    def run(command: Sequence[str], descriptors: Sequence[int]) -> int:
-        return main(with_descriptors(command, descriptors))
-
-    return preloader.serve(options.control, load, run)
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:

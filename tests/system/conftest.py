@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
 from worker.execution import process_guard
 from worker.execution.worker import QUEUES_OF_ROLE
+from worker.storage.free_space import ADDRESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,13 +51,14 @@ class Up:
     log: Path
     url: str
 
-    def children(self, word: str = "") -> list[int]:
-        """Return the pids of the child processes whose command line contains `word`."""
-        return [child for child in children(self.process.pid) if word in command_line(child)]
+    def children(self, name: str = "") -> list[int]:
+        """Return the pids of the running child processes whose name begins with `name`."""
+        pids = children(self.process.pid)
+        return [child for child in pids if name_of(child).startswith(name) and command_line(child)]
 
     def named(self, name: str, worker: int | None = None) -> list[int]:
         """Return the pids of the workers' children with a name, such as `glle-sampler`."""
-        workers = self.children("worker") if worker is None else [worker]
+        workers = self.workers() if worker is None else [worker]
         return [child for pid in workers for child in children(pid) if name_of(child) == name]
 
     def horses(self, worker: int | None = None) -> list[int]:
@@ -65,11 +68,15 @@ class Up:
 
     def busy_worker(self) -> int | None:
         """Return the pid of a worker that runs a task, or None."""
-        return next((pid for pid in self.children("worker") if self.horses(pid)), None)
+        return next((pid for pid in self.workers() if self.horses(pid)), None)
 
     def apis(self) -> list[int]:
         """Return the pids of the API processes."""
-        return self.children(" serve ")
+        return self.children("glle-api")
+
+    def workers(self) -> list[int]:
+        """Return the pids of the workers."""
+        return self.children("glle-worker")
 
     def tree(self) -> list[int]:
         """Return the pids of the process and all its descendants."""
@@ -83,10 +90,9 @@ class Up:
         return redis.Redis.from_url(self.redis_url(variable))
 
     def redis_url(self, variable: str) -> str:
-        """Return the URL of an embedded Redis server from the environment of an API process."""
-        api = self.apis()[0]
-        environment = Path(f"/proc/{api}/environ").read_text().split("\0")
-        (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
+        """Return the URL of an embedded Redis server, as other commands on the data folder read it."""
+        addresses = json.loads((self.log.parent / "data" / ADDRESSES).read_bytes())
+        url: str = addresses[variable.removeprefix("GLLE_").lower()]
         return url
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(signum: int, parent: int) -> None:
@@ -29,11 +28,6 @@ def die_with_parent(signum: int, parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent:
         os.kill(os.getpid(), signum)
-
-
-def adopt_orphans() -> bool:
-    """Become the parent of descendants whose parent has ended; return whether the system can do so (Linux)."""
-    return LINUX and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def preexec(signum: int) -> Callable[[], None]:

@@ -20,6 +20,7 @@ from worker.stores import process_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
 
     from redis import Redis
     from rq.job import Job as RqJob
@@ -64,6 +65,18 @@ class TaskWorker(Worker):
         del job, working_time
         return int(self.job_monitoring_interval * MAX_MISSED)
 
+    def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Kill the work-horse and exit.
+
+        The timer of RQ's heartbeats must not fire meanwhile: its exception would replace the exit, and RQ would then
+        take the death of the work-horse for a failure, and use a retry.
+        """
+        left, handler = signal.alarm(0), signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        super().request_force_stop(signum, frame)  # raises, unless it ignores the signal
+        signal.signal(signal.SIGALRM, handler)
+        if callable(handler):
+            signal.alarm(left or 1)
+
 
 def begin_work_horse(parent: int) -> None:
     """Prepare a forked work-horse, which dies with its worker."""
@@ -74,6 +87,7 @@ def begin_work_horse(parent: int) -> None:
 
 def work(name: str, queues: Sequence[str], settings: Settings) -> int:
     """Work on queues under a name until a signal; return the exit code."""
+    process_stores()  # each work-horse has them from the fork
     os.register_at_fork(after_in_child=partial(begin_work_horse, os.getpid()))
     worker = TaskWorker(
         list(queues),

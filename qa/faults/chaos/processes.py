@@ -102,13 +102,13 @@ def _status(pid: int) -> str:
 
 
 def _kind(pid: int) -> Kind | None:
+    name = _name(pid)
+    if name.startswith("glle-api"):
+        return "API"
+    if name.startswith("glle-worker"):
+        return "worker"
     try:
-        line = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        if "serve" in line:
-            return "API"
-        if "worker" in line:
-            return "worker"
-        if "valkey-server" in line[0]:
+        if name == "valkey-server":
             folder = Path(f"/proc/{pid}/cwd").readlink().name  # data/queue or data/cache
             return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # one of the two folder names
     except OSError:  # ended meanwhile

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 FIT = Fit(Content(0), 8)
-# Each worker is a program with the argument `worker`; a forking worker has one child. All children compute.
+# Each worker has the name of one; a forking worker has one child. All children compute.
 _TREE = """
 import json, os, subprocess, sys
 names = json.loads(os.environ["CHAOS_TREE"])
@@ -46,6 +46,7 @@ if "worker" not in sys.argv:
         environment = {**os.environ, "CHAOS_TREE": json.dumps(of_worker)}
         subprocess.Popen([sys.executable, "-c", code, "worker"], env=environment)
 else:
+    open("/proc/self/comm", "w").write("glle-worker-1")
     for name in names:
         if os.fork() == 0:
             open("/proc/self/comm", "w").write(name)

@@ -69,7 +69,7 @@ def worker_killed(up: Up, client: httpx.Client) -> None:
     posterior = fitted(client, synthetic(client, 1000, seed=6))
     job = client.post(posterior + "/draws", json={"count": 400, "seed": 6}).json()
     until(partial(_is_at_work, client, job["links"]["self"]))
-    os.kill(up.children(" worker ")[0], signal.SIGKILL)
+    os.kill(up.workers()[0], signal.SIGKILL)
     assert ended(client, job["id"])["status"] == "succeeded"
 
 

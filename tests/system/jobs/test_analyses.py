@@ -162,7 +162,9 @@ def test_a_cancelled_summary_keeps_its_draws(client: httpx.Client) -> None:
     job = client.get(path).json()
     link = job["links"]["self"]
     until(lambda: client.get(link).json()["progress"]["done"] >= 3)
-    assert client.delete(link).status_code == 202
+    stopped = client.delete(link)
+    # The worker may have stopped before the answer.
+    assert (stopped.status_code, stopped.json()["status"]) in {(202, "cancelling"), (200, "cancelled")}
     assert ended(client, job["id"])["status"] == "cancelled"
     assert client.get(link + "/result").status_code == 409
     draw = client.get(big + "/draws/0?wait=0")

@@ -75,7 +75,7 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
     """A fit in a stopped process is cancelled; it leaves no posterior, and the workers stay."""
-    workers = up.children("worker")
+    workers = up.workers()
     job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000, seed=21)}).json()
     path = job["links"]["self"]
     until(lambda: client.get(path).json()["progress"]["stage"] == "neighbors")
@@ -85,7 +85,7 @@ def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
     assert client.get(path + "?wait=30").json()["status"] == "cancelled"
     assert client.get(job["links"]["posterior"]).status_code == 409
     until(lambda: not up.horses())
-    assert up.children("worker") == workers
+    assert up.workers() == workers
     again = client.post("/v1/posteriors?wait=30", json={"dataset": synthetic(client, 400, seed=21)})
     assert again.status_code == 201
 

@@ -25,11 +25,11 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     """After kill -9 of a worker during a fit, the job succeeds and two workers run again."""
     job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000, seed=9)}).json()
     until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
-    (busy,) = [pid for pid in up.children("worker") if up.horses(pid)]
+    (busy,) = [pid for pid in up.workers() if up.horses(pid)]
     os.kill(busy, signal.SIGKILL)
     assert ended(client, job["id"])["status"] == "succeeded"
-    until(lambda: len(up.children("worker")) == 2)
-    assert busy not in up.children("worker")
+    until(lambda: len(up.workers()) == 2)
+    assert busy not in up.workers()
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) ->
     assert client.get(posterior + "/draws/0?wait=0").status_code == 200
     final = ended(client, job["id"])
     assert (final["status"], final["progress"]["done"]) == ("succeeded", 300)
-    until(lambda: len(up.children("worker")) == 2)
+    until(lambda: len(up.workers()) == 2)
 
 
 def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Client) -> None:
@@ -77,26 +77,20 @@ def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Cl
     new.close()
 
 
-def test_processes_outlive_the_preloader(up: Up, client: httpx.Client) -> None:
-    """The preloader has one thread and no network connection.
-
-    If it is killed, no other process ends, and the next start has a new one.
-    """
-    until(lambda: len(up.apis()) == len(up.children("worker")) == 2)  # those that the tests before killed are back
+def test_a_killed_worker_is_replaced_alone(up: Up, client: httpx.Client) -> None:
+    """The others go on. Its head holds no connection, which forked processes would share."""
+    until(lambda: len(up.apis()) == len(up.workers()) == 2)  # those that the tests before killed are back
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
-    (preloader,) = up.children("preload")
-    assert list(Path(f"/proc/{preloader}/task").iterdir()) == [Path(f"/proc/{preloader}/task/{preloader}")]
-    inodes = {path.readlink().name for path in Path(f"/proc/{preloader}/fd").iterdir()}
-    connections = [line.split()[9] for line in Path(f"/proc/{preloader}/net/tcp").read_text().splitlines()[1:]]
-    assert not inodes & {f"socket:[{inode}]" for inode in connections}
-    others = {*up.apis(), *up.children("worker")}
-    os.kill(preloader, signal.SIGKILL)
-    until(lambda: not command_line(preloader))
-    killed = up.children("worker")[0]
+    head = up.process.pid
+    inodes = {path.readlink().name for path in Path(f"/proc/{head}/fd").iterdir()}
+    lines = [line.split() for line in Path(f"/proc/{head}/net/tcp").read_text().splitlines()[1:]]
+    connected = "01"  # TCP_ESTABLISHED
+    assert not inodes & {f"socket:[{line[9]}]" for line in lines if line[3] == connected}
+    others = {*up.apis(), *up.workers()}
+    killed = up.workers()[0]
     os.kill(killed, signal.SIGKILL)
-    until(lambda: len(workers := up.children("worker")) == 2 and killed not in workers)
-    assert others - {killed} < {*up.apis(), *up.children("worker")}
-    assert preloader not in up.children("preload")
+    until(lambda: len(up.workers()) == 2 and killed not in up.workers())
+    assert others - {killed} < {*up.apis(), *up.workers()}
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
     assert client.get(fitted(client, synthetic(client, 100, seed=4)) + "/draws/0?wait=30").status_code == 200
 

@@ -41,8 +41,8 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = second.tree()
-        what = "the head, two servers, a preloader, an API with its reader, a worker with three children, a work-horse"
-        assert len(tree) == 11, what
+        what = "the head, two servers, an API with its reader, a worker with three children, a work-horse"
+        assert len(tree) == 10, what
         second.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]))
 

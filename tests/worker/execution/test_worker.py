@@ -8,16 +8,19 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from tests.worker.execution.workers import horses, is_running, worker
 from worker.execution import process_guard
+from worker.execution.rq_worker import TaskJob, TaskQueue, TaskWorker
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import BATCH, fetch_tasks, open_queue
 from worker.jobs.store import job_key
@@ -108,6 +111,24 @@ def test_a_second_signal_leaves_the_task_to_another_worker(stores: Stores, setti
     assert task.retries_left == RETRIES
     with worker(settings, "next"):
         until(lambda: fetch_tasks(stores.client, [job.id])[0].retries_left == RETRIES - 1)  # type: ignore[union-attr] # it exists
+
+
+def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> None:
+    """The timer of RQ's monitor fires while the work-horse is killed: the worker exits all the same.
+
+    Otherwise RQ takes the death of the work-horse for a failure, and the task has lost a retry.
+    """
+    worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=TaskQueue, name="cold")
+    worker_._shutdown_requested_date = datetime.now(UTC) - timedelta(seconds=2)
+    worker_._horse_pid = 1
+    monkeypatch.setattr(worker_, "kill_horse", lambda: signal.raise_signal(signal.SIGALRM))
+    monkeypatch.setattr(worker_, "wait_for_horse", lambda: (None, None, None))
+    try:
+        monitor = UnixSignalDeathPenalty(60, HorseMonitorTimeoutException)  # type: ignore[no-untyped-call] # of RQ
+        with monitor, pytest.raises(SystemExit):
+            worker_.request_force_stop(signal.SIGTERM, None)
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def test_an_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:

@@ -1,0 +1,94 @@
+"""`glle serve` with several API processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from service.cli.main import listen
+from service.cli.supervisor import ServeHead
+from tests.conftest import until
+from tests.system.conftest import children as child_processes
+from tests.system.conftest import command_line, name_of
+from worker.execution import process_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.base.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def served(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run `glle serve` with two API processes; yield the head and the URL."""
+    log = folder / "serve.log"
+    environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT), "GLLE_API_PROCESSES": "2"}
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(folder / "data")]
+    with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as head:
+        try:
+            until(lambda: "API at" in log.read_text() or head.poll() is not None)
+            found = re.search(r"API at (http://\S+)", log.read_text())
+            assert found, log.read_text()
+            yield head, found[1]
+        finally:
+            head.kill()
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of the API processes of a head."""
+    return [child for child in child_processes(pid) if name_of(child).startswith("glle-api")]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_path: Path) -> None:
+    """A killed process is replaced while the other one answers; SIGTERM ends the head and all its processes.
+
+    After SIGTERM the address still answers for GLLE_DRAIN seconds, and is not ready.
+    """
+    with (
+        served(replace(settings, drain=3.0), tmp_path) as (head, url),
+        httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=30) as client,  # any process answers
+    ):
+        until(lambda: len(children(head.pid)) == 2)
+        killed, kept = children(head.pid)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: not command_line(killed))
+        while len(children(head.pid)) < 2 or killed in children(head.pid):
+            assert client.get("/livez").status_code == 200
+        assert kept in children(head.pid)
+        os.kill(kept, signal.SIGSTOP)
+        assert client.get("/livez").status_code == 200, "the new process serves, and handles signals"
+        os.kill(kept, signal.SIGCONT)
+        pids = children(head.pid)
+        head.send_signal(signal.SIGTERM)
+        until(lambda: client.get("/readyz").json().get("type") == "urn:glle:problem:draining")
+        for _ in range(2):
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/livez").status_code == 200
+        assert head.wait(30) == 0
+        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_failed_start_is_the_exit_code_of_serve(settings: Settings) -> None:
+    """If an API process ends before the API answers, the head stops with its exit code."""
+    signums = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+    handlers = {signum: signal.getsignal(signum) for signum in signums}
+    try:
+        with listen("127.0.0.1", 0) as sock:
+            assert ServeHead(replace(settings, api_processes=2), sock, lambda _: 7).run() == 7
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

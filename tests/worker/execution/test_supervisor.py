@@ -1,0 +1,112 @@
+"""Process trees: replacement of children, and the stages of a stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import until
+from tests.worker.execution.workers import children, is_running
+from worker.execution import process_guard
+from worker.execution.supervisor import Child, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SLEEPING = ("/bin/sleep", "60")
+STUBBORN = ("/bin/sh", "-c", "trap 'echo' TERM; while :; do sleep 0.05; done")
+HEAD = """
+import sys, time
+from worker.execution.supervisor import Supervisor
+supervisor = Supervisor(print)
+supervisor.listen()
+for name in ("glle-one", "glle-two"):
+    supervisor.add_forked(name, lambda: time.sleep(60) or 0)
+supervisor.run()
+supervisor.stop(supervisor.children)
+supervisor.close()
+"""
+
+
+def starting(command: tuple[str, ...]) -> Callable[[], int]:
+    """Return a function that starts a command and returns its pid."""
+    return lambda: os.posix_spawn(command[0], command, {"PATH": os.environ["PATH"]})
+
+
+def end(child: Child) -> None:
+    """Kill the process of a child, and reap it."""
+    child.send(signal.SIGKILL)
+    until(child.reap)
+
+
+def test_restart_pauses_grow() -> None:
+    """A process that ends at once is restarted after growing pauses; one that ran for seconds is restarted at once."""
+    child = Child("one", starting(SLEEPING))
+    pauses = []
+    for _ in range(3):
+        child.start()
+        end(child)
+        pauses.append(child.pause)
+        assert child.code == -signal.SIGKILL
+    assert 0 < pauses[0] < pauses[1] < pauses[2]
+    child.start()
+    child.started -= 6
+    end(child)
+    assert child.pause == 0
+    assert child.starts == 4
+
+
+def test_only_a_child_that_ended_is_started_again() -> None:
+    """The other children keep their processes, and the end is reported."""
+    messages: list[str] = []
+    supervisor = Supervisor(messages.append)
+    ended, other = (supervisor.add(name, starting(SLEEPING)) for name in ("one", "two"))
+    try:
+        supervisor.start_due()
+        first, kept = ended.pid, other.pid
+        ended.send(signal.SIGKILL)
+        until(lambda: supervisor.reap() == [ended])
+        assert messages == [f"one ended with -9; restart in {ended.pause:g} s"]
+        ended.due = 0.0
+        supervisor.start_due()
+        assert ended.pid not in {0, first}
+        assert other.pid == kept
+    finally:
+        supervisor.stop(supervisor.children, 5.0)
+        supervisor.close()
+    assert [child.code for child in supervisor.children] == [-signal.SIGTERM] * 2
+
+
+def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the grace period it has the signal again, then SIGKILL; a disposable one is killed without a wait."""
+    monkeypatch.setattr("worker.execution.supervisor.COLD_SECONDS", 0.2)
+    supervisor = Supervisor(lambda _: None)
+    stubborn, disposable = supervisor.add("one", starting(STUBBORN)), supervisor.add("two", starting(STUBBORN))
+    disposable.is_disposable = True
+    supervisor.start_due()
+    time.sleep(0.2)  # until the shells have set their traps
+    supervisor.stop(supervisor.children, 0.0)
+    supervisor.close()
+    assert (stubborn.code, disposable.code) == (-signal.SIGKILL, -signal.SIGKILL)
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_children_end_with_their_head(signum: int) -> None:
+    """SIGTERM stops all of them in order; after SIGKILL of the head none is left."""
+    head = subprocess.Popen([sys.executable, "-c", HEAD], stdout=subprocess.DEVNULL)
+    until(lambda: len(children(head.pid, "glle-one")) == len(children(head.pid, "glle-two")) == 1)
+    pids = children(head.pid)
+    killed = children(head.pid, "glle-one")[0]
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: children(head.pid, "glle-one") and killed not in children(head.pid))
+    pids = children(head.pid)
+    head.send_signal(signum)
+    assert head.wait(30) == (0 if signum == signal.SIGTERM else -signum)
+    until(lambda: not any(is_running(pid) for pid in pids))

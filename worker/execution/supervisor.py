@@ -1,0 +1,257 @@
+"""Process trees: children that are replaced when they end, and stop together.
+
+`glle up`, `glle serve` and `glle worker` each have one supervisor. It loads what its children share, then forks them,
+so that a child that was killed is replaced within milliseconds. The children end with it even if it is killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import math
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worker.execution import process_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+
+LOOK_SECONDS = 1.0  # between two looks at the children; the end of one is noticed at once
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # before the replacement of a child that ended soon after its start
+STEADY_SECONDS = 5.0  # a child that ran longer is replaced without a pause
+REPEAT_SECONDS = 1.2  # between two signals to a child that is to stop at once; RQ ignores a second one within a second
+COLD_SECONDS = 4.0  # after which such a child is killed
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_M_ARENA_MAX = -8  # glibc's option
+
+log = logging.getLogger(__name__)
+
+
+def fork(name: str, run: Callable[[], int]) -> int:
+    """Fork a process that ends with this one and runs a function; return its pid.
+
+    The kernel shows at most 15 characters of its name. A separate session keeps Ctrl-C from it.
+    """
+    parent = os.getpid()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child has no handlers of its parent
+    if pid := os.fork():
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return pid
+    code = 1
+    try:
+        process_guard.die_with_parent(signal.SIGKILL, parent)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for signum in (*SIGNALS, signal.SIGCHLD):
+            signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        with suppress(OSError):  # Linux
+            Path("/proc/self/comm").write_text(name)
+        code = run()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        log.exception("%s ended", name)
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+@dataclass
+class Child:
+    """One place in a process tree.
+
+    Attributes
+    ----------
+    spawn : callable
+        Starts a process and returns its pid.
+    pid : int
+        0 while none runs.
+    code : int or None
+        Exit code of the last process, negative for a signal.
+    starts : int
+        Number of processes so far.
+    is_disposable : bool
+        Whether a stop at once kills it; otherwise it ends its own children at a second SIGTERM.
+
+    """
+
+    name: str
+    spawn: Callable[[], int]
+    is_disposable: bool = False
+    pid: int = 0
+    code: int | None = None
+    starts: int = 0
+    started: float = 0.0
+    due: float = 0.0
+    pause: float = 0.0
+
+    def start(self) -> None:
+        """Start a process."""
+        self.started = time.monotonic()
+        self.starts += 1
+        self.pid = self.spawn()
+
+    def reap(self) -> bool:
+        """Return whether the process has ended just now, and schedule the next start."""
+        if not self.pid:
+            return False
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:  # reaped elsewhere
+            pid, status = self.pid, 1 << 8
+        if not pid:
+            return False
+        is_steady = time.monotonic() - self.started > STEADY_SECONDS
+        self.pause = 0.0 if is_steady else min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
+        self.pid, self.code, self.due = 0, os.waitstatus_to_exitcode(status), time.monotonic() + self.pause
+        return True
+
+    def send(self, signum: int) -> None:
+        """Send a signal, if the process runs."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+
+class Supervisor:
+    """The parent of a process tree.
+
+    Parameters
+    ----------
+    report
+        Called with each message.
+
+    Attributes
+    ----------
+    signals : int
+        Number of signals to stop: the first one stops the children when their work is done, a second one at once.
+
+    """
+
+    def __init__(self, report: Callable[[str], object]) -> None:
+        self.children: list[Child] = []
+        self.signals = 0
+        self._report = report
+        self._guard = None if process_guard.LINUX else process_guard.ProcessGuard()
+        self._wake, self._wake_write = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._wake_write, False)
+        self._is_loading = False
+
+    def add(self, name: str, spawn: Callable[[], int], *, is_disposable: bool = False) -> Child:
+        """Add a child without starting it."""
+        self.children.append(Child(name, spawn, is_disposable))
+        return self.children[-1]
+
+    def add_forked(self, name: str, run: Callable[[], int], *, is_disposable: bool = False) -> Child:
+        """Add a child that runs a function in a forked process."""
+        return self.add(name, lambda: fork(name, run), is_disposable=is_disposable)
+
+    def listen(self) -> None:
+        """Handle signals from now on."""
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for signum in SIGNALS:
+            signal.signal(signum, self._on_signal)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `pause`
+
+    def load(self, *loaders: Callable[[], object]) -> None:
+        """Load what forked children share. A signal meanwhile exits, because a first compilation takes minutes."""
+        with suppress(AttributeError, OSError):  # glibc; more arenas keep the freed memory of each thread
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+        self._is_loading = True
+        try:
+            for load in loaders:
+                load()
+        finally:
+            self._is_loading = False
+        gc.collect()
+        gc.freeze()  # keep the pages shared
+
+    def start_due(self) -> None:
+        """Start the children that do not run and are due."""
+        for child in self.children:
+            if self.signals or child.pid or time.monotonic() < child.due:
+                continue
+            child.start()
+            if self._guard is not None:
+                self._guard.add(child.pid)
+
+    def reap(self) -> list[Child]:
+        """Return the children whose processes have ended since the last call."""
+        ended = [child for child in self.children if child.reap()]
+        for child in ended if not self.signals else ():
+            self._report(f"{child.name} ended with {child.code}; restart in {child.pause:g} s")
+        return ended
+
+    def pause(self, seconds: float = LOOK_SECONDS) -> None:
+        """Wait for a signal, the end of a child, or the time at which a start is due."""
+        now = time.monotonic()
+        due = [child.due - now for child in self.children if not child.pid and not self.signals]
+        select.select([self._wake], [], [], max(0.0, min([seconds, *due])))
+        with suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+
+    def run(self, tick: Callable[[list[Child]], object] = lambda _: None) -> None:
+        """Replace children until a signal; `tick` is called after each look, with those that ended."""
+        while not self.signals:
+            tick(self.reap())
+            self.start_due()
+            self.pause()
+
+    def stop(
+        self, children: Iterable[Child], grace: float = math.inf, tick: Callable[[], object] = lambda: None
+    ) -> None:
+        """End children: warm, at once after `grace` seconds or a second signal, then by SIGKILL."""
+        children = list(children)
+        stages = self._stages(children, grace)
+        next(stages)
+        while any(child.pid for child in children):
+            next(stages)
+            tick()
+            self.pause(REPEAT_SECONDS / 4)
+            for child in children:
+                child.reap()
+
+    def close(self) -> None:
+        """Release what the supervisor holds, once its children have ended."""
+        signal.set_wakeup_fd(-1)
+        os.close(self._wake)
+        os.close(self._wake_write)
+        if self._guard is not None:
+            self._guard.close()
+
+    def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
+        """Send the signals of a stop as they become due; each step is one look."""
+        for child in children:
+            child.send(signal.SIGTERM)
+        until = time.monotonic() + grace
+        while self.signals < 2 and time.monotonic() < until:
+            yield
+        until = time.monotonic() + COLD_SECONDS
+        repeat = 0.0
+        while time.monotonic() < until:
+            if time.monotonic() >= repeat:
+                repeat = time.monotonic() + REPEAT_SECONDS
+                for child in children:
+                    child.send(signal.SIGKILL if child.is_disposable else signal.SIGTERM)
+            yield
+        for child in children:
+            child.send(signal.SIGKILL)
+        while True:
+            yield
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        self.signals += 1
+        if self._is_loading:
+            raise SystemExit(0)
