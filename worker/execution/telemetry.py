@@ -89,22 +89,16 @@ class TaskTelemetry:
             self._stores.counts.observe("task_seconds", kind, stage, seconds=duration)
 
     def finish(self, seconds: float, span: Span | None) -> None:
-        """Count the task, and its job if that has ended; write a log line, and complete the span.
+        """Count the task, write a log line, and complete the span.
 
         A task of a job that goes on has its line at level debug, because a large job has one a second.
         """
         if self.job is None:
             return
-        counts = self._stores.counts
-        is_first = False
         if not self.is_latest:
-            latest, is_first = self._stores.jobs.count_end(self.job.id)
-            self.job = latest or self.job
+            self.job = self._stores.jobs.get(self.job.id) or self.job
         job = self.job
         self.count_stages(job.kind)
-        if is_first and job.finished:
-            lasted = (datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.created)).total_seconds()
-            counts.observe("job_seconds", job.kind, job.status, seconds=max(0.0, lasted))
         fields = {} if job.error is None else {"problem": job.error.code}
         level = logging.DEBUG if job.is_open else logging.INFO
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})

@@ -30,7 +30,9 @@ from rq import Worker as RqWorker
 from rq.worker import WorkerStatus
 
 import glle_engine
+from glle_engine import manifolds
 from glle_engine.eigen.eigenproblem import warm
+from glle_engine.posterior.cost.drawing import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
@@ -53,6 +55,7 @@ AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 HUNG_SECONDS = 15.0  # of one lane group; a draw of more than a second is a job
 REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
+LOADED_POINTS = 100
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
 
 log = logging.getLogger(__name__)
@@ -190,6 +193,7 @@ def load() -> None:
         tracing.load()
     warm()
     fingerprint()
+    draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls take milliseconds
 
 
 def require_bits(settings: Settings) -> None:

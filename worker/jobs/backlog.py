@@ -13,8 +13,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from worker.base.clock import now_ms
-from worker.jobs.index import LISTS, TENANTS
-from worker.jobs.lua_scripts import ALL_OPEN
+from worker.jobs.index import INDEX, TENANTS
+from worker.jobs.lua_scripts import ALL_OPEN, OPEN
+from worker.records.ids import text
+from worker.records.tenants import tenant_key
 
 if TYPE_CHECKING:
     import redis
@@ -24,27 +26,6 @@ WINDOW_SECONDS = 30.0  # in which ends are counted
 LEAST_SPAN_SECONDS = 1.0  # a few ends shortly after each other are no rate
 LOOK_SECONDS = 1.0  # between two readings of a tenant's rates by a process
 MAX_TENANTS = 1000  # whose ends are counted; a random sample of more
-
-# Counts the ends since a time. ARGV: tenant, expiry of a record that ended at that time, maximum of tenants.
-# Returns the number of ends, the expiry of the first and the number of open jobs, for the tenant and for all.
-_ENDS = f"""
-{LISTS}
-local function ends(tenant)
-  local key = list(tenant, 'jobs:ended')
-  local first = redis.call('ZRANGEBYSCORE', key, ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  if not first then return 0, nil end
-  return redis.call('ZCOUNT', key, ARGV[2], '+inf'), first
-end
-local own, own_first = ends(ARGV[1])
-local all, all_first = 0, nil
-for _, tenant in ipairs(redis.call('SRANDMEMBER', '{TENANTS}', ARGV[3])) do
-  local count, first = ends(tenant)
-  all = all + count
-  if first and (not all_first or tonumber(first) < tonumber(all_first)) then all_first = first end
-end
-local own_open, all_open = redis.call('SCARD', list(ARGV[1], 'open')), redis.call('SCARD', '{ALL_OPEN}')
-return {{own, own_first or '', own_open, all, all_first or '', all_open}}
-"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +52,7 @@ class Backlog:
     """
 
     def __init__(self, client: redis.Redis, ttl: int) -> None:
-        self._ends = client.register_script(_ENDS)
+        self._client = client
         self._ttl = ttl
         self._rates: dict[str, tuple[float, Rates]] = {}  # by tenant, with the end of their validity
         self._next: dict[str, float] = {}  # by tenant, "" for all: when the last refused request may return
@@ -105,12 +86,22 @@ class Backlog:
 
     def _read(self, tenant: str) -> Rates:
         expiry = now_ms() + 1000 * self._ttl  # of a record that ends at this moment
-        reply = self._ends(args=[tenant, expiry - int(1000 * WINDOW_SECONDS), MAX_TENANTS])
-        own, own_first, own_open, total, first, all_open = reply
+        since = expiry - int(1000 * WINDOW_SECONDS)
+        sample = self._client.srandmember(TENANTS, MAX_TENANTS) or []
+        tenants = list(dict.fromkeys([tenant, *map(text, sample)]))
+        with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.scard(tenant_key(OPEN, tenant))
+            pipeline.scard(ALL_OPEN)
+            for name in tenants:
+                ended = tenant_key(f"{INDEX}:ended", name)
+                pipeline.zcount(ended, since, "+inf")
+                pipeline.zrangebyscore(ended, since, "+inf", start=0, num=1, withscores=True)
+            own_open, all_open, *replies = pipeline.execute()
+        counts = list(map(int, replies[::2]))
+        firsts = [min((score for _, score in entries), default=float(expiry)) for entries in replies[1::2]]
 
-        def rate(count: int, first: bytes) -> float:
-            span = (expiry - float(first)) / 1000 if count else 0.0
-            return count / max(span, LEAST_SPAN_SECONDS)
+        def rate(count: int, first: float) -> float:
+            return count / max((expiry - first) / 1000, LEAST_SPAN_SECONDS)
 
-        of_all = rate(total, first)
-        return Rates(rate(own, own_first) or of_all * own_open / max(1, all_open), of_all)
+        of_all = rate(sum(counts), min(firsts))
+        return Rates(rate(counts[0], firsts[0]) or of_all * own_open / max(1, all_open), of_all)

@@ -4,35 +4,28 @@ A job is a member of its tenant's list of all jobs, ``glle:jobs``, and of the li
 ``glle:jobs:<status>:<kind>``. Members sort by time of creation. Ended jobs are also in ``glle:jobs:ended``, by the
 time at which their records expire, so the oldest records of a tenant are removed first. A page of a filtered list
 merges at most one list per status and kind, so its cost does not depend on the number of jobs.
-
-The workers' sweep corrects lists that a version without this index left behind (`JobIndex.reindex`): all records of a
-tenant at its first sweep, then `REINDEX_MEMBERS` in each.
 """
 
 from __future__ import annotations
 
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
+
+import redis
 
 from worker.base.clock import now_ms
-from worker.records.ids import text
-from worker.records.job import OPEN, Kind, Status
+from worker.records.ids import index_member, text
+from worker.records.job import Kind, Status, job_key
 from worker.records.tenants import DEFAULT, tenant_key
-
-if TYPE_CHECKING:
-    import redis
 
 INDEX = "glle:jobs"
 TENANTS = "glle:tenants"  # the set of tenants with jobs
-POSITIONS = "glle:jobs:reindexed"  # by tenant: the member at which the next sweep continues
 KINDS: tuple[Kind, ...] = get_args(Kind)
 STATUSES: tuple[Status, ...] = get_args(Status)
 REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
-REINDEX_MEMBERS = 200  # members of a tenant's list that each sweep after the first checks
 SWEEP_TENANTS = 20  # a random sample
 SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
-_CHUNK = 100  # members of one script call
 
 # `list` returns the key of a tenant's list. `index` moves a record from the lists of status `from` to those of `to`;
 # `until_` is the time at which an ended record expires, in milliseconds since 1970. `drop` removes an ended record with
@@ -84,46 +77,15 @@ local function trim(tenant, now, limit, removed)
 end
 """
 
-# ARGV: tenant, now, maximum of records, maximum to remove. Returns the number of removed records.
-_TRIM = f"""
+# Removes records of ended jobs. ARGV: tenant, now, maximum of records, maximum to remove, then the id of one job or "".
+# Returns the number of removed records; an open one stays.
+_REMOVE = f"""
 {LISTS}
-return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]))
-"""
-
-# Corrects the lists of some members. ARGV: tenant, now, then members of the list of all jobs.
-_REINDEX = f"""
-{LISTS}
-local statuses = {{{", ".join(repr(status) for status in STATUSES)}}}
-local kinds = {{{", ".join(repr(kind) for kind in KINDS)}}}
-local tenant = ARGV[1]
-for at = 3, #ARGV do
-  local member = ARGV[at]
-  local record = 'glle:job:' .. string.match(member, '[^ ]*$')
-  local is = redis.call('HMGET', record, 'status', 'kind')
-  for _, kind in ipairs(is[2] and {{is[2]}} or kinds) do
-    for _, status in ipairs(statuses) do
-      if status ~= is[1] then
-        redis.call('ZREM', list(tenant, 'jobs:' .. status .. ':' .. kind), member)
-        if has_ended(status) then
-          redis.call('ZREM', list(tenant, 'jobs:ended'), member .. ' ' .. status .. ':' .. kind)
-        end
-      end
-    end
-  end
-  if not is[1] then
-    redis.call('ZREM', list(tenant, 'jobs'), member)
-  else
-    index(record, nil, is[1], ARGV[2] + math.max(redis.call('PTTL', record), 0))
-  end
-end
-"""
-
-# Removes the record of an ended job. ARGV: tenant, id. Returns its status; an open record stays.
-_DROP = f"""
-{LISTS}
-local is = redis.call('HMGET', 'glle:job:' .. ARGV[2], 'status', 'created', 'kind')
-if has_ended(is[1]) then drop(ARGV[1], is[2] .. ' ' .. ARGV[2] .. ' ' .. is[1] .. ':' .. is[3]) end
-return is[1]
+if ARGV[5] == '' then return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) end
+local is = redis.call('HMGET', 'glle:job:' .. ARGV[5], 'status', 'created', 'kind')
+if is[1] and not has_ended(is[1]) then return 0 end
+if is[1] then drop(ARGV[1], is[2] .. ' ' .. ARGV[5] .. ' ' .. is[1] .. ':' .. is[3]) end
+return 1
 """
 
 
@@ -132,9 +94,7 @@ class JobIndex:
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._trim = client.register_script(_TRIM)
-        self._reindex = client.register_script(_REINDEX)
-        self._drop = client.register_script(_DROP)
+        self._remove = client.register_script(_REMOVE)
 
     def members(
         self, tenant: str, before: str | None, limit: int, status: Status | None = None, kind: Kind | None = None
@@ -159,32 +119,33 @@ class JobIndex:
 
         Remove at most `removed` records; return their number.
         """
-        return int(self._trim(args=[tenant, now_ms(), limit, removed]))
+        return int(self._remove(args=[tenant, now_ms(), limit, removed, ""]))
 
     def drop(self, tenant: str, id_: str) -> bool:
         """Remove the record of an ended job; return False if the job is open."""
-        status = self._drop(args=[tenant, id_])
-        return status is not None and text(status) not in OPEN
+        return bool(self._remove(args=[tenant, now_ms(), 0, 1, id_]))
+
+    def put(self, record: dict[str, str], ttl_ms: int) -> bool:
+        """Restore the record of an ended job for some milliseconds; return False if one exists."""
+        tenant, id_, kind, status = record.get("tenant", DEFAULT), record["id"], record["kind"], record["status"]
+        member, key, lists = index_member(record["created"], id_), job_key(id_), tenant_key(INDEX, tenant)
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.watch(key)  # type: ignore[no-untyped-call] # redis-py
+            if pipeline.exists(key):
+                return False
+            pipeline.multi()
+            pipeline.hset(key, items=[part for pair in record.items() for part in pair])
+            pipeline.pexpire(key, ttl_ms)
+            pipeline.zadd(lists, {member: 0})
+            pipeline.zadd(f"{lists}:{status}:{kind}", {member: 0})
+            pipeline.zadd(f"{lists}:ended", {f"{member} {status}:{kind}": now_ms() + ttl_ms})
+            pipeline.sadd(TENANTS, tenant)
+            try:
+                pipeline.execute()
+            except redis.WatchError:
+                return False
+        return True
 
     def tenants(self) -> list[str]:
-        """Return a random sample of tenants with jobs; at the first sweep, all that have a list."""
-        if not self._client.exists(POSITIONS):
-            keys = (text(raw) for raw in self._client.scan_iter(match="glle:tenant:*:jobs", count=1000))
-            tenants = {DEFAULT, *(key.split(":")[2] for key in keys)}
-            self._client.sadd(TENANTS, *tenants)
-            return sorted(tenants)
+        """Return a random sample of tenants with jobs."""
         return [text(raw) for raw in self._client.srandmember(TENANTS, SWEEP_TENANTS) or ()]
-
-    def reindex(self, tenant: str) -> None:
-        """Compare a tenant's lists with its records: all the first time, then the next `REINDEX_MEMBERS`."""
-        position = self._client.hget(POSITIONS, tenant)
-        remaining, before = (None, None) if position is None else (REINDEX_MEMBERS, text(position) or None)
-        while remaining is None or remaining > 0:
-            members = self.members(tenant, before, _CHUNK)
-            if members:
-                self._reindex(args=[tenant, now_ms(), *members])
-            if len(members) < _CHUNK:
-                before = None
-                break
-            before, remaining = members[-1], None if remaining is None else remaining - len(members)
-        self._client.hset(POSITIONS, tenant, before or "")

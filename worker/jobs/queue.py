@@ -59,19 +59,20 @@ class TaskQueue:
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job."""
         log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
-        self._enqueue(job, task_ids(job)[0])
+        self._enqueue(job, task_ids(job)[0], self._limit(job))
 
     def enqueue_others(self, job: Job) -> None:
         """Enqueue the shards after the first one that RQ does not have, and the task that combines their parts."""
         first, *others = task_ids(job)
+        limit = self._limit(job)
         for id_, task in zip(others, fetch_tasks(self._client, others), strict=True):
             if task is None:
                 depends_on = [] if id_ != task_id(job) else [first, *others[:-1]]
-                self._enqueue(job, id_, depends_on)
+                self._enqueue(job, id_, limit, depends_on)
 
     def enqueue_again(self, job: Job, ids: list[str]) -> None:
         """Enqueue lost tasks of a job; each leaves its place in the tenant's limit first."""
-        queue = self._queues[job.queue]
+        queue, limit = self._queues[job.queue], self._limit(job)
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             if task is not None:  # it stays in the sets of the tasks that depend on it
                 _forget_executions(task)
@@ -79,7 +80,7 @@ class TaskQueue:
                     task.cancel()
                 queue.canceled_job_registry.remove(task)
                 queue.intermediate_queue.remove(id_)
-            self._enqueue(job, id_)
+            self._enqueue(job, id_, limit)
 
     def withdraw(self, job: Job) -> Job:
         """Remove the waiting tasks of an unwanted job and stop the running ones; return the job."""
@@ -178,12 +179,14 @@ class TaskQueue:
             pass
         return False
 
-    def _enqueue(self, job: Job, id_: str, depends_on: list[str] | None = None) -> None:
+    def _limit(self, job: Job) -> RateLimit:
+        """Return the limit of a job's tasks: RQ counts the slots of a key; those of another queue do not count."""
+        return RateLimit(f"{job.queue}:{job.tenant}", max(1, self.live_workers()))
+
+    def _enqueue(self, job: Job, id_: str, limit: RateLimit, depends_on: list[str] | None = None) -> None:
         """Enqueue a task."""
         name, arguments = _call(job, id_)
         dependency = None if not depends_on else Dependency(depends_on, allow_failure=True)
-        # RQ counts the slots of a key; the tasks of a tenant's other queue do not count.
-        limit = RateLimit(f"{job.queue}:{job.tenant}", max(1, self.live_workers()))
         self._queues[job.queue].enqueue_call(
             name,
             args=arguments,

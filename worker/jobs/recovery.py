@@ -82,7 +82,7 @@ class JobRecovery:
         return self._queue.withdraw(self._jobs.fetch(job.id))
 
     def sweep(self) -> None:
-        """Repair open jobs and job lists, adjust the tenants' limits, and remove surplus records."""
+        """Repair open jobs, adjust the tenants' limits, and remove surplus records."""
         self._queue.adjust_limits()
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
             with suppress(ProblemError):  # a record of another version
@@ -90,7 +90,6 @@ class JobRecovery:
                     self.repair(job)
         index, quotas = self._jobs.index, Quotas(self._settings)
         for tenant in index.tenants():
-            index.reindex(tenant)
             index.trim(tenant, quotas.of(tenant).records)
 
     def _expected_tasks(self, job: Job) -> list[str]:

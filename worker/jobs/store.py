@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import redis
-    from redis.commands.core import Script
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
@@ -101,14 +100,7 @@ class JobStore:
         self._backlog = backlog or Backlog(client, ttl)
         self.index = JobIndex(client)
         self._create = client.register_script(lua_scripts.CREATE)
-        self._move = client.register_script(lua_scripts.MOVE)
-        self._touch = client.register_script(lua_scripts.TOUCH)
-        self._count_end = client.register_script(lua_scripts.COUNT_END)
-        self._start = client.register_script(lua_scripts.START)
-        self._advance = client.register_script(lua_scripts.ADVANCE)
-        self._reopen = client.register_script(lua_scripts.REOPEN)
-        self._expire = client.register_script(lua_scripts.EXPIRE)
-        self._put = client.register_script(lua_scripts.PUT)
+        self._change_record = client.register_script(lua_scripts.CHANGE)
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the store as a tenant sees it."""
@@ -167,8 +159,8 @@ class JobStore:
         created, queue = now_iso(), INTERACTIVE if short else BATCH
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
-            "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, "numbers": self._numbers, "queue": queue,
+            "created": created, "created_ms": now_ms(), "spec": json.dumps(spec, allow_nan=False), "round": 0,
+            "touched": now_ms(), "tenant": tenant, "numbers": self._numbers, "queue": queue,
             **({} if parts is None else {PARTS: parts.to_json()}),
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
@@ -195,11 +187,6 @@ class JobStore:
         """Return a job, or None."""
         job = job_of(self._client.hmget(job_key(id_), FIELDS))
         return job if job is not None and self._tenant in {None, job.tenant} else None
-
-    def count_end(self, id_: str) -> tuple[Job | None, bool]:
-        """Return a job or None, and whether the caller is the first one to count its end in the first round."""
-        record, is_first = self._count_end(keys=[job_key(id_)])
-        return job_of(record), bool(is_first)
 
     def fetch(self, id_: str) -> Job:
         """Return a job; raises ``job-not-found``."""
@@ -274,9 +261,7 @@ class JobStore:
 
     def put(self, record: dict[str, str], ttl_ms: int) -> bool:
         """Restore the stored record of an ended job for some milliseconds; return False if one exists."""
-        id_, tenant = record["id"], record.get("tenant", DEFAULT)
-        args = [ttl_ms, index_member(record["created"], id_), now_ms(), tenant, *_flat(record)]
-        return bool(self._put(keys=[job_key(id_), tenant_key(INDEX, tenant)], args=args))
+        return self.index.put(record, ttl_ms)
 
     def delete(self, id_: str) -> Job:
         """Remove the record of an ended job, and return the job; raises ``job-not-found``, ``job-not-ended``."""
@@ -293,8 +278,7 @@ class JobStore:
 
     def start(self, id_: str) -> Job:
         """Enter ``running``, unless the job runs already; raises `Cancelled` if the job is not wanted."""
-        arguments = self._move_arguments({"queued": "running"}, started=now_iso(), stage="started")
-        job = job_of(self._start(keys=[job_key(id_), lua_scripts.ENTERED], args=arguments))
+        job = self._move(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if job is None or job.status != "running":
             raise Cancelled
         if job.is_late:
@@ -311,25 +295,22 @@ class JobStore:
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress; raises `Cancelled` if the job is not wanted."""
-        fields: dict[str, Any] = {"done": done, "total": total, "stage": stage}
-        self._require_running(id_, self._touch(keys=[job_key(id_)], args=[now_ms(), *_flat(fields)]))
+        self.stage(id_, stage, done=done, total=total)
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
         """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
-        fields: dict[str, Any] = {"stage": stage, **progress}
-        self._require_running(id_, self._touch(keys=[job_key(id_)], args=[now_ms(), *_flat(fields)]))
+        self._require_running(id_, self._change(id_, "progress", {"stage": stage, **progress})[1])
 
     def advance(self, id_: str, round_: int, shard: int, count: int) -> bool:
         """Write the number of finished steps of a shard; end a draws job that it completes; return whether it ended.
 
         Raises `Cancelled` if the job is not wanted, or is in another round.
         """
-        args: list[Any] = [round_, self._ttl, now_iso(), now_ms(), _count_field(round_, shard), count]
-        status = self._advance(keys=[job_key(id_), lua_scripts.ENTERED], args=args)
-        if status == b"succeeded":
-            return True
-        self._require_running(id_, status)
-        return False
+        field = _count_field(round_, shard)
+        _, status, _ = self._change(id_, "count", {"stage": "done"}, round=round_, shard=field, count=count)
+        if status != "succeeded":
+            self._require_running(id_, status)
+        return status == "succeeded"
 
     def shard_counts(self, job: Job) -> list[int]:
         """Return the number of finished steps of each shard of a job's round."""
@@ -345,22 +326,22 @@ class JobStore:
 
     def succeed(self, id_: str, **progress: int) -> None:
         """Enter ``succeeded``, also after a cancellation that came too late; write `done` and `total`, if given."""
-        self._transition(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
+        self._move(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
 
     def fail(self, id_: str, problem: Problem) -> None:
         """Enter ``failed`` with its problem."""
         moves = dict.fromkeys(OPEN, "failed")
-        self._transition(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
+        self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
     def cancel(self, id_: str) -> Job:
         """Cancel a queued job, or request that a running one stops; an ended job stays as it is."""
         self.fetch(id_)  # refuses the record of another schema
-        self._transition(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
+        self._move(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
     def finish_cancel(self, id_: str) -> None:
         """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped."""
-        self._transition(id_, {"cancelling": "cancelled"}, stage="cancelled")
+        self._move(id_, {"cancelling": "cancelled"}, stage="cancelled")
 
     def expire(self, id_: str) -> Job:
         """Enter ``failed`` if the deadline has passed, unless it was extended meanwhile."""
@@ -369,7 +350,7 @@ class JobStore:
             problem = deadline_exceeded(id_, iso(job.deadline))
             error = json.dumps(problem.to_dict(), allow_nan=False)
             moves = {"queued": "failed", "running": "failed"}
-            self._run(self._expire, id_, moves, stage="failed", error=error)
+            self._change(id_, "expire", {"stage": "failed", "error": error}, moves)
         return self.fetch(id_)
 
     def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
@@ -381,7 +362,9 @@ class JobStore:
         self._require_room_for(job)
         deadline, priority = _term_fields(terms)
         fields = {"deadline": deadline, "priority": priority, "done": 0, "stage": "queued", "finished": ""}
-        return self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields) == ("succeeded", "queued")
+        moves = {"succeeded": "queued"}
+        was, is_, _ = self._change(job.id, "reopen", fields, moves, deadline=deadline, priority=priority)
+        return (was, is_) == ("succeeded", "queued")
 
     def transition_counts(self) -> dict[tuple[str, str], int]:
         """Return the total number of transitions by (kind, entered status)."""
@@ -389,11 +372,11 @@ class JobStore:
         entries = {text(name).partition(":"): int(count) for name, count in counts.items()}
         return {(kind, status): count for (kind, _, status), count in entries.items()}
 
-    def _require_running(self, id_: str, status: bytes | None) -> None:
+    def _require_running(self, id_: str, status: str | None) -> None:
         """Raise `Cancelled` unless a script's reply says that the job runs; a job past its deadline fails."""
-        if status == lua_scripts.LATE.encode():
+        if status == lua_scripts.LATE:
             self.expire(id_)
-        if status != b"running":
+        if status != "running":
             raise Cancelled
 
     def _require_room_for(self, job: Job) -> None:
@@ -427,17 +410,22 @@ class JobStore:
     def _claim(self, claim: str) -> str:
         return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)
 
-    def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
-        """Change the status by `moves`; return the status, or None without a record."""
-        moved = self._run(self._move, id_, moves, **fields)
-        return None if moved is None else moved[1]
+    def _change(
+        self, id_: str, action: str, fields: Mapping[str, Any], moves: Mapping[str, str] | None = None, **more: Any
+    ) -> tuple[str | None, str | None, Job | None]:
+        """Change a record (`lua_scripts.CHANGE`); return the status before and after, and the job."""
+        flat = [str(part) for part in _flat(fields)]
+        change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **more})
+        keys = [job_key(id_), lua_scripts.ENTERED]
+        reply = self._change_record(keys=keys, args=[change, now_ms(), now_iso(), self._ttl])
+        if not reply:
+            return None, None, None
+        was, after, record = reply
+        return text(was), text(after), job_of(record)
 
-    def _run(self, script: Script, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
-        raw = script(keys=[job_key(id_), lua_scripts.ENTERED], args=self._move_arguments(moves, **fields))
-        return None if raw is None else (raw[0].decode(), raw[1].decode())
-
-    def _move_arguments(self, moves: Mapping[str, str], **fields: Any) -> list[Any]:
-        return [json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)]
+    def _move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> Job | None:
+        """Change the status by `moves` {from: to}; return the job."""
+        return self._change(id_, "move", fields, moves)[2]
 
 
 def _term_fields(terms: Terms) -> tuple[str, str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # upper edges in seconds; one more bucket is open
 KEY = "glle:counts"  # of all versions, so that an upgrade keeps the totals
-_SEPARATOR = "\t"
+SEPARATOR = "\t"
 
 # KEYS: the hash. ARGV: fields and increments.
 _ADD = "for at = 1, #ARGV, 2 do redis.call('HINCRBY', KEYS[1], ARGV[at], ARGV[at + 1]) end"
@@ -93,7 +93,7 @@ class Counters:
         if not pending:
             return True
         try:
-            args = [part for name, by in pending.items() for part in (_SEPARATOR.join(name), by)]
+            args = [part for name, by in pending.items() for part in (SEPARATOR.join(name), by)]
             self._add_all(keys=[KEY], args=args)
         except redis.RedisError as error:
             log.debug("Counts are kept for later: %s", error)
@@ -106,7 +106,7 @@ class Counters:
         counters: dict[Series, int] = {}
         histograms: dict[Series, Histogram] = {}
         for raw, count in sorted(self._client.hgetall(KEY).items()):
-            *series, part = text(raw).split(_SEPARATOR)
+            *series, part = text(raw).split(SEPARATOR)
             if part == "n":
                 counters[tuple(series)] = int(count)
                 continue

@@ -115,7 +115,7 @@ def test_a_failed_job_aborts_the_response(
         if end == "cancelled":
             client.delete(f"/v1/jobs/{job.id}")
         elif end == "failed":
-            stores.jobs._transition(job.id, {"running": "failed"})
+            stores.jobs._move(job.id, {"running": "failed"})
         else:
             app.state.stream_limiter.stop(stores.changes)
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):

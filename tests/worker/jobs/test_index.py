@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worker.base.problems import Problem, ProblemError
-from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
+from worker.jobs.index import INDEX, KINDS, STATUSES
 from worker.records.ids import text
 from worker.records.tenants import tenant_key
 from worker.tenancy.quotas import JobLimits
@@ -79,25 +79,6 @@ def test_every_change_of_status_keeps_the_lists(
     ids = [create(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
     for number, move in moves:
         move_job(jobs, ids[number % len(ids)], move)
-    require_exact(stores, jobs, tenant)
-
-
-@pytest.mark.parametrize(("tenant", "count"), [("default", 40), ("alice", 230)])
-def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stores, tenant: str, count: int) -> None:
-    """The first sweep lists all records of a tenant; a later one corrects changes past the lists."""
-    jobs = stores.of(tenant).jobs
-    ids = [create(jobs, f"claim {number}").id for number in range(count)]
-    for id_ in ids[:30]:
-        move_job(jobs, id_, "start")
-        move_job(jobs, id_, "succeed")
-    stores.client.delete(POSITIONS, TENANTS, *stores.client.keys(tenant_key(f"{INDEX}:*", tenant)))
-    assert list(jobs.listed(None, "succeeded")) == []
-    stores.recovery.sweep()
-    require_exact(stores, jobs, tenant)
-    stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # past the lists
-    assert [job for _, job in jobs.listed(None, "running")] == []
-    for _ in range(3):
-        stores.recovery.sweep()
     require_exact(stores, jobs, tenant)
 
 

@@ -82,7 +82,7 @@ def test_every_change_has_a_number(stores: Stores) -> None:
 def test_an_ended_job_does_not_change(stores: Stores, end: str) -> None:
     """A late shard does not change the record of an ended job."""
     job = running(stores)
-    stores.jobs._transition(job.id, {"running": end})
+    stores.jobs._move(job.id, {"running": end})
     ended = stores.jobs.fetch(job.id)
     with pytest.raises(Cancelled):
         stores.jobs.stage(job.id, "drawing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from worker.records.sharding import PartsSharding
 if TYPE_CHECKING:
     from worker.stores import Stores
 
+SERIES = "job_seconds"
 PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.", details={"k": 3})
 
 
@@ -168,20 +170,25 @@ def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
 
 
 def test_the_end_of_the_first_round_is_counted_once(stores: Stores) -> None:
-    """One caller counts the end; none counts an open job, a later round or an expired record, which stays so."""
+    """The change that ends a job counts it; a later round and the end of a queued job are not counted."""
+
+    def ends() -> int:
+        return sum(sum(histogram.counts) for (name, *_), histogram in stores.counts.read()[1].items() if name == SERIES)
+
     job, _ = create(stores, total=1)
-    assert stores.jobs.count_end(job.id) == (job, False)
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, 0, 1)
-    ended = stores.jobs.fetch(job.id)
-    assert [stores.jobs.count_end(job.id) for _ in range(2)] == [(ended, True), (ended, False)]
-    stores.client.hdel(f"glle:job:{job.id}", "counted")
-    stores.jobs.reopen(ended)
+    assert ends() == 0
+    for _ in range(2):
+        with suppress(Cancelled):  # it has ended
+            stores.jobs.advance(job.id, 0, 0, 1)
+        assert ends() == 1
+    stores.jobs.reopen(stores.jobs.fetch(job.id))
     stores.jobs.start(job.id)
     stores.jobs.advance(job.id, 1, 0, 1)
-    assert stores.jobs.count_end(job.id) == (stores.jobs.fetch(job.id), False)
-    assert stores.jobs.count_end("job_gone") == (None, False)
-    assert not stores.client.exists("glle:job:job_gone")
+    other, _ = create(stores, claim="other", total=1)
+    stores.jobs.cancel(other.id)
+    assert ends() == 1
+    assert stores.counts.read()[1][SERIES, "draws", "succeeded"].seconds < 60
 
 
 def test_reopened_once_for_a_new_round(stores: Stores) -> None:
@@ -206,8 +213,8 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
     assert stores.jobs.shard_counts(divided) == [0]
 
 
-def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
-    """The newest jobs come first, a cursor continues, an expired record leaves the list."""
+def test_listing_pages_and_omits_expired_records(stores: Stores) -> None:
+    """The newest jobs come first, a cursor continues, an expired record is omitted."""
     ids = []
     for number in range(5):
         job, _ = create(stores, f"claim{number}")
@@ -220,8 +227,6 @@ def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
     stores.client.delete(f"glle:job:{listed[0][1].id}")
     assert len(list(stores.jobs.newest())) == 4
     assert stores.client.zcard("glle:jobs") == 5, "a list changes nothing"
-    stores.recovery.sweep()
-    assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:jobs:queued:draws") == 4
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:
@@ -234,14 +239,3 @@ def test_entered_counts_every_status(stores: Stores) -> None:
         ("draws", "running"): 2,
         ("draws", "succeeded"): 2,
     }
-
-
-def test_the_index_drops_expired_records(stores: Stores) -> None:
-    """Without any listing, the index does not keep all expired records."""
-    for number in range(400):
-        claim = f"claim {number}"
-        job, _ = stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)
-        if number % 10:
-            stores.client.delete(f"glle:job:{job.id}")
-    assert stores.client.zcard("glle:jobs") < 2 * 40 + 20
-    assert len(list(stores.jobs.newest())) == 40
