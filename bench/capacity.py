@@ -192,7 +192,7 @@ def _reading(service: Service) -> Cost:
     """Return every meter since the start."""
     found = Cost(
         api=sum(map(_processor_seconds, service.up.apis())),
-        worker=sum(map(_processor_seconds, service.up.children(" worker"))),
+        worker=sum(map(_processor_seconds, service.up.workers())),
     )
     for server, url in service.urls.items():
         with redis.Redis.from_url(url) as client:
