@@ -149,7 +149,13 @@ def test_auto_is_the_recorded_scale(stores: Stores, fitted: str, monkeypatch: py
     monkeypatch.setattr(CalibrationSpec, "run", run_and_record)
     job, spec = draws_job(stores, fitted, count=5, scales=(AUTO, 1.0), grid=True)
     stages: list[str] = []
-    monkeypatch.setattr(stores.jobs, "stage", lambda _, stage: stages.append(stage))
+    write_stage = stores.jobs.stage
+
+    def record_stage(id_: str, stage: str, **progress: int) -> None:
+        stages.append(stage)
+        write_stage(id_, stage, **progress)
+
+    monkeypatch.setattr(stores.jobs, "stage", record_stage)
     for shard in range(spec.shards):
         tasks.draw(job.id, job.round, shard)
     ended = stores.jobs.fetch(job.id)
