@@ -208,6 +208,12 @@ def settings(server_settings: Settings, tmp_path: Path) -> Settings:
     return replace(server_settings, data_dir=str(tmp_path))
 
 
+def stored_files(stores: Stores) -> list[Path]:
+    """Return the files of data sets and imported posteriors in a local store, and temporary ones."""
+    folder = stores.datasets.files.bucket.local_path("data")
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
 @pytest.fixture
 def stores(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
     """Return connected, empty stores."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.analyses.embedding_records import EmbeddingStore
-from worker.base.settings import Settings, SettingsError
+from worker.base.settings import Settings
 from worker.base.versions import numbers_of
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
@@ -26,7 +26,7 @@ from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.imported_posteriors import ImportedPosteriors
-from worker.storage.items.objects import DATASETS, POSTERIORS, StoredItems
+from worker.storage.object_store.data_files import DataFiles
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.tiered_cache import TieredCache
@@ -82,7 +82,7 @@ class Stores:
         counts = Counters(client)
         objects = ObjectStore.of(settings, client, counts, patient=patient)
         cache = TieredCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
-        datasets, imports = _user_data(settings, client, objects, patient=patient)
+        files = DataFiles.of(settings, None if objects is None else objects.bucket)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, numbers=numbers_of(settings), room=room)
@@ -92,9 +92,9 @@ class Stores:
             client=client,
             cache=cache,
             draws=DrawCache(cache),
-            datasets=datasets,
+            datasets=DatasetStore(client, files, room),
             posteriors=PosteriorStore(client, cache),
-            imports=imports,
+            imports=ImportedPosteriors(files),
             embeddings=EmbeddingStore(client, EMBEDDING),
             jobs=jobs,
             queue=queue,
@@ -134,27 +134,6 @@ class Stores:
         self.drawn.close()
         self.client.close()
         self.cache.close()
-
-
-def _user_data(
-    settings: Settings, client: redis.Redis, objects: ObjectStore | None, *, patient: bool
-) -> tuple[DatasetStore, ImportedPosteriors]:
-    """Return data sets and imported posteriors where `data_in` has them."""
-    if settings.data_in == "folder":
-        folder = settings.data_dir
-        return DatasetStore.under(folder), ImportedPosteriors.under(folder)
-    if objects is None:
-        raise SettingsError("GLLE_DATA_IN=store needs GLLE_STORE_URL. Set it, or GLLE_DATA_IN=folder.")
-    return stored_user_data(settings, client, objects, patient=patient)
-
-
-def stored_user_data(
-    settings: Settings, client: redis.Redis, objects: ObjectStore, *, patient: bool = False
-) -> tuple[DatasetStore, ImportedPosteriors]:
-    """Return data sets and imported posteriors in the object store."""
-    stored = StoredItems.of(settings, client, objects.bucket, patient=patient)
-    imports = ImportedPosteriors(stored.kind(POSTERIORS))
-    return DatasetStore(stored.kind(DATASETS), imports), imports
 
 
 @cache

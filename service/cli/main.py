@@ -145,8 +145,7 @@ def _serve_on(sock: SharedSocket, settings: Settings, started: Callable[[], obje
     if tracing.has_collector():
         tracing.TRACING.start("glle-api")
     app = create_app(Stores.connect(settings))
-    app.state.stores.datasets.remove_abandoned()
-    app.state.stores.imports.remove_abandoned()
+    app.state.stores.datasets.files.remove_abandoned()
     app.state.readers.start()
     with sock, contextlib.suppress(KeyboardInterrupt):
         Server(app, settings, drain=settings.drain, started=started).run(sockets=[sock])

@@ -35,7 +35,6 @@ from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
 from service.uploads.spool import receive_body
 from worker.base.problems import ProblemError, refuse
-from worker.records.labels import matches_labels
 from worker.storage.datasets import Array, Dataset, Table
 from worker.storage.free_space import require_room
 from worker.stores import Stores
@@ -247,9 +246,8 @@ async def list_datasets(
 
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
-    records = stores.datasets.newest(position(cursor))
-    matching = ((at, record if matches_labels(record, name, tag) else None) for at, record in records)
-    return await listed(request, matching, limit, DatasetOut.of)
+    records = stores.datasets.newest(position(cursor), name=name, tags=tag)
+    return await listed(request, records, limit, DatasetOut.of)
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="No such data set."))

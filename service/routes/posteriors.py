@@ -62,6 +62,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
 _MISSING: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
+_OWN = {"name", "tags", "tenant", "calibration", "file", "file_bytes"}  # members of a record that no export has
 ArrayName = Literal[
     "mean",
     "covariance_factor",
@@ -278,7 +279,7 @@ def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job
     entry = stores.posteriors.arrays(record)
     if entry is None:
         return _refit(stores, record)
-    members = {name: value for name, value in record.to_dict().items() if name not in {"name", "tags", "tenant"}}
+    members = {name: value for name, value in record.to_dict().items() if name not in _OWN}
     about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": record.arrays_sha256}
     heads = {"head.json": entry.meta["head"], "export.json": about}
     texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
@@ -291,7 +292,7 @@ def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job
 
 def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
     """Return the identity of the data of a posterior, which an imported one keeps in its file."""
-    if record.is_imported and (origin := stores.imports.origin(record.id)) is not None:
+    if record.is_imported and (origin := stores.imports.origin(record)) is not None:
         return {"id": record.dataset, **origin["dataset"]}
     dataset = require_dataset(stores, record.dataset)
     return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
@@ -309,20 +310,18 @@ def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tu
             require_within(name, record.spec[name])
         stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
         require_affordable_draws(stores, record)
-        nbytes = 0 if stores.posteriors.exists(id_) else checked.seek(0, 2)
-        stores.datasets.require_room(nbytes)
+        existing = stores.posteriors.get(id_)
+        if existing is not None and stores.imports.is_intact(existing):
+            return existing, False
+        nbytes = checked.seek(0, 2)
         checked.seek(0)
-        with stores.imports.sealed(id_, tenant, checked) as publish, stores.imports.exclusive(id_):
-            existing = stores.posteriors.get(id_)
-            if existing is None:
-                stores.room.require()
-                stores.posteriors.require_room()
-            with stores.datasets.room_for(nbytes if existing is None else 0):
-                publish()  # also for an existing one, whose file may be damaged
-            if existing is not None:
-                return existing, False
-            stores.posteriors.record(record)
-    return record, True
+        if existing is None:
+            stores.room.require()
+            stores.posteriors.require_room()
+            stores.datasets.require_room(nbytes)
+            stores.cache.create_index(id_)
+        quota = stores.quotas.of(tenant)
+        return stores.imports.add(stores.posteriors, record, checked, nbytes, quota.bytes)
 
 
 def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response | Job:

@@ -33,7 +33,7 @@ from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES
 from service.uploads.registry import max_json
 from worker.base.problems import refuse
-from worker.connections.event_loop import in_thread, on_loop
+from worker.connections.event_loop import on_loop
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
 from worker.records.tenants import DEFAULT
@@ -87,19 +87,18 @@ async def usage(request: Request, stores: TenantStores) -> UsageOut:
 def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     tenant = stores.tenant or DEFAULT
     quota = stores.quotas.of(tenant)
-    (datasets, _), nbytes = in_thread(stores.datasets.usage), in_thread(stores.datasets.stored_bytes)
     usage = stores.posteriors.usage()
     is_open, ended = stores.jobs.counts()
     keys, keys_reset = kept_keys(stores)
     quotas = QuotasOut(
-        bytes=QuotaOut.of(nbytes, quota.bytes),
+        bytes=QuotaOut.of(usage["stored_bytes"], quota.bytes),
         jobs=QuotaOut.of(is_open, quota.jobs),
         requests=QuotaOut.of(requests, quota.requests, reset),
         records=QuotaOut.of(ended, quota.records),
         posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
         idempotency_keys=QuotaOut.of(keys, MAX_IDEMPOTENCY_KEYS, keys_reset),
     )
-    return UsageOut(tenant=tenant, quotas=quotas, datasets=datasets, posterior_bytes=usage["posterior_bytes"])
+    return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
 
 
 @router.get("/livez", summary="Is the process alive?", responses=documented())

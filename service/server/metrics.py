@@ -134,10 +134,10 @@ class _Deployment(Collector):
         yield from _server("glle_cache_up", "Whether the cache's Redis answers.", self._cache)
 
     def _data(self) -> Iterator[Metric]:
-        with suppress(redis.RedisError):  # the index of stored data sets is in the queue's Redis
-            count, size = self._stores.datasets.usage()
-            yield _gauge("glle_datasets", "Data sets.", count)
-            yield _gauge("glle_dataset_bytes", "Bytes of the data sets on disk.", size)
+        with suppress(redis.RedisError):
+            usage = self._stores.datasets.usage()
+            yield _gauge("glle_datasets", "Data sets.", usage["datasets"])
+            yield _gauge("glle_dataset_bytes", "Bytes of data sets and imported posteriors.", usage["stored_bytes"])
         free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
         yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
 

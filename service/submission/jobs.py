@@ -150,16 +150,8 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     job = stores.jobs.claim_holder(record.id)
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
-    if record.is_imported:
-        in_thread(_delete_import, stores, record)  # its lock of files may wait
-    else:
-        stores.posteriors.delete(record.id)
-
-
-def _delete_import(stores: Stores, record: PosteriorRecord) -> None:
-    with stores.imports.exclusive(record.id):
-        stores.posteriors.delete(record.id)
-        stores.imports.delete(record.id)
+    if (deleted := stores.posteriors.delete(record.id)) is not None and deleted.is_imported:
+        in_thread(stores.imports.remove, deleted)
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:

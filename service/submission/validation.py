@@ -60,7 +60,7 @@ def require_dataset(stores: Stores, id_: str) -> Dataset:
 
 def require_data(stores: Stores, record: PosteriorRecord) -> None:
     """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
-    if record.is_imported and in_thread(stores.datasets.get, record.dataset) is None:
+    if record.is_imported and stores.datasets.get(record.dataset) is None:
         raise in_thread(stores.imports.data_not_found, record)
 
 

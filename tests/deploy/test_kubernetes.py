@@ -23,7 +23,7 @@ from tests.conftest import until
 from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import Settings, table
-from worker.storage.items.objects import MAX_COPIES
+from worker.storage.object_store.local_copies import MAX_COPIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +143,7 @@ def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
     for document in documents:
         assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
     (settings,) = [Settings.from_env(one["data"]) for one in documents if one["kind"] == "ConfigMap"]
-    assert (settings.data_in, bool(settings.store_url)) == ("store", True)
+    assert settings.store_url
     pods = {
         one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"
     }

@@ -70,12 +70,6 @@ class Settings:
     redis_url: str = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.", secret=True)
     cache_url: str = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.", secret=True)
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
-    data_in: str = _setting(
-        "folder",
-        "Place of data sets and imported posteriors: folder (GLLE_DATA_DIR, which all machines share), or store "
-        "(GLLE_STORE_URL, with an index in the queue's Redis; GLLE_DATA_DIR is then each machine's own).",
-        choices=("folder", "store"),
-    )
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
     auth: str = _setting(

@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from worker.operations.stored_items import abandoned
-from worker.storage.object_store.index import CONDEMNED, FOLDER, ORPHAN_SECONDS, path_of
+from worker.storage.object_store.index import FOLDER, ORPHAN_SECONDS, path_of
 
 if TYPE_CHECKING:
     from worker.storage.object_store.store import ObjectStore
@@ -16,15 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class SweepResult:
-    """Numbers of index entries that were expired or deserted, and of removed objects.
-
-    `unnamed` is the number of data sets and other items that the index lacks.
-    """
+    """Numbers of index entries that were expired or deserted, and of removed objects."""
 
     expired: int = 0
     deserted: int = 0
     removed: int = 0
-    unnamed: int = 0
 
 
 def sweep(stores: Stores, objects: ObjectStore, *, age: float = ORPHAN_SECONDS) -> SweepResult:
@@ -46,10 +41,8 @@ def sweep(stores: Stores, objects: ObjectStore, *, age: float = ORPHAN_SECONDS) 
         result.expired += len(expired)
         result.deserted += len(set(deserted).difference(expired))
         named |= {path_of(subject, key) for key in set(entries).difference(expired, deserted)}
-    items, result.unnamed = abandoned(stores, objects, age)
-    for path in [*sorted(old - named), *items, *objects.index.condemned()]:
+    for path in sorted(old - named):
         objects.bucket.remove(path)
-        stores.client.srem(CONDEMNED, path)
         result.removed += 1
     objects.index.finish_sweep(started)
     return result

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.base.versions import load_record
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+VALUES = "values"  # name of the file of a data set that has its values
 EXTRAS = ("labels", "color", "coordinates", "ids")  # optional arrays beside the values, in the order of the digest
 
 
@@ -65,7 +65,10 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Record of a data set; `id` derives from `sha256`, the digest of its content."""
+    """Record of a data set; `id` derives from `sha256`, the digest of its content.
+
+    `folder` has its files, `<name>.npy`; `sizes` are their bytes by name: `values`, and those of `EXTRAS`.
+    """
 
     id: str
     sha256: str
@@ -83,20 +86,26 @@ class Dataset:
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     has_ids: bool = False
+    folder: str = ""
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, int]:
+        """Bytes of the files by path."""
+        return {self.path(name): size for name, size in self.sizes.items()}
 
     @property
     def extras(self) -> tuple[str, ...]:
         """Names of `EXTRAS` that are stored beside the values."""
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
+    def path(self, name: str) -> str:
+        """Return the path of a file."""
+        return f"{self.folder}/{name}.npy"
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""
         return asdict(self)
-
-
-def record_of(id_: str, raw: bytes) -> Dataset:
-    """Parse a stored record; raises as `worker.base.versions.load_record`."""
-    return load_record(f"The record of data set {id_}", raw, lambda record: Dataset(**record))
 
 
 class Content:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
+import math
 from dataclasses import replace
-from pathlib import Path
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,43 +14,49 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import dump_record
-from worker.records.dataset import Array, Content, Dataset, Table, record_of
-from worker.records.ids import is_id
+from worker.records.dataset import VALUES, Array, Content, Dataset, Table
 from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
-from worker.storage.imported_posteriors import ImportedPosteriors
 from worker.storage.integrity import IntegrityChecker, damaged
-from worker.storage.items.base import RECORD
-from worker.storage.items.folder import FolderItems
-from worker.storage.items.folder_catalog import SUFFIXES, DatasetCatalog
-from worker.storage.validation import BLOCK, checked_blocks
+from worker.storage.object_store.data_files import STORED_BYTES
+from worker.storage.records import RecordKind, RecordStore
+from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
 from worker.tenancy.quotas import too_many_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from worker.storage.items.base import Draft, Items
+    import redis
+
+    from worker.storage.free_space import QueueCapacity
+    from worker.storage.object_store.data_files import DataFiles, Source
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
 
-PREFIX = "ds_"  # of the ids
-COPY_BYTES = 2**20
-ATTEMPTS = 3  # at a read whose local copy another process removes
+ATTEMPTS = 3  # at a read whose file is replaced, or whose local copy another process removes
+
+KIND = RecordKind[Dataset](
+    "dataset",
+    "data set",
+    lambda fields: Dataset(**fields),
+    counts=lambda dataset: {"datasets": 1, STORED_BYTES: sum(dataset.sizes.values())},
+)
 
 
-class DatasetStore:
-    """Data sets as items: a record and npy files.
+class DatasetStore(RecordStore[Dataset]):
+    """Data sets: records, and npy files that they name.
 
     Parameters
     ----------
-    items
-        Written by the API, read by the workers.
-    imports
-        Imported posteriors, which count in the same quota.
+    client
+        The queue's Redis, for the records.
+    files
+        Their files.
+    room
+        Of the queue's Redis; new data sets need it.
     tenant
-        Tenant whose data sets are visible; None: all tenants', and new ones are the default tenant's.
-    most_bytes
+        Tenant whose data sets are visible; None: all by id, and new ones are the default tenant's.
+    max_bytes
         Quota of the tenant's files, with those of its imported posteriors; 0: no limit.
     checker
         Shared with the store of another tenant; None: new.
@@ -59,90 +65,82 @@ class DatasetStore:
 
     def __init__(
         self,
-        items: Items,
-        imports: ImportedPosteriors,
+        client: redis.Redis,
+        files: DataFiles,
+        room: QueueCapacity,
         tenant: str | None = None,
-        most_bytes: int = 0,
+        max_bytes: int = 0,
         checker: IntegrityChecker | None = None,
     ) -> None:
-        self._items = items
-        self._checker = checker or IntegrityChecker(items)
-        self._imports = imports
-        self._tenant = tenant
-        self._most_bytes = most_bytes
+        super().__init__(client, KIND, tenant)
+        self.files = files
+        self._room = room
+        self._max_bytes = max_bytes
+        self._checker = checker or IntegrityChecker(files)
 
-    @classmethod
-    def within(cls, folder: Path) -> Self:
-        """Return the data sets of a folder."""
-        items = FolderItems(folder, PREFIX, SUFFIXES, DatasetCatalog(folder).entries)
-        return cls(items, ImportedPosteriors.within(folder.with_name("posteriors")))
-
-    @classmethod
-    def under(cls, data_dir: str) -> Self:
-        """Return the store of a data folder."""
-        return cls.within(Path(data_dir) / "datasets")
-
-    def of(self, tenant: str, most_bytes: int) -> Self:
+    def of(self, tenant: str, max_bytes: int = 0) -> Self:
         """Return a tenant's view of the store."""
-        return type(self)(self._items, self._imports, tenant, most_bytes, self._checker)
+        return type(self)(self._client, self.files, self._room, tenant, max_bytes, self._checker)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
 
-        Values are stored as float64, float32 stays. They are validated and hashed in blocks, so that the memory does
-        not grow with the table. An existing data set with damaged files is replaced.
+        Values are stored as float64, float32 stays. They are validated, hashed and written in blocks, so that the
+        memory does not grow with the table. Damaged files of an existing data set are replaced.
 
         Raises
         ------
         ProblemError
-            ``not-finite`` or ``inexact-integer``, with the row (from 1) and the column. ``quota-exceeded``.
+            ``not-finite`` or ``inexact-integer``, with the row (from 1) and the column. ``quota-exceeded``,
+            ``redis-full``.
 
         """
         tenant = self._tenant or DEFAULT
         n, d = table.values.shape
         dtype, extras = _stored_dtype(table), table.extras
-        with self._items.draft() as draft:
-            file = draft.file(".npy")
-            np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
-            sha256 = _sha256(table, dtype, extras, file.write)
-            id_ = dataset_id(sha256, tenant)
-            existing = self.get(id_)
-            if existing is not None and self.is_intact(existing):
-                self._items.confirm()
-                return existing, False
-            dataset = Dataset(
-                id=id_,
-                sha256=sha256,
-                n=n,
-                d=d,
-                dtype=dtype.name,
-                nbytes=n * d * dtype.itemsize,
-                names=table.names,
-                has_labels=table.labels is not None,
-                has_coordinates=table.coordinates is not None,
-                has_color=table.color is not None,
-                has_ids=table.ids is not None,
-                source=table.source,
-                created=now_iso(),
-                tenant=tenant,
-            )
-            for name, extra in extras.items():
-                np.lib.format.write_array(draft.file(f".{name}.npy"), extra, allow_pickle=False)
-            nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
-            self.require_room(nbytes if existing is None else 0)
-            draft.seal(id_)
-            # The lock excludes a concurrent deletion, which would remove some of the files.
-            with self.room_for(nbytes if existing is None else 0), self._items.exclusive(id_):
-                if (existing := self.get(id_)) is not None:
-                    if self.is_intact(existing):
-                        return existing, False
-                    dataset = replace(dataset, created=existing.created, name=existing.name, tags=existing.tags)
-                _publish(draft, dataset)
-        return dataset, existing is None
+        sha256 = _sha256(table)
+        dataset = Dataset(
+            id=dataset_id(sha256, tenant),
+            sha256=sha256,
+            n=n,
+            d=d,
+            dtype=dtype.name,
+            nbytes=n * d * dtype.itemsize,
+            names=table.names,
+            has_labels=table.labels is not None,
+            has_coordinates=table.coordinates is not None,
+            has_color=table.color is not None,
+            has_ids=table.ids is not None,
+            source=table.source,
+            created=now_iso(),
+            tenant=tenant,
+        )
+        if (existing := self.get(dataset.id)) is not None and self.is_intact(existing):
+            return existing, False
+        sources = {VALUES: _npy((n, d), dtype, converted_blocks(table.values, dtype))}
+        sources |= {name: _npy(extra.shape, extra.dtype, [extra.tobytes()]) for name, extra in extras.items()}
+        if existing is None:
+            self._room.require()
+            self.require_room(sum(size for _, size in sources.values()))
+        return self.put(dataset, sources)
+
+    def put(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
+        """Store the files of a data set by name, and its record; return the record, and whether it is new.
+
+        The files of an existing one are replaced if they are damaged. Raises ``quota-exceeded``.
+        """
+        folder = self.files.write({f"{name}.npy": source for name, source in sources.items()})
+        return self.files.publish(
+            self,
+            replace(dataset, folder=folder, sizes={name: size for name, (_, size) in sources.items()}),
+            is_intact=self.is_intact,
+            with_files=lambda old, new: replace(old, folder=new.folder, sizes=new.sizes),
+            max_bytes=self._max_bytes,
+        )
 
     def id_of(self, table: Table) -> str:
         """Return the id of a table's data set without storing it; raises as `add` for its values."""
-        return dataset_id(_sha256(table, _stored_dtype(table), table.extras), self._tenant or DEFAULT)
+        return dataset_id(_sha256(table), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
         """Change name and tags (`worker.records.labels.with_labels`); return the record.
@@ -153,35 +151,9 @@ class DatasetStore:
             ``dataset-not-found``.
 
         """
-        with self._items.exclusive(id_):
-            if (existing := self.get(id_)) is None:
-                raise not_found(id_)
-            dataset = with_labels(existing, changes)
-            self._items.set_record(id_, _record(dataset))
+        if (dataset := self.change(id_, lambda old: with_labels(old, changes))) is None:
+            raise not_found(id_)
         return dataset
-
-    def get(self, id_: str) -> Dataset | None:
-        """Return the record, or None."""
-        if not is_id(id_, PREFIX):  # the id comes from a URL and becomes a file name
-            return None
-        if (raw := self._items.record(id_)) is None:
-            return None
-        dataset = record_of(id_, raw)
-        return dataset if self._tenant in {None, dataset.tenant} else None
-
-    def newest(self, before: str | None = None) -> Iterator[tuple[str, Dataset]]:
-        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
-        for cursor, id_ in self._items.newest(self._tenant, before):
-            if (dataset := self.get(id_)) is not None:
-                yield cursor, dataset
-
-    def ids(self) -> list[str]:
-        """Return the ids of all tenants' data sets."""
-        return self._items.ids()
-
-    def usage(self) -> tuple[int, int]:
-        """Return the number of visible data sets, and the bytes of their files."""
-        return self._items.usage(self._tenant)
 
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the verified file.
@@ -192,115 +164,63 @@ class DatasetStore:
             ``dataset-not-found``, ``dataset-damaged``.
 
         """
-        return self._load(id_, ".npy")
+        return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
         """Return the existing ones of `labels` (n,), `color` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
-        return {name: self._load(dataset.id, f".{name}.npy") for name in dataset.extras}
+        return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:
         """Return the ids of the rows, (n,) or (n, columns), or None; raises ``dataset-damaged``."""
         dataset = self.get(id_)
-        return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, ".ids.npy"))
+        return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
     def is_intact(self, dataset: Dataset) -> bool:
         """Read a data set where it is stored, and return whether it has its digest."""
-        return self._items.is_stored(dataset.id) and self._checker.is_intact(dataset)
+        return self._checker.is_intact(dataset)
 
     def damaged(self) -> Iterator[str]:
-        """Read every visible data set, and yield the ids of those that differ from their digest."""
-        for _, dataset in self.newest():
-            if not self.is_intact(dataset) and self.get(dataset.id) is not None:  # not deleted meanwhile
-                yield dataset.id
+        """Read all tenants' data sets, and yield the ids of those that differ from their digest."""
+        for id_, _ in self.all():
+            dataset = self.get(id_)
+            if dataset is not None and not self.is_intact(dataset) and self.get(id_) == dataset:
+                yield id_
 
     @contextlib.contextmanager
-    def opened(self, id_: str) -> Iterator[dict[str, IO[bytes]] | None]:
-        """Yield the open files of a data set by suffix, the record's first; None if one is missing.
-
-        They belong together, and stay readable after a deletion.
-        """
+    def opened(self, dataset: Dataset) -> Iterator[dict[str, IO[bytes]]]:
+        """Yield the open files of a data set by name, none if one is missing; they stay readable after a deletion."""
         with contextlib.ExitStack() as stack:
             files: dict[str, IO[bytes]] = {}
-            if (raw := self._items.record(id_)) is not None:
-                dataset = record_of(id_, raw)
-                suffixes = (".npy", *(f".{name}.npy" for name in dataset.extras))
-                with contextlib.suppress(FileNotFoundError), _reported(dataset):  # deleted
-                    paths = self._items.paths(id_, suffixes)
-                    arrays = [stack.enter_context(path.open("rb")) for path in paths]
-                    files = {RECORD: io.BytesIO(raw), **dict(zip(suffixes, arrays, strict=True))}
-            yield files or None
+            with contextlib.suppress(FileNotFoundError):
+                paths = {name: self.files.local_path(dataset.path(name), size) for name, size in dataset.sizes.items()}
+                files = {name: stack.enter_context(path.open("rb")) for name, path in paths.items()}
+            yield files
 
-    def put(self, dataset: Dataset, files: Mapping[str, IO[bytes]]) -> bool:
-        """Store a data set of a backup, its arrays by suffix; return whether it was missing or damaged."""
-        if (existing := self.get(dataset.id)) is not None and self.is_intact(existing):
-            return False
-        with self._items.draft() as draft:
-            for suffix, source in files.items():
-                file = draft.file(suffix)
-                while piece := source.read(COPY_BYTES):
-                    file.write(piece)
-            draft.seal(dataset.id)
-            with self._items.exclusive(dataset.id):
-                _publish(draft, dataset)
-        return True
-
-    def delete(self, id_: str) -> bool:
-        """Remove a data set; return whether it existed. Mapped arrays stay readable."""
-        if not is_id(id_, PREFIX):
-            return False
-        with self._items.exclusive(id_):
-            return self.get(id_) is not None and self._items.delete(id_)
-
-    def remove_abandoned(self) -> int:
-        """Remove the files of interrupted uploads and deletions; return their number."""
-        return self._items.remove_abandoned()
-
-    def stored_bytes(self) -> int:
-        """Return the stored bytes of all visible data sets and imported posteriors."""
-        return self.usage()[1] + self._imports.nbytes(self._tenant)
-
-    @contextlib.contextmanager
-    def room_for(self, nbytes: int) -> Iterator[None]:
-        """Hold the tenant's quota lock during an upload, so that two uploads cannot both use the same room."""
-        with self._items.room(self._tenant) if self._most_bytes else contextlib.nullcontext():
-            self.require_room(nbytes)
-            yield
+    def delete(self, id_: str) -> Dataset | None:
+        """Remove a data set; return its record, or None. Mapped arrays stay readable."""
+        dataset = super().delete(id_)
+        if dataset is not None:
+            self.files.remove(dataset.files)
+        return dataset
 
     def require_room(self, nbytes: int) -> None:
         """Raise ``quota-exceeded`` unless the tenant may store so many more bytes now."""
-        if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:
-            raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
+        stored = self.usage()[STORED_BYTES] if self._max_bytes else 0
+        if stored + nbytes > self._max_bytes > 0:
+            raise too_many_bytes(self._tenant, nbytes, stored, self._max_bytes)
 
-    def _load(self, id_: str, suffix: str) -> Array:
+    def _load(self, id_: str, name: str) -> Array:
+        dataset = self.get(id_)
         for _ in range(ATTEMPTS):
-            if (dataset := self.get(id_)) is None:
+            if dataset is None:
                 break
-            with contextlib.suppress(FileNotFoundError), _reported(dataset):
+            with contextlib.suppress(FileNotFoundError):
                 self._checker.require(dataset)
-                (path,) = self._items.paths(id_, [suffix])
+                path = self.files.local_path(dataset.path(name), dataset.sizes[name])
                 with NPY_HEADER_LOCK:
                     return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-        raise not_found(id_)
-
-
-@contextlib.contextmanager
-def _reported(dataset: Dataset) -> Iterator[None]:
-    """Raise ``dataset-damaged`` for a stored file that is lost or differs from its digest."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        raise damaged(dataset) from error
-
-
-def _publish(draft: Draft, dataset: Dataset) -> None:
-    draft.file(RECORD).write(_record(dataset))
-    draft.publish(dataset.id, dataset.tenant, dataset.created)
-
-
-def _record(dataset: Dataset) -> bytes:
-    return dump_record(dataset.to_dict()).encode()
+            dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
+        raise not_found(id_) if dataset is None else damaged(dataset)
 
 
 def not_found(id_: str) -> ProblemError:
@@ -328,16 +248,18 @@ def _stored_dtype(table: Table) -> np.dtype[Any]:
     return np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
 
 
-def _sha256(
-    table: Table,
-    dtype: np.dtype[Any],
-    extras: Mapping[str, Array],
-    write: Callable[[memoryview], object] = lambda _: None,
-) -> str:
-    """Return the digest of a table's content; pass its validated values to `write`, block by block."""
-    n, d = table.values.shape
-    content = Content((n, d), dtype, table.names, extras)
+def _sha256(table: Table) -> str:
+    """Return the digest of a table's content, whose values are validated."""
+    dtype = _stored_dtype(table)
+    content = Content(table.values.shape, dtype, table.names, table.extras)
     for block in checked_blocks(table.values, dtype, table.names):
         content.add(block)
-        write(block)
     return content.digest()
+
+
+def _npy(shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[bytes | memoryview]) -> Source:
+    """Return an npy file of parts in C order, and its bytes."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    size = header.tell() + dtype.itemsize * math.prod(shape)
+    return chain([header.getvalue()], parts), size

@@ -15,14 +15,15 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from worker.base.files import NPY_HEADER_LOCK
-from worker.base.problems import refuse
-from worker.records.dataset import Content
+from worker.base.problems import ProblemError, refuse
+from worker.records.dataset import VALUES, Content
 from worker.records.tenants import dataset_id
 
 if TYPE_CHECKING:
-    from worker.base.problems import ProblemError
+    from pathlib import Path
+
     from worker.records.dataset import Array, Dataset
-    from worker.storage.items.base import Items
+    from worker.storage.object_store.data_files import DataFiles
 
 AGAIN_SECONDS = 3600.0  # disks lose bits without a change of the file times
 MOST_REMEMBERED = 2**16  # data sets, some 200 bytes each
@@ -36,13 +37,13 @@ class IntegrityChecker:
 
     Parameters
     ----------
-    items
-        The data sets.
+    files
+        Of the data sets.
 
     """
 
-    def __init__(self, items: Items) -> None:
-        self._items = items
+    def __init__(self, files: DataFiles) -> None:
+        self._files = files
         self._lock = threading.Lock()
         self._verified: dict[str, tuple[Status, Dataset, float]] = {}
 
@@ -54,16 +55,14 @@ class IntegrityChecker:
         ProblemError
             ``dataset-damaged``.
         FileNotFoundError
-            If it was deleted meanwhile.
-        OSError
-            As `Items.paths`.
+            A file is missing, or was removed or replaced meanwhile.
 
         """
         status = self._status(dataset)
         *verified, until = self._verified.get(dataset.id, ((), None, 0.0))
         if verified == [status, dataset] and time.monotonic() < until:
             return
-        if not self.is_intact(dataset):
+        if not self._has_digest(dataset) and not (self._files.discard_copies(dataset) and self._has_digest(dataset)):
             self._verified.pop(dataset.id, None)
             self._status(dataset)  # raises FileNotFoundError after a deletion
             raise damaged(dataset)
@@ -73,11 +72,9 @@ class IntegrityChecker:
             self._verified[dataset.id] = status, dataset, time.monotonic() + AGAIN_SECONDS
 
     def is_intact(self, dataset: Dataset) -> bool:
-        """Read a data set, and return whether record, values and extras have the digest in its id.
-
-        Damaged local copies are replaced.
-        """
-        return self._has_digest(dataset) or (self._items.discard_copies(dataset.id) and self._has_digest(dataset))
+        """Read a data set where it is stored; return whether record, values and extras have the digest in its id."""
+        self._files.discard_copies(dataset)
+        return self._has_digest(dataset)
 
     def _has_digest(self, dataset: Dataset) -> bool:
         try:
@@ -86,6 +83,8 @@ class IntegrityChecker:
             if error.errno not in {errno.ENOENT, errno.EIO}:
                 raise
             return False
+        except ProblemError:  # of the store
+            raise
         except Exception:  # noqa: BLE001 # numpy raises half a dozen types for malformed headers
             return False
         return dataset.sha256 == sha256 and dataset.id == dataset_id(dataset.sha256, dataset.tenant)
@@ -97,7 +96,7 @@ class IntegrityChecker:
         """
         extras: dict[str, Array] = {}
         for name in dataset.extras:
-            with self._open(dataset, f".{name}.npy") as file:
+            with self._open(dataset, name) as file:
                 shape, _, dtype = _read_header(file)
                 if not _is_valid_extra(name, shape, dtype, dataset.n):
                     return None
@@ -106,21 +105,22 @@ class IntegrityChecker:
                     extras[name] = np.lib.format.read_array(file, allow_pickle=False)
         dtype = np.dtype(dataset.dtype).newbyteorder("<")
         content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
-        with self._open(dataset, ".npy") as file:
+        with self._open(dataset, VALUES) as file:
             if _read_header(file) != ((dataset.n, dataset.d), False, dtype):
                 return None
             while piece := file.read(PIECE):
                 content.add(piece)
         return content.digest()
 
-    def _open(self, dataset: Dataset, suffix: str) -> IO[bytes]:
-        (path,) = self._items.paths(dataset.id, [suffix])
-        return path.open("rb")
+    def _open(self, dataset: Dataset, name: str) -> IO[bytes]:
+        return self._path(dataset, name).open("rb")
 
     def _status(self, dataset: Dataset) -> Status:
-        paths = self._items.paths(dataset.id, [".npy", *(f".{name}.npy" for name in dataset.extras)])
-        files = [os.stat(path) for path in paths]  # noqa: PTH116 # faster in hot reads
+        files = [os.stat(self._path(dataset, name)) for name in dataset.sizes]  # noqa: PTH116 # faster in hot reads
         return tuple((status.st_ino, status.st_size, status.st_mtime_ns) for status in files)
+
+    def _path(self, dataset: Dataset, name: str) -> Path:
+        return self._files.local_path(dataset.path(name), dataset.sizes[name])
 
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

@@ -52,6 +52,8 @@ class PosteriorRecord:
         Versions and machine, for a replay.
     calibration
         The first calibration, which every use of `auto` shares; None: not calibrated.
+    file, file_bytes
+        Object of an imported posterior, and its bytes; None of a fit.
 
     """
 
@@ -74,6 +76,13 @@ class PosteriorRecord:
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     calibration: dict[str, Any] | None = None
+    file: str | None = None
+    file_bytes: int = 0
+
+    @property
+    def files(self) -> dict[str, int]:
+        """Bytes of the object by path; none of a fit."""
+        return {} if self.file is None else {self.file: self.file_bytes}
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -130,6 +139,7 @@ KIND = RecordKind[PosteriorRecord](
     counts=lambda record: {
         "posteriors": 1,
         "posterior_bytes": record.nbytes,
+        "stored_bytes": record.file_bytes,
         "posterior_record_bytes": len(dump_record(record.to_dict())),
     },
     sets=lambda record: [f"of:{dataset}" for dataset in record.datasets],

@@ -33,7 +33,16 @@ def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None)
         for code, bad in _faults(raw, block).items():
             if bad.any():
                 raise _problem(values[start:], start, dtype, names, code)
-        yield block.reshape(-1).view(np.uint8).data
+        yield _bytes_of(block)
+
+
+def converted_blocks(values: Array, dtype: np.dtype[Any]) -> Iterator[memoryview]:
+    """Yield the bytes of converted values that were checked before, block by block."""
+    return (_bytes_of(_converted(raw, dtype)) for _, raw in _blocks(values))
+
+
+def _bytes_of(block: Array) -> memoryview:
+    return block.reshape(-1).view(np.uint8).data
 
 
 def _blocks(values: Array) -> Iterator[tuple[int, Array]]:

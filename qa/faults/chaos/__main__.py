@@ -93,7 +93,10 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
         row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
     if set(killer.kinds) & set(RESIDENTS.values()):
         rows.append(checks.residents(up.process.pid))
-    rows += [row, checks.files(up.log.parent / "data"), _stopped(up, mark)]
+    folder = up.log.parent / "data"
+    sweep = ["store", "sweep", "--orphans", "--age-hours", "0", "--data-dir", str(folder)]
+    subprocess.run([sys.executable, "-m", "service.cli", *sweep], check=True)  # killed uploads leave their files
+    rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
     rows.append(checks.Row("kinds of process that were not killed", len(killer.kinds), _never_killed(killer)))

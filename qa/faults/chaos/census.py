@@ -41,6 +41,8 @@ QUEUE = (
     Owner("jobs: claim", r"glle:claim:.+", "always"),
     Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
     Owner("jobs: maintenance times", r"glle:swept|glle:maintained", "always"),
+    Owner("data sets: record", rf"glle:dataset:{_SUBJECT}", "never", "dataset"),
+    Owner("data sets: lists", r"glle:datasets(:(tag|name):.+)?", "never"),
     Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
     Owner("posteriors: lists", r"glle:posteriors(:(tag|name):.+)?", "never"),
     Owner("posteriors: by data set", r"glle:posteriors:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),

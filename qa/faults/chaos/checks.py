@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # names of redis-py
 
@@ -15,6 +15,9 @@ from qa.load.content import Content, Embedding, Fit
 from qa.load.following import JSON, NPY, NPZ
 from qa.load.ledger import ENDED
 from worker.records.ids import text
+from worker.storage.datasets import KIND as DATASET
+from worker.storage.posteriors import KIND as POSTERIOR
+from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,12 +171,17 @@ def residents(head: int) -> Row:
     return Row("workers without a sampler or an RQ worker", len(tree(head)), missing)
 
 
-def files(folder: Path) -> Row:
-    """Look for files that belong to no data set, such as temporary files of killed processes."""
-    stored = [path for part in ("datasets", "incoming") for path in (folder / part).glob("*") if path.is_file()]
-    datasets = {path.stem for path in (folder / "datasets").glob("ds_*.json")}
-    remaining = [str(path) for path in stored if path.name.partition(".")[0] not in datasets]
-    return Row("files without a data set in the data folder", len(stored), remaining)
+def files(folder: Path, client: redis.Redis) -> Row:
+    """Look for files that no record names, such as those of killed processes, after a sweep."""
+    stored = [path for part in ("objects", "incoming") for path in (folder / part).rglob("*") if path.is_file()]
+    named: set[Path] = set()
+    kinds: tuple[RecordKind[Any], ...] = (DATASET, POSTERIOR)
+    for kind in kinds:
+        for id_, raw in RecordStore(client, kind).all():
+            named.update(folder / "objects" / path for path in kind.load(id_, raw).files)
+    remaining = [str(path) for path in stored if path not in named]
+    missing = [f"{path} is missing" for path in named.difference(stored)]
+    return Row("files without a data set in the data folder", len(stored), remaining + missing)
 
 
 def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,10 +29,10 @@ from worker.jobs.draw_stream import STREAMS
 from worker.jobs.rq_types import BATCH, open_queue
 from worker.records.draws import DrawKey
 from worker.records.ids import text
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from worker.stores import Stores
 
@@ -144,13 +145,16 @@ def test_unfinished_or_lost_job_is_reported(stores: Stores) -> None:
     assert missing.violations == ["job_gone"]
 
 
-def test_remaining_files_and_processes_are_reported(tmp_path: Path) -> None:
-    """Files without a data set, and processes of the run anywhere in the tree, are reported."""
-    (tmp_path / "datasets").mkdir()
-    for name in ("ds_1.json", "ds_1.npy", "ds_1.labels.npy", "ds_2.npy", ".unfinished-x"):
-        (tmp_path / "datasets" / name).touch()
-    row = checks.files(tmp_path)
-    assert sorted(name.rpartition("/")[2] for name in row.violations) == [".unfinished-x", "ds_2.npy"]
+def test_remaining_files_and_processes_are_reported(stores: Stores) -> None:
+    """Files without a record, lost ones, and processes of the run anywhere in the tree, are reported."""
+    folder = Path(stores.settings.data_dir)
+    kept, lost = (stores.datasets.add(Table(values=np.eye(2) + n, source={}))[0] for n in range(2))
+    (folder / "objects" / lost.folder / "values.npy").rename(folder / "objects" / kept.folder / ".unfinished-x")
+    row = checks.files(folder, stores.client)
+    assert [name.partition("/objects/")[2] for name in row.violations] == [
+        f"{kept.folder}/.unfinished-x",
+        f"{lost.folder}/values.npy is missing",
+    ]
     with subprocess.Popen(["/bin/sleep", "60"], env={"CHAOS_RUN": "test"}) as process:
         try:
             # A process that has just begun its program has no environment in /proc for a moment.

@@ -1,4 +1,4 @@
-"""The service in this process, without Redis and with small caps, so that small bodies reach them."""
+"""The service in this process, with small caps, so that small bodies reach them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
 from worker.base.settings import Settings
+from worker.operations.embedded_redis import Server
 from worker.stores import Stores
 
-NOWHERE = "redis://127.0.0.1:1"
+SERVER = "server"  # folder of the Redis server
 GOOD = b"x,y\n1,2\n3,4\n"
 
 
@@ -34,9 +35,13 @@ class Service:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        settings = Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY)
+        self._server = Server(folder / SERVER, ("appendonly no",))
+        self._server.spawn()
+        url = self._server.wait().url
+        settings = Settings(redis_url=url, cache_url=url, data_dir=str(folder), max_body=MAX_BODY)
         self._runner = asyncio.Runner()
-        app = create_app(Stores.connect(settings))
+        self._stores = Stores.connect(settings)
+        app = create_app(self._stores)
         self._ended: list[ReaderExit] = []
         self._readers = app.state.readers = ReaderProcesses(settings, self._ended.append, ReaderBudget(2, MAX_BYTES))
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -51,6 +56,8 @@ class Service:
         self._runner.run(self._client.aclose())
         self._readers.close()
         self._runner.close()
+        self._stores.close()
+        self._server.stop()
 
     def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Outcome:
         """Upload a body and return its outcome; delete the resulting data set."""
@@ -68,8 +75,7 @@ class Service:
         result = answer.json()
         code = result["type"].rpartition(":")[2] if "type" in result else ""
         if answer.is_success:
-            for path in (self._folder / "datasets").glob(f"{result['id']}.*"):  # the route for deletion needs Redis
-                path.unlink()
+            self._stores.datasets.delete(result["id"])
         return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._remaining_files())
 
     def accepts_a_valid_upload(self) -> bool:
@@ -77,9 +83,9 @@ class Service:
         return self.upload("csv", GOOD).status == 201
 
     def _remaining_files(self) -> list[str]:
-        """Return the files of the data folder, except the lock file, which is not an upload."""
-        files_before = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
-        return sorted(files_before - {"datasets.lock"})
+        """Return the files of the data folder, except those of the server."""
+        files = {path.relative_to(self._folder) for path in self._folder.rglob("*") if path.is_file()}
+        return sorted(str(path) for path in files if path.parts[0] != SERVER)
 
 
 def _forget_peak() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +12,14 @@ import pytest
 from service.cli.data_folder import connected, locked, published
 from service.cli.main import main
 from service.cli.options import StartError
+from tests.conftest import stored_files
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
     from worker.stores import Stores
@@ -54,7 +56,7 @@ def test_restored_responses_are_equal(
     assert path.stat().st_mode & 0o077 == 0
     stores.client.flushall()
     stores.cache.client.flushall()
-    for file in Path(stores.settings.data_dir, "datasets").iterdir():
+    for file in stored_files(stores):
         file.unlink()
     assert client.get(drawn).status_code == 404
     capsys.readouterr()

@@ -20,25 +20,25 @@ from service.middleware import slow_clients
 from service.middleware.slow_clients import HEAD_BYTES, limited_protocol
 from tests.conftest import until
 from tests.service.conftest import connected_app
-from worker.base.settings import Settings
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NOWHERE = "redis://127.0.0.1:1"
+    from worker.base.settings import Settings
+
 CSV = {"Content-Type": "text/csv"}
 UPLOAD = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Short timeouts."""
     folder = str(tmp_path_factory.mktemp("slow"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(slow_clients, "PATIENCE_SECONDS", 0.4)
         patched.setattr(slow_clients, "MIN_SPEED", 1000)
-        yield Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=folder, auth="off")
+        yield replace(server_settings, data_dir=folder, auth="off")
 
 
 @contextmanager

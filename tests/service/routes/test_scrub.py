@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.cli import main
-from worker.storage.datasets import DatasetStore, Table
+from tests.conftest import stored_files
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
     import pytest
 
@@ -34,7 +36,7 @@ def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: 
     path = f"/v1/datasets/{id_}/data"
     good = client.get(path, headers={"Accept": "application/x-npy"})
     assert good.status_code == 200
-    flip_last_bit(Path(stores.settings.data_dir) / "datasets" / f"{id_}.npy")
+    flip_last_bit(*stored_files(stores))
     for media in ("application/x-npy", "application/json", "text/csv", "application/zip"):
         answer = client.get(path, headers={"Accept": media})
         assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:dataset-damaged")
@@ -44,14 +46,19 @@ def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: 
     assert (again.content, again.headers["etag"]) == (good.content, good.headers["etag"])
 
 
-def test_scrub_names_damaged_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scrub_names_damaged_data(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The command reads all tenants' data sets; its exit code serves timers."""
-    store = DatasetStore.under(str(tmp_path))
-    ids = [store.of(tenant, 0).add(Table(values=X, source={"kind": "test"}))[0].id for tenant in ("alice", "default")]
-    assert main.main(["scrub", "--data-dir", str(tmp_path)]) == 0
+    for variable, value in stores.settings.to_env().items():
+        monkeypatch.setenv(variable, value)
+    table = Table(values=X, source={"kind": "test"})
+    datasets = [stores.datasets.of(tenant).add(table)[0] for tenant in ("alice", "default")]
+    ids = [dataset.id for dataset in datasets]
+    assert main.main(["scrub"]) == 0
     assert "2 data sets" in capsys.readouterr().out
-    flip_last_bit(tmp_path / "datasets" / f"{ids[0]}.npy")
-    assert main.main(["scrub", "--data-dir", str(tmp_path)]) == 1
+    flip_last_bit(stores.datasets.files.bucket.local_path(datasets[0].path("values")))
+    assert main.main(["scrub"]) == 1
     printed = capsys.readouterr().out
     assert f"{ids[0]} is damaged" in printed
     assert ids[1] not in printed

@@ -12,10 +12,12 @@ import pytest
 
 from service.app import create_app
 from service.cli import main
+from tests.conftest import stored_files
 from tests.service.conftest import register_worker, serving
 from tests.service.routes.posteriors.conftest import NPY, check_problem, drawn, fitted, result_of
 from worker.execution import tasks
 from worker.operations import doctor
+from worker.storage.datasets import Table
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def test_a_torn_object_is_recomputed(store_client: httpx.Client, stored: Stores,
     posterior = fitted(store_client)
     generated = result_of(stored, store_client.post(posterior + "/reconstructions", json={"count": 60}))
     before = store_client.get(generated, headers=NPY).content
-    for path in (tmp_path / "objects").rglob("*"):
+    for path in set((tmp_path / "objects").rglob("*")).difference(stored_files(stored)):
         if path.is_file():
             raw = bytearray(path.read_bytes())
             raw[len(raw) // 2 :: 7] = bytes(len(raw[len(raw) // 2 :: 7]))
@@ -130,14 +132,27 @@ def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.Mon
 def test_glle_store_shows_and_sweeps(
     stored: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command uses the deployment's settings; without a store it names the setting."""
+    """The command uses the deployment's settings; without a store of results it shows the data sets."""
     for name, value in replace(stored.settings, cache_bytes=2**20).to_env().items():
         monkeypatch.setenv(name, value)
     stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
     assert main.main(["store", "show"]) == 0
-    assert capsys.readouterr().out.startswith("1 objects of 1,04")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "0 data sets; with imported posteriors 0 bytes."
+    assert shown[1].startswith("1 objects of results, 1,04")
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
     assert "0 expired, 1 unreferenced; 1 objects removed" in capsys.readouterr().out
+    stored.datasets.add(Table(values=np.eye(2), source={}))
+    stored.datasets.files.bucket.write("data/ab/values.npy", [b"killed"], 6)
+    assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
+    assert "1 files without a record: kept; --orphans removes them." in capsys.readouterr().out
+    assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 0
+    assert "1 files without a record: removed." in capsys.readouterr().out
+    assert len(stored_files(stored)) == 1
+    stored.client.flushall()
+    assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 1
+    assert "no record names any" in capsys.readouterr().err
+    assert len(stored_files(stored)) == 1
     monkeypatch.setenv("GLLE_STORE_URL", "")
-    assert main.main(["store", "show"]) == 2
-    assert "GLLE_STORE_URL is not set" in capsys.readouterr().err
+    assert main.main(["store", "show"]) == 0
+    assert capsys.readouterr().out == "0 data sets; with imported posteriors 0 bytes.\n"

@@ -218,7 +218,7 @@ def test_metrics_report_that_redis_is_away_from_stored_data(
     queue = Server(tmp_path / "queue", ("appendonly no",))
     queue.spawn()
     queue.wait()
-    stored = replace(settings, data_in="store", store_url=f"file://{tmp_path}/objects", auth=auth, redis_url=queue.url)
+    stored = replace(settings, store_url=f"file://{tmp_path}/objects", auth=auth, redis_url=queue.url)
     stores = Stores.connect(stored)
     bearer, revoked = "", ""
     if auth == "required":

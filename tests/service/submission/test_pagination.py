@@ -122,12 +122,14 @@ def test_a_rare_filter_continues_by_its_cursor(
     monkeypatch.setattr(pagination, "MOST_LOOKED_AT", 4)
     monkeypatch.setattr(pagination, "STEP", 2)
     ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(11)]
-    for id_ in (ids[0], ids[5]):
-        client.patch(f"/v1/datasets/{id_}", json={"name": "rare"}).raise_for_status()
-    first = client.get("/v1/datasets?name=rare").json()
+    for id_ in ids:
+        tags = ["all", "rare"] if id_ in {ids[0], ids[5]} else ["all"]
+        client.patch(f"/v1/datasets/{id_}", json={"tags": tags}).raise_for_status()
+    first = client.get("/v1/datasets?tag=all&tag=rare").json()
     assert first["items"] == []
     assert first["next"] is not None
-    assert [item["id"] for item in paged(client, "/v1/datasets?name=rare", 20)] == [ids[5], ids[0]]
+    assert [item["id"] for item in paged(client, "/v1/datasets?tag=all&tag=rare", 20)] == [ids[5], ids[0]]
+    assert [item["id"] for item in client.get("/v1/datasets?tag=rare").json()["items"]] == [ids[5], ids[0]]
     assert len(list(paged(client, "/v1/datasets", 3))) == 11
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from service.middleware import rate_limit
+from tests.conftest import stored_files
 from tests.service.tenants import bearer, resources_of, served
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ def test_without_quotas_nothing_is_counted(client: httpx.Client, stores: Stores)
 
 def test_bytes_of_data_sets(stores: Stores) -> None:
     """An upload beyond the quota is refused without a trace; known data fit, and a deletion makes room."""
-    with served(stores, quotas="*=bytes:4500") as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers, a record
+    with served(stores, quotas="*=bytes:4500") as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers
         first = client.post("/v1/datasets/synthetic", json=SHEET).raise_for_status().json()["id"]
-        before = sorted(path.name for path in Path(stores.settings.data_dir, "datasets").iterdir())
+        before = stored_files(stores)
         answer = client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1})
         details = exceeded(answer, "bytes")
         assert details["allowed"] == 4500
-        assert details["used"] == stores.datasets.stored_bytes() > 2000
+        assert details["used"] == stores.datasets.usage()["stored_bytes"] > 2000
         assert "Delete" in answer.json()["remedy"]
-        assert sorted(path.name for path in Path(stores.settings.data_dir, "datasets").iterdir()) == before
+        assert stored_files(stores) == before
         assert client.post("/v1/datasets/synthetic", json=SHEET).status_code == 200
         client.delete(f"/v1/datasets/{first}").raise_for_status()
         assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}).status_code == 201
@@ -184,8 +184,8 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
         "idempotency_keys": 100_000,
     }  # fmt: skip
     assert used | {"requests": 0} == {
-        "bytes": stores.of("alice").datasets.stored_bytes(), "jobs": 1, "requests": 0, "records": 1, "posteriors": 1,
-        "idempotency_keys": 0,
+        "bytes": stores.of("alice").datasets.usage()["stored_bytes"], "jobs": 1, "requests": 0, "records": 1,
+        "posteriors": 1, "idempotency_keys": 0,
     }  # fmt: skip
     assert used["bytes"] > 1000
     assert first["quotas"]["jobs"]["used"] == 0

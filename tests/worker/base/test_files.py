@@ -7,18 +7,22 @@ import os
 import shutil
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from glle_engine.base import npz
 from worker.base.files import locked, make_folder, private_file, restrict_folder, sync_folder, temporary
+from worker.base.settings import Settings
+from worker.operations.embedded_redis import queue_server
 from worker.storage.datasets import DatasetStore, Table
+from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 TABLE = Table(values=X, source={"kind": "test"}, labels=np.array(["a"] * 50), names=["x", "y", "z"])
@@ -90,36 +94,40 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def _store(root: Path) -> DatasetStore:
-    return DatasetStore.under(str(root / "data"))
+@contextlib.contextmanager
+def _deployment(root: Path) -> Iterator[Stores]:
+    """Yield the stores of a data folder, with the embedded server of its records."""
+    settings = Settings(data_dir=str(root / "data"))
+    server = queue_server(settings)
+    server.spawn()
+    try:
+        server.wait()
+        with contextlib.closing(
+            Stores.connect(replace(settings, redis_url=server.url, cache_url=server.url))
+        ) as stores:
+            yield stores
+    finally:
+        server.stop()
 
 
 def test_a_stored_data_set_survives_a_power_cut(disk: Disk) -> None:
-    """Record, values and labels are on the device when `add` returns."""
-    dataset, _ = _store(disk.root).add(TABLE)
-    with disk.after_power_cut() as root:
-        assert _store(root).get(dataset.id) == dataset
-        np.testing.assert_array_equal(_store(root).values(dataset.id), X)
-        assert _store(root).load_extras(dataset)["labels"].tolist() == ["a"] * 50
+    """Record, name, values and labels are on the device when the calls return."""
+    with _deployment(disk.root) as before:
+        dataset = before.datasets.rename(before.datasets.add(TABLE)[0].id, {"name": "sheet"})
+        with disk.after_power_cut() as root, _deployment(root) as after:
+            assert after.datasets.get(dataset.id) == dataset
+            np.testing.assert_array_equal(after.datasets.values(dataset.id), X)
+            assert after.datasets.load_extras(dataset)["labels"].tolist() == ["a"] * 50
 
 
 def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:
     """A deletion is on the device before its response, 204."""
-    dataset, _ = _store(disk.root).add(TABLE)
-    os.sync()
-    assert _store(disk.root).delete(dataset.id)
-    with disk.after_power_cut() as root:
-        assert _store(root).get(dataset.id) is None
-
-
-def test_a_new_name_survives_a_power_cut(disk: Disk) -> None:
-    """A replaced record is durable."""
-    dataset, _ = _store(disk.root).add(TABLE)
-    _store(disk.root).rename(dataset.id, {"name": "sheet"})
-    with disk.after_power_cut() as root:
-        dataset_after = _store(root).get(dataset.id)
-        assert dataset_after is not None
-        assert dataset_after.name == "sheet"
+    with _deployment(disk.root) as before:
+        dataset, _ = before.datasets.add(TABLE)
+        os.sync()
+        assert before.datasets.delete(dataset.id)
+        with disk.after_power_cut() as root, _deployment(root) as after:
+            assert after.datasets.get(dataset.id) is None
 
 
 def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
@@ -161,42 +169,30 @@ class Trace:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
-@pytest.mark.parametrize("kind", ["data set", "name"])
-def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In every store a rename follows the fsync of its file and precedes the fsync of its folder."""
-    store = DatasetStore.within(tmp_path / "datasets")
-    work: dict[str, Callable[[], object]] = {
-        "data set": lambda: store.add(TABLE),
-        "name": lambda: store.rename(store.ids()[0], {"name": "sheet"}),
-    }
-    if kind == "name":
-        store.add(TABLE)
-    trace = Trace(monkeypatch)
-    work[kind]()
+def test_content_then_name_then_record_are_written(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rename follows the fsync of its file and precedes the fsync of its folder; the record is written last."""
+    trace, create = Trace(monkeypatch), DatasetStore.create
+
+    def traced_create(self: DatasetStore, *arguments: Any, **options: Any) -> bool:
+        trace.steps.append(("record", ""))
+        return create(self, *arguments, **options)
+
+    monkeypatch.setattr(DatasetStore, "create", traced_create)
+    stores.datasets.add(TABLE)
     renames = [(at, path) for at, (step, path) in enumerate(trace.steps) if step == "rename"]
-    assert renames
+    assert len(renames) == 2
     for at, path in renames:
         assert ("fsync file", path) in trace.steps[:at]
         assert trace.steps[at + 2] == ("fsync folder", str(Path(path).parent))
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
-def test_a_deletion_begins_with_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The removal of the record is on disk first, so that no record lacks its arrays."""
-    store = DatasetStore.within(tmp_path / "datasets")
-    dataset, _ = store.add(TABLE)
-    trace = Trace(monkeypatch)
-    store.delete(dataset.id)
-    assert [step for step, _ in trace.steps][:2] == ["unlink", "fsync folder"]
-    assert trace.steps[0][1].endswith(".json")
+    assert trace.steps[-1][0] == "record"
 
 
 @pytest.mark.usefixtures("_umask")
-def test_only_the_owner_can_read_files_and_folders(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_files_and_folders(settings: Settings, tmp_path: Path) -> None:
     """With any umask, data sets, locks and their parent folders are private."""
     data = tmp_path / "deep" / "data"
-    store = DatasetStore.under(str(data)).of("alice", 10**6)
-    store.add(TABLE)
+    with contextlib.closing(Stores.connect(replace(settings, data_dir=str(data)))) as stores:
+        stores.datasets.add(TABLE)
     with locked(data / "some.lock"):
         pass
     exposed = [path for path in (tmp_path / "deep").rglob("*") if path.stat().st_mode & 0o077]

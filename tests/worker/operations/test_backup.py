@@ -6,7 +6,6 @@ import io
 import json
 import tarfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 
 import glle_engine
 from glle_engine import FitSpec
+from tests.conftest import stored_files
 from worker.analyses.embedding import Recipe
 from worker.base.problems import ProblemError
 from worker.base.versions import SCHEMA
@@ -30,6 +30,7 @@ from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from worker.base.settings import Settings
 
@@ -66,12 +67,16 @@ def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
 
 def state(stores: Stores) -> dict[str, Any]:
     """Return all data of a backup to the last byte, without times to live."""
-    folder = Path(stores.settings.data_dir, "datasets")
-    fields: dict[str, Any] = {path.name: path.read_bytes() for path in folder.glob("ds_*")}
+    fields: dict[str, Any] = {}
+    for id_ in ids(stores):
+        dataset = stores.datasets.get(id_)
+        assert dataset is not None
+        with stores.datasets.opened(dataset) as files:
+            fields[id_] = replace(dataset, folder=""), {name: file.read() for name, file in files.items()}
     for raw in stores.client.scan_iter():
         key = raw.decode()
         kind = stores.client.type(raw)
-        if kind == b"string" and ":claim:" not in key:
+        if kind == b"string" and ":claim:" not in key and key.split(":")[1] != "dataset":
             fields[key] = stores.client.get(raw)
         elif kind == b"hash" and stores.client.pttl(raw) > 0:
             fields[key] = stores.client.hgetall(raw)
@@ -79,8 +84,15 @@ def state(stores: Stores) -> dict[str, Any]:
         fields[raw.decode()] = stores.cache.client.hgetall(raw)
     for tenant in ("default", "alice"):
         fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
+        fields[tenant] += [cursor for cursor, _ in stores.of(tenant).datasets.newest()]
+        fields[tenant] += [stores.of(tenant).datasets.usage()]
         fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.newest() if not job.is_open]
     return {**fields, "keys": stores.keys.all()}
+
+
+def ids(stores: Stores) -> list[str]:
+    """Return the ids of all data sets."""
+    return sorted(id_ for id_, _ in stores.datasets.all())
 
 
 def backup(stores: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
@@ -96,6 +108,7 @@ def imported(stores: Stores, tenant: str) -> PosteriorRecord:
     sha256 = posterior_sha256(posterior)
     file = io.BytesIO()
     write_posterior(file, posterior, {"tenant": tenant, "dataset": {"sha256": "a" * 64}})
+    size = file.tell()
     file.seek(0)
     record = PosteriorRecord(
         draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
@@ -103,9 +116,7 @@ def imported(stores: Stores, tenant: str) -> PosteriorRecord:
         seconds=0.1, nbytes=0, eigenvalues=[], arrays={}, job="job_1", created="2025-01-01", tenant=tenant,
         provenance={ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256},
     )  # fmt: skip
-    stores.imports.put(record.id, record.tenant, file)
-    stores.of(tenant).posteriors.record(record)
-    return record
+    return stores.imports.add(stores.of(tenant).posteriors, record, file, size)[0]
 
 
 def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty: Callable[[], Stores]) -> None:
@@ -116,11 +127,12 @@ def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty:
     raw = backup(full)
     restored = empty()
     restore(restored, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
-    assert restored.imports.ids() == []
+    assert restored.posteriors.get(record.id) is None
     rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING).rows["posteriors"]
     assert (rows["in the backup"], rows["restored"]) == (3, 3)
-    assert restored.of("alice").posteriors.get(record.id) == record
-    np.testing.assert_array_equal(restored.imports.load(record).draw(3).embedding, draw)
+    found = restored.of("alice").posteriors.fetch(record.id)
+    assert found == replace(record, file=found.file)
+    np.testing.assert_array_equal(restored.imports.load(found).draw(3).embedding, draw)
     rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING).rows["posteriors"]
     assert rows["there already"] == 3
 
@@ -128,7 +140,8 @@ def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty:
 def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable[[], Stores]) -> None:
     """Neither a missing file nor that of another posterior is restored, and nothing else is."""
     record = imported(full, "alice")
-    other = Path(full.settings.data_dir, "posteriors") / f"{record.id}.npz"
+    assert record.file is not None
+    other = full.datasets.files.bucket.local_path(record.file)
     changed = glle_engine.fit(np.random.default_rng(4).normal(size=(40, 3)))
     with other.open("wb") as file:
         write_posterior(file, changed, {"tenant": "alice", "dataset": {}})
@@ -136,7 +149,7 @@ def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable
     restored = empty()
     with pytest.raises(ProblemError, match="does not match its id"):
         restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)
-    assert (restored.imports.ids(), restored.datasets.ids()) == ([], [])
+    assert (ids(restored), list(restored.posteriors.all()), stored_files(restored)) == ([], [], [])
 
 
 @pytest.fixture
@@ -175,12 +188,48 @@ def test_a_restoration_is_complete(full: Stores, empty: Callable[[], Stores]) ->
     assert state(target) == before
 
 
+def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores]) -> None:
+    """A restored record names the files that the restoration wrote."""
+    record = imported(full, "alice")
+    names = b'"folder": "data/', b'"file": "data/'
+    raw = sealed(
+        backup(full),
+        lambda name, data: (
+            data.replace(names[0], b'"folder": "../../x').replace(names[1], b'"file": "../../x')
+            if name.endswith(".jsonl")
+            else data
+        ),
+    )
+    target = empty()
+    restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
+    found = [dataset for id_ in ids(target) if (dataset := target.datasets.get(id_)) is not None]
+    paths = [path for dataset in found for path in dataset.files]
+    paths += target.posteriors.fetch(record.id).files
+    assert sorted(map(target.datasets.files.bucket.local_path, paths)) == stored_files(target)
+    assert list(target.datasets.damaged()) == []
+
+
+def test_a_damaged_data_set_is_restored(full: Stores) -> None:
+    """It keeps its present name, and the damaged files are removed."""
+    raw, (id_, _) = backup(full), ids(full)
+    full.datasets.rename(id_, {"name": "newer"})
+    dataset = full.datasets.get(id_)
+    assert dataset is not None
+    full.datasets.files.bucket.local_path(dataset.path("values")).write_bytes(b"damaged")
+    before = len(stored_files(full))
+    assert restore(full, Archive(io.BytesIO(raw)), EVERYTHING).rows["data sets"]["restored"] == 1
+    assert list(full.datasets.damaged()) == []
+    found = full.datasets.get(id_)
+    assert found is not None
+    assert (found.name, len(stored_files(full))) == ("newer", before)
+
+
 def test_ids_of_rows_are_restored(full: Stores, empty: Callable[[], Stores]) -> None:
     """Whole numbers, and text of several columns, under the same ids of the data sets."""
     rows = [np.array([7, -3]), np.array([["a", "007"], ["ü", ""]])]
     kept = [full.datasets.add(Table(values=np.eye(2), ids=ids, source={"kind": "test"}))[0].id for ids in rows]
-    target = empty()
-    restore(target, Archive(io.BytesIO(backup(full))), EVERYTHING)
+    raw, target = backup(full), empty()
+    restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     for id_, ids in zip(kept, rows, strict=True):
         np.testing.assert_array_equal(target.datasets.ids_of(id_), ids)
     assert list(target.datasets.damaged()) == []
@@ -193,7 +242,7 @@ def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> No
         target = empty()
         report = restore(target, Archive(io.BytesIO(raw)), chosen)
         assert {kind: row["restored"] for kind, row in report.rows.items()} == dict.fromkeys(KINDS, 1)
-        assert {target.datasets.get(id_).tenant for id_ in target.datasets.ids()} == {"alice"}  # type: ignore[union-attr] # it exists
+        assert {target.datasets.get(id_).tenant for id_ in ids(target)} == {"alice"}  # type: ignore[union-attr] # it exists
 
 
 def test_arrays_and_keys_are_optional(full: Stores, empty: Callable[[], Stores]) -> None:
@@ -212,13 +261,13 @@ def test_a_dry_run_changes_nothing(full: Stores, empty: Callable[[], Stores]) ->
     report = restore(target, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
     assert report.rows["data sets"]["restored"] == 2
     assert target.client.dbsize() == target.cache.client.dbsize() == 0
-    assert target.datasets.ids() == []
+    assert (ids(target), stored_files(target)) == ([], [])
 
 
 def test_newer_names_stay_without_overwrite(full: Stores) -> None:
     """Data renamed since the backup keep their names; with --overwrite they get the backup's."""
     raw = backup(full)
-    dataset = full.datasets.ids()[0]
+    dataset = ids(full)[0]
     full.datasets.rename(dataset, {"name": "newer"})
     report = restore(full, Archive(io.BytesIO(raw)), EVERYTHING)
     assert report.rows["data sets"]["named otherwise"] == 1
@@ -229,9 +278,9 @@ def test_newer_names_stay_without_overwrite(full: Stores) -> None:
 
 def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """No record in a backup refers to data that are not in it."""
-    deleted = full.datasets.ids()[0]
-    ids = full.datasets.ids()
-    monkeypatch.setattr(full.datasets, "ids", lambda: ids)
+    deleted, *_ = ids(full)
+    records = list(full.datasets.all())
+    monkeypatch.setattr(full.datasets, "all", lambda: records)
     full.datasets.delete(deleted)
     archive = Archive(io.BytesIO(backup(full)))
     assert archive.manifest["counts"] == dict.fromkeys(KINDS, 1) | {"keys": 2}
@@ -336,11 +385,16 @@ def _change_members(end: str, change: Callable[[bytes], bytes]) -> Callable[[byt
 
 
 FORGERIES: dict[str, Callable[[bytes], bytes]] = {
-    "a longer record": _change_members(".json", lambda data: data.replace(b'"n": 4', b'"n": 5')),
+    "a longer record": _change_members("datasets.jsonl", lambda data: data.replace(b'"n": 4', b'"n": 5')),
     "data of another tenant": _change_members(
-        ".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "default"')
+        "datasets.jsonl", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "default"')
     ),
-    "a tenant's name": _change_members(".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')),
+    "a tenant's name": _change_members(
+        "datasets.jsonl", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')
+    ),
+    "a data set without its file": _change_members(
+        "datasets.jsonl", lambda data: data.replace(b'"has_color": true', b'"has_color": false')
+    ),
     "no JSON": _change_members("posteriors.jsonl", lambda _: b"{\n"),
     "no object": _change_members("jobs.jsonl", lambda _: b"1\n"),
     "deep JSON": _change_members("jobs.jsonl", lambda _: b"[" * 10**5 + b"\n"),
@@ -399,7 +453,7 @@ def test_an_invalid_archive_is_refused_without_changes(whole: bytes, stores: Sto
         restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     assert refused.value.problem.code in {"backup-unreadable", "record-unreadable"}
     assert target.client.dbsize() == target.cache.client.dbsize() == 0
-    assert not Path(target.settings.data_dir, "datasets").exists()
+    assert stored_files(target) == []
 
 
 def test_an_unchanged_copy_is_accepted(full: Stores, empty: Callable[[], Stores]) -> None:
@@ -435,6 +489,7 @@ def test_a_backup_uses_constant_memory(stores: Stores, settings: Settings, tmp_p
     tracemalloc.start()
     with (tmp_path / "backup").open("w+b") as file:
         dump(stores, Writer(file), BackupScope())
+        stores.client.flushall()
         target = Stores.connect(replace(settings, data_dir=str(tmp_path / "new")))
         file.seek(0)
         restore(target, Archive(file), BackupScope())

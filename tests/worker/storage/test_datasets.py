@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from tests.conftest import stored_files
 from worker.base.files import NPY_HEADER_LOCK, PREFIX, temporary
 from worker.base.problems import ProblemError
 from worker.storage import datasets, validation
 from worker.storage.datasets import DatasetStore, Table, all_points_equal
+from worker.storage.object_store.backend import Bucket
+from worker.storage.object_store.data_files import FOLDER
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from worker.stores import Stores
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DatasetStore:
-    """An empty store."""
-    return DatasetStore.within(tmp_path / "datasets")
+def store(stores: Stores) -> DatasetStore:
+    """Return an empty store."""
+    return stores.datasets
 
 
 def table(values: Any, **more: Any) -> Table:
@@ -109,11 +111,10 @@ def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: st
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_not_finite_is_refused_with_row_and_column(
-    store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_not_finite_is_refused_with_row_and_column(stores: Stores, bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The position is counted over all blocks, and nothing is stored."""
     monkeypatch.setattr(validation, "BLOCK", 30)
+    store = stores.datasets
     values = X.copy()
     values[37, 1] = bad
     values[[39, 48], 0] = bad
@@ -126,7 +127,7 @@ def test_not_finite_is_refused_with_row_and_column(
     }  # fmt: skip
     assert "row 38, column 2 (b)" in problem.detail
     assert list(store.newest()) == []
-    assert list((tmp_path / "datasets").iterdir()) == []
+    assert stored_files(stores) == []
 
 
 @pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1])
@@ -152,23 +153,53 @@ def test_listing_is_newest_first_and_goes_on_after_a_cursor(
     monkeypatch.setattr(datasets, "now_iso", lambda: next(times))
     ids = [store.add(table(X + shift))[0].id for shift in range(4)]
     listed = list(store.newest())
-    assert [dataset.id for _, dataset in listed] == ids[::-1]
-    assert [dataset.id for _, dataset in store.newest(before=listed[1][0])] == ids[1::-1]
+    assert [dataset and dataset.id for _, dataset in listed] == ids[::-1]
+    assert [dataset and dataset.id for _, dataset in store.newest(before=listed[1][0])] == ids[1::-1]
 
 
-def test_delete_removes_every_file(store: DatasetStore, tmp_path: Path) -> None:
-    """No file is left, a second delete returns False, and a read is a 404 with a remedy."""
+def test_lists_of_a_name_or_tags(store: DatasetStore) -> None:
+    """They are read from an index of the name, or of the first tag."""
+    ids = [store.add(table(X + shift))[0].id for shift in range(3)]
+    store.rename(ids[0], {"name": "sheet", "tags": ["a", "b"]})
+    store.rename(ids[1], {"tags": ["a"]})
+    for query, expected in (({"name": "sheet"}, ids[:1]), ({"tags": ["a"]}, ids[:2]), ({"tags": ["a", "b"]}, ids[:1])):
+        found = [dataset.id for _, dataset in store.newest(**query) if dataset is not None]
+        assert sorted(found) == sorted(expected)
+
+
+def test_delete_removes_every_file(stores: Stores) -> None:
+    """No file is left, a second delete returns None, and a read is a 404 with a remedy."""
+    store = stores.datasets
     dataset, _ = store.add(table(X, labels=np.zeros(50), color=np.ones(50), coordinates=X[:, :2]))
-    assert store.delete(dataset.id)
-    assert not store.delete(dataset.id)
-    assert list((tmp_path / "datasets").iterdir()) == []
+    mapped = store.values(dataset.id)
+    assert store.delete(dataset.id) == dataset
+    assert store.delete(dataset.id) is None
+    assert stored_files(stores) == []
+    np.testing.assert_array_equal(mapped, X)
     with pytest.raises(ProblemError) as caught:
         store.values(dataset.id)
     assert (caught.value.problem.code, caught.value.problem.status) == ("dataset-not-found", 404)
+    assert not any(store.usage().values())
 
 
-def test_rename_changes_the_record_alone(store: DatasetStore, tmp_path: Path) -> None:
+def test_a_deletion_begins_with_the_record(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So no record lacks its files, whenever the process is killed."""
+    dataset, _ = store.add(table(X))
+    remove, removed = Bucket.remove, []
+
+    def observed(self: Bucket, path: str) -> None:
+        assert store.get(dataset.id) is None
+        removed.append(path)
+        remove(self, path)
+
+    monkeypatch.setattr(Bucket, "remove", observed)
+    store.delete(dataset.id)
+    assert removed == list(dataset.files)
+
+
+def test_rename_changes_the_record_alone(stores: Stores) -> None:
     """Name and tags are stored, id and digest stay; a deleted record is not written again."""
+    store = stores.datasets
     dataset, _ = store.add(table(X))
     renamed = store.rename(dataset.id, {"name": "x", "tags": ["a"]})
     assert store.get(dataset.id) == renamed
@@ -176,27 +207,31 @@ def test_rename_changes_the_record_alone(store: DatasetStore, tmp_path: Path) ->
     assert store.delete(dataset.id)
     with pytest.raises(ProblemError, match="no data set"):
         store.rename(dataset.id, {"name": "y"})
-    assert list((tmp_path / "datasets").iterdir()) == []
+    assert stored_files(stores) == []
 
 
-@pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é"])
-def test_ids_never_leave_the_folder(store: DatasetStore, id_: str) -> None:
-    """An invalid id is unknown, even if it is a path."""
+@pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é", "ds_*"])
+def test_an_invalid_id_is_unknown(store: DatasetStore, id_: str) -> None:
+    """No file is named by an id, so that it may be any text."""
+    store.add(table(X))
     assert store.get(id_) is None
     assert not store.delete(id_)
 
 
-def test_failed_write_leaves_nothing(store: DatasetStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An error between the files leaves no data set and no temporary file."""
+def test_failed_write_leaves_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error between the files leaves no data set and no file."""
+    write = Bucket.write
 
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
+    def fail(self: Bucket, path: str, *arguments: Any) -> None:
+        if path.endswith("labels.npy"):
+            raise OSError(28, "No space left on device")
+        write(self, path, *arguments)
 
-    monkeypatch.setattr(np.lib.format, "write_array", fail)
+    monkeypatch.setattr(Bucket, "write", fail)
     with pytest.raises(OSError, match="No space"):
-        store.add(table(X, labels=np.zeros(50)))
-    assert list(store.newest()) == []
-    assert [path.name for path in (tmp_path / "datasets").iterdir() if path.name.startswith(".")] == []
+        stores.datasets.add(table(X, labels=np.zeros(50)))
+    assert list(stores.datasets.newest()) == []
+    assert stored_files(stores) == []
 
 
 @pytest.mark.parametrize("n", [1, 2, 1000])
@@ -210,34 +245,48 @@ def test_all_points_equal(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not all_points_equal(values)
 
 
-def test_files_of_killed_writers_are_removed(store: DatasetStore, tmp_path: Path) -> None:
-    """Files without a record and unlocked temporaries are removed; files in use and data sets stay."""
+def test_files_of_killed_writers_are_removed(stores: Stores) -> None:
+    """Unlocked temporaries are removed; files in use and data sets stay."""
+    store = stores.datasets
     dataset, _ = store.add(table(X, labels=np.zeros(50)))
-    folder = tmp_path / "datasets"
-    before = {path.name for path in folder.iterdir()}
-    (folder / "ds_0123.npy").write_bytes(b"published without its record")
+    before = stored_files(stores)
+    folder = store.files.bucket.local_path(f"{FOLDER}/ab")
+    folder.mkdir()
     (folder / f"{PREFIX}dead").write_bytes(b"incomplete")
-    with temporary(folder) as file:
+    with temporary(before[0].parent) as file:
         file.write(b"being written")
-        assert store.remove_abandoned() == 2
-        assert len(list(folder.glob(PREFIX + "*"))) == 1
-        file.publish(folder / "other")
-    assert {path.name for path in folder.iterdir()} == before | {"other"}
+        assert store.files.remove_abandoned() == 1
+        assert len(stored_files(stores)) == len(before) + 1
+    assert stored_files(stores) == before
+    assert not folder.exists()
     np.testing.assert_array_equal(store.values(dataset.id), X)
-    assert DatasetStore.within(tmp_path / "none").remove_abandoned() == 0
 
 
-def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> None:
-    """An upload publishes nothing during a deletion of the same data set, which would remove a part of it."""
-    with ThreadPoolExecutor() as pool:
-        with store._items.exclusive(""):
-            upload = pool.submit(store.add, table(X))
-            with pytest.raises(TimeoutError):
-                upload.result(0.3)
-            assert not list((tmp_path / "datasets").glob("ds_*"))
-        dataset, new = upload.result(10)
-    assert new
-    assert len(store.values(dataset.id)) == 50
+def test_an_upload_during_a_deletion_is_a_new_data_set(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that is deleted while its content is uploaded again is whole, whichever ends first."""
+    dataset, _ = store.add(table(X))
+    delete = store.files.remove
+
+    def uploading(paths: Any) -> None:
+        monkeypatch.undo()
+        assert store.add(table(X))[1]
+        delete(paths)
+
+    monkeypatch.setattr(store.files, "remove", uploading)
+    assert store.delete(dataset.id)
+    np.testing.assert_array_equal(store.values(dataset.id), X)
+
+
+def test_uploads_are_refused_while_the_queue_server_is_full(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are in its memory; known content is no new record."""
+    store = stores.datasets
+    dataset, _ = store.add(table(X))
+    monkeypatch.setattr(type(stores.room), "is_full", True)
+    assert store.add(table(X)) == (dataset, False)
+    with pytest.raises(ProblemError) as caught:
+        store.add(table(X + 1))
+    assert caught.value.problem.code == "redis-full"
+    assert len(stored_files(stores)) == 1
 
 
 def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import stored_files
 from worker.base.problems import ProblemError
+from worker.records.ids import text
 from worker.storage import integrity
 from worker.storage.datasets import DatasetStore, Table
 
@@ -21,26 +24,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from worker.records.dataset import Dataset
+    from worker.stores import Stores
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 LABELS = np.array(["a", "b"] * 25)
 PLACES = np.asfortranarray(X[:, :2])
 TABLE = Table(values=X, source={"kind": "test"}, labels=LABELS, color=X[:, 0], coordinates=PLACES, ids=np.arange(50))
 HEADER_BYTES = 128  # header of an npy file, version 1.0, with a short shape
-FILES = (".npy", ".labels.npy", ".color.npy", ".coordinates.npy", ".ids.npy")
+FILES = ("values", "labels", "color", "coordinates", "ids")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return the folder of the data sets."""
-    return tmp_path / "datasets"
+def dataset(stores: Stores) -> Dataset:
+    """Return a stored data set."""
+    return stores.datasets.add(TABLE)[0]
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Dataset]:
-    """Return a folder and the data set in it; a test restores what it damages."""
-    folder = tmp_path_factory.mktemp("stored") / "datasets"
-    return folder, DatasetStore.within(folder).add(TABLE)[0]
+def fresh(stores: Stores) -> DatasetStore:
+    """Return the data sets as another process reads them, which has verified none."""
+    return DatasetStore(stores.client, stores.datasets.files, stores.room)
+
+
+def path_of(stores: Stores, dataset: Dataset, name: str = "values") -> Path:
+    """Return a file of a data set."""
+    return stores.datasets.files.bucket.local_path(dataset.path(name))
 
 
 def flip(path: Path, bit: int) -> None:
@@ -66,18 +73,17 @@ def outcome(store: DatasetStore, dataset: Dataset) -> object:
         return error.problem.code
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_flipped_bit_is_never_served(stored: tuple[Path, Dataset], data: st.DataObject) -> None:
+def test_a_flipped_bit_is_never_served(stores: Stores, dataset: Dataset, data: st.DataObject) -> None:
     """For any bit of any file, a read returns the stored content or a problem."""
-    folder, dataset = stored
-    good = read(DatasetStore.within(folder), dataset)
-    path = folder / (dataset.id + data.draw(st.sampled_from(FILES)))
+    good = read(fresh(stores), dataset)
+    path = path_of(stores, dataset, data.draw(st.sampled_from(FILES)))
     bit = data.draw(st.integers(0, 8 * path.stat().st_size - 1))
     flip(path, bit)
     try:
         # A bit of header padding has no effect.
-        assert outcome(DatasetStore.within(folder), dataset) in (good, "dataset-damaged")
+        assert outcome(fresh(stores), dataset) in (good, "dataset-damaged")
     finally:
         flip(path, bit)
 
@@ -92,25 +98,23 @@ def header_bits(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_bit_of_a_header_changes_the_content(stored: tuple[Path, Dataset], file: str) -> None:
+def test_no_bit_of_a_header_changes_the_content(stores: Stores, dataset: Dataset, file: str) -> None:
     """A bit of each byte is tested, and each of the dtype: the digest does not cover the byte order of text."""
-    folder, dataset = stored
-    path = folder / (dataset.id + file)
-    good = read(DatasetStore.within(folder), dataset)
+    path = path_of(stores, dataset, file)
+    good = read(fresh(stores), dataset)
     for bit in header_bits(path):
         flip(path, bit)
-        found = outcome(DatasetStore.within(folder), dataset)
+        found = outcome(fresh(stores), dataset)
         flip(path, bit)
         assert found in (good, "dataset-damaged"), bit
-    assert read(DatasetStore.within(folder), dataset) == good
+    assert read(fresh(stores), dataset) == good
 
 
-def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
+def test_the_last_bit_of_the_values_is_noticed(stores: Stores, dataset: Dataset) -> None:
     """Every reading process and a scrub report it; the record is still listed."""
-    dataset, _ = DatasetStore.within(folder).add(TABLE)
-    path = folder / f"{dataset.id}.npy"
+    path = path_of(stores, dataset)
     flip(path, 8 * path.stat().st_size - 1)
-    store = DatasetStore.within(folder)
+    store = fresh(stores)
     for reader in (store, store.of("default", 0)):
         with pytest.raises(ProblemError, match="differ from the upload"):
             reader.values(dataset.id)
@@ -118,26 +122,25 @@ def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
     assert store.get(dataset.id) == dataset
 
 
-def test_a_record_of_other_data_is_noticed(folder: Path) -> None:
+def test_a_record_of_other_data_is_noticed(stores: Stores) -> None:
     """Shape, dtype, names and owner belong to the content."""
-    store = DatasetStore.within(folder).of("alice", 0)
+    store = fresh(stores).of("alice", 0)
     dataset, _ = store.add(Table(values=X, source={"kind": "test"}, names=["x", "y", "z"]))
-    record = folder / f"{dataset.id}.json"
-    good = record.read_text()
+    key = store.kind.key(dataset.id)
+    good = text(stores.client.get(key))
     for old, new in (('"n": 50', '"n": 49'), ("float64", "float32"), ('"x"', '"w"'), ("alice", "alicf")):
         assert old in good
-        record.write_text(good.replace(old, new))
+        stores.client.set(key, good.replace(old, new))
         with pytest.raises(ProblemError, match="differ from"):
-            DatasetStore.within(folder).values(dataset.id)
+            fresh(stores).values(dataset.id)
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_an_upload_repairs_a_damaged_data_set(folder: Path, damage: str) -> None:
-    """Id and name stay, so that posteriors of the data set stay valid."""
-    store = DatasetStore.within(folder)
-    dataset, _ = store.add(TABLE)
+def test_an_upload_repairs_a_damaged_data_set(stores: Stores, dataset: Dataset, damage: str) -> None:
+    """Id and name stay, so that posteriors of the data set stay valid; the damaged files are removed."""
+    store = fresh(stores)
     named = store.rename(dataset.id, {"name": "sheet", "tags": ["a"]})
-    path = folder / f"{dataset.id}.npy"
+    path = path_of(stores, dataset)
     do: dict[str, Callable[[], object]] = {
         "flip": lambda: flip(path, 8 * path.stat().st_size - 1),
         "truncate": lambda: os.truncate(path, 200),
@@ -145,30 +148,31 @@ def test_an_upload_repairs_a_damaged_data_set(folder: Path, damage: str) -> None
     }
     do[damage]()
     with pytest.raises(ProblemError):
-        DatasetStore.within(folder).values(dataset.id)
-    assert store.add(TABLE) == (named, False)
-    np.testing.assert_array_equal(DatasetStore.within(folder).values(dataset.id), X)
+        fresh(stores).values(dataset.id)
+    repaired, new = store.add(TABLE)
+    assert (replace(repaired, folder=named.folder), new) == (named, False)
+    assert repaired.folder != named.folder
+    assert len(stored_files(stores)) == len(FILES)
+    np.testing.assert_array_equal(fresh(stores).values(dataset.id), X)
 
 
-def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hot_reads_hash_nothing(stores: Stores, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unchanged file is hashed again after an hour, a changed one at once."""
-    store = DatasetStore.within(folder)
-    dataset, _ = store.add(TABLE)
+    store = fresh(stores)
     store.values(dataset.id)
     hashed: list[str] = []
-    whole = integrity.IntegrityChecker.is_intact
+    whole = integrity.IntegrityChecker._has_digest
 
     def counted(self: integrity.IntegrityChecker, dataset: Dataset) -> bool:
         hashed.append(dataset.id)
         return whole(self, dataset)
 
-    monkeypatch.setattr(integrity.IntegrityChecker, "is_intact", counted)
+    monkeypatch.setattr(integrity.IntegrityChecker, "_has_digest", counted)
     for _ in range(5):
         store.values(dataset.id)
         store.load_extras(dataset)
     assert hashed == []
-    path = folder / f"{dataset.id}.npy"
-    os.utime(path)
+    os.utime(path_of(stores, dataset))
     store.values(dataset.id)
     assert hashed == [dataset.id]
     later = time.monotonic() + integrity.AGAIN_SECONDS + 1
@@ -177,11 +181,22 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert hashed == [dataset.id] * 2
 
 
-def test_a_data_set_deleted_meanwhile_is_not_found(folder: Path) -> None:
-    """A concurrent deletion is not reported as damage."""
-    store = DatasetStore.within(folder)
-    dataset, _ = store.add(TABLE)
-    (folder / f"{dataset.id}.npy").unlink()
+def test_a_data_set_deleted_during_a_read_is_not_found(
+    stores: Stores, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A concurrent deletion is not reported as damage; a lost file is."""
+    store = fresh(stores)
+    path_of(stores, dataset).unlink()
+    with pytest.raises(ProblemError) as caught:
+        store.values(dataset.id)
+    assert caught.value.problem.code == "dataset-damaged"
+    require = integrity.IntegrityChecker.require
+
+    def late(self: integrity.IntegrityChecker, dataset: Dataset) -> None:
+        store.delete(dataset.id)
+        require(self, dataset)
+
+    monkeypatch.setattr(integrity.IntegrityChecker, "require", late)
     with pytest.raises(ProblemError) as caught:
         store.values(dataset.id)
     assert caught.value.problem.code == "dataset-not-found"

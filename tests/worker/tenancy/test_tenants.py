@@ -49,7 +49,7 @@ def test_a_data_set_belongs_to_its_tenant(stores: Stores) -> None:
         assert caught.value.problem.code == "dataset-not-found"
     np.testing.assert_array_equal(stores.datasets.values(id_), X)
     np.testing.assert_array_equal(alice.values(id_), X)
-    assert [dataset.id for _, dataset in alice.newest()] == [id_]
+    assert [dataset for _, dataset in alice.newest()] == [record]
     assert list(bob.newest()) == []
 
 

@@ -1,7 +1,8 @@
 """The file of a backup: a plain tar of npy and JSON files, sealed by its last member, the manifest.
 
     README.txt                     how to read it without glle
-    datasets/<id>.json, .npy, ...  the files of the data folder
+    datasets.jsonl                 one line per data set: id, record
+    datasets/<id>.npy, ...         the values of the data sets, and the arrays beside them
     posteriors/<id>.npz            imported posteriors, for glle_engine.load
     posteriors.jsonl               one line per posterior: id, record
     embeddings.jsonl               one line per embedding: id, record
@@ -30,6 +31,7 @@ import glle_engine
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.base.versions import check_schema, stamp
+from worker.records.dataset import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,14 +45,19 @@ MAX_LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes 
 MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
-    r"README\.txt|(posteriors|embeddings|jobs|keys|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
-    r"|datasets/ds_[0-9a-f]{32}(\.json|(\.labels|\.color|\.coordinates|\.ids)?\.npy)"
+    r"README\.txt|(datasets|posteriors|embeddings|jobs|keys|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
+    r"|datasets/ds_[0-9a-f]{32}(\.labels|\.color|\.coordinates|\.ids)?\.npy"
     r"|posteriors/post_[0-9a-f]{32}\.npz"
 )
 _README = """A backup of glle (`glle restore` reads it). Without glle:
-datasets/*.npy, posteriors/*.npz: numpy.load. datasets/*.json: their records. *.jsonl: a JSON object a line.
+datasets/*.npy, posteriors/*.npz: numpy.load. *.jsonl: their records, and others, a JSON object a line.
 manifest.json: bytes and SHA-256 of every other file; `tar xf` and `sha256sum` are enough to check them.
 """
+
+
+def member_of(id_: str, name: str) -> str:
+    """Return the name of the member that has a file of a data set."""
+    return f"datasets/{id_}.npy" if name == VALUES else f"datasets/{id_}.{name}.npy"
 
 
 class Writer:

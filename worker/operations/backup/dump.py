@@ -14,6 +14,7 @@ import numpy as np
 
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
+from worker.operations.backup.archive import member_of
 from worker.records.draws import DRAW, parse_draw_key
 from worker.records.ids import text
 from worker.records.job import job_from
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from worker.operations.backup.archive import Writer
     from worker.records.cache_entry import Array, Entry
+    from worker.records.dataset import Dataset
     from worker.storage.posteriors import PosteriorRecord
     from worker.storage.records import RecordStore
     from worker.stores import Stores
@@ -66,14 +68,13 @@ class _Dump:
         self._scope = scope
         self._datasets: set[str] = set()
         self._subjects: set[str] = set()  # data sets and posteriors
-        self._imports: set[str] = set()
         self._counts = dict.fromkeys(KINDS, 0)
 
     def run(self) -> dict[str, int]:
         archive, scope = self._archive, self._scope
-        self._write_datasets()
-        self._write_imports()
-        self._subjects |= self._write_records("posteriors", self._stores.posteriors, self._is_complete)
+        self._datasets = self._write_records("data sets", self._stores.datasets, self._add_dataset)
+        posteriors = self._write_records("posteriors", self._stores.posteriors, self._is_complete)
+        self._subjects = self._datasets | posteriors
         embeddings = self._stores.embeddings
         self._write_records("embeddings", embeddings, lambda record: record.recipe.dataset in self._datasets)
         with archive.lines("jobs.jsonl") as write:
@@ -88,36 +89,10 @@ class _Dump:
         archive.seal(numbers=numbers, tenants=tenants, arrays=scope.arrays, keys=scope.keys, counts=self._counts)
         return self._counts
 
-    def _write_datasets(self) -> None:
-        datasets = self._stores.datasets
-        for id_ in datasets.ids():
-            with datasets.opened(id_) as files:
-                if files is None:
-                    continue
-                record = datasets.get(id_)
-                if record is None or not self._scope.has(record.tenant):
-                    continue
-                for suffix, file in files.items():
-                    self._archive.add(f"datasets/{id_}{suffix}", file, _size(file))
-            self._datasets.add(id_)
-        self._counts["data sets"] = len(self._datasets)
-        self._subjects |= self._datasets
-
-    def _write_imports(self) -> None:
-        imports = self._stores.imports
-        for id_ in imports.ids():
-            tenant = imports.tenant(id_)
-            if tenant is None or not self._scope.has(tenant) or not self._stores.posteriors.exists(id_):
-                continue
-            with imports.opened(id_) as file:
-                if file is not None:
-                    self._archive.add(f"posteriors/{id_}.npz", file, _size(file))
-                    self._imports.add(id_)
-
     def _write_records(self, kind: str, records: RecordStore[R], is_included: Callable[[R], bool]) -> set[str]:
         """Write the included records of a kind; return their ids."""
         written: set[str] = set()
-        with self._archive.lines(f"{kind}.jsonl") as write:
+        with self._archive.lines(f"{kind.replace(' ', '')}.jsonl") as write:
             for id_, raw in records.all():
                 record = records.kind.load(id_, raw)
                 if id_ not in written and self._scope.has(record.tenant) and is_included(record):
@@ -127,7 +102,21 @@ class _Dump:
         return written
 
     def _is_complete(self, record: PosteriorRecord) -> bool:
-        return record.id in self._imports if record.is_imported else self._datasets.issuperset(record.datasets)
+        return self._add_import(record) if record.is_imported else self._datasets.issuperset(record.datasets)
+
+    def _add_dataset(self, dataset: Dataset) -> bool:
+        """Add the files of a data set; return False if it was deleted meanwhile."""
+        with self._stores.datasets.opened(dataset) as files:
+            for name, file in files.items():
+                self._archive.add(member_of(dataset.id, name), file, _size(file))
+            return bool(files)
+
+    def _add_import(self, record: PosteriorRecord) -> bool:
+        """Add the file of an imported posterior; return False if it was deleted meanwhile."""
+        with self._stores.imports.opened(record) as file:
+            if file is not None:
+                self._archive.add(f"posteriors/{record.id}.npz", file, _size(file))
+            return file is not None
 
     def _write_jobs(self, write: Write) -> None:
         written: set[str] = set()

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
-from worker.operations.backup.archive import Archive, damaged
+from worker.operations.backup.archive import Archive, damaged, member_of
 from worker.operations.backup.dump import CACHED, KINDS, BackupScope
-from worker.operations.backup.validate import array_in, dataset_in, require_import
+from worker.operations.backup.validate import array_in, require_dataset, require_import
 from worker.records.cache_entry import Entry
+from worker.records.dataset import VALUES
 from worker.records.draws import DRAW, parse_draw_key
 from worker.records.job import job_from
 from worker.records.tenants import is_tenant_name
+from worker.storage.object_store.data_files import pieces_of
 from worker.storage.records import Record
 from worker.storage.tiered_cache import HEAD
 
@@ -95,10 +98,9 @@ class _Restoration:
         return self._report
 
     def _datasets(self) -> Iterator[Dataset]:
-        for name in self._archive.names("datasets/", ".json"):
-            dataset = dataset_in(self._archive, name.removeprefix("datasets/").removesuffix(".json"))
-            if self._scope.has(dataset.tenant):
-                yield dataset
+        for dataset in self._records("datasets", self._stores.datasets):
+            require_dataset(self._archive, dataset)
+            yield dataset
 
     def _records(self, kind: str, records: RecordStore[R]) -> Iterator[R]:
         """Yield the records of a kind in the scope."""
@@ -144,31 +146,32 @@ class _Restoration:
 
     def _restore_dataset(self, dataset: Dataset) -> str:
         datasets = self._stores.datasets
-        if (existing := datasets.get(dataset.id)) is not None:
+        if (existing := datasets.get(dataset.id)) is not None and datasets.is_intact(existing):
             return self._restore_names(existing, dataset, datasets.rename)
         if not self._is_dry_run:
             with contextlib.ExitStack() as stack:
-                suffixes = (".npy", *(f".{name}.npy" for name in dataset.extras))
-                names = {suffix: f"datasets/{dataset.id}{suffix}" for suffix in suffixes}
-                opened = {suffix: stack.enter_context(self._archive.open(name)) for suffix, name in names.items()}
-                datasets.put(dataset, opened)
+                sources = {}
+                for name in (VALUES, *dataset.extras):
+                    member = member_of(dataset.id, name)
+                    file = stack.enter_context(self._archive.open(member))
+                    sources[name] = pieces_of(file), self._archive.size(member)
+                datasets.put(dataset, sources)
         return "restored"
 
     def _restore_posterior(self, record: PosteriorRecord) -> str:
-        imports = self._stores.imports
-        existing = self._stores.posteriors.get(record.id)
+        posteriors, imports = self._stores.posteriors, self._stores.imports
+        existing = posteriors.get(record.id)
         if existing is not None and record.calibration is not None and not self._is_dry_run:
-            self._stores.posteriors.calibrate(record.id, record.calibration)
-        if existing is not None and (not record.is_imported or imports.is_intact(record.id)):
-            return self._restore_names(existing, record, self._stores.posteriors.rename)
-        if not self._is_dry_run:
-            with contextlib.ExitStack() as stack:
-                if record.is_imported:
-                    file = stack.enter_context(self._archive.open(f"posteriors/{record.id}.npz"))
-                    publish = stack.enter_context(imports.sealed(record.id, record.tenant, file))
-                    stack.enter_context(imports.exclusive(record.id))
-                    publish()
-                self._stores.posteriors.record(record)
+            posteriors.calibrate(record.id, record.calibration)
+        if existing is not None and (not record.is_imported or imports.is_intact(existing)):
+            return self._restore_names(existing, record, posteriors.rename)
+        if not self._is_dry_run and record.is_imported:
+            member = f"posteriors/{record.id}.npz"
+            self._stores.cache.create_index(record.id)
+            with self._archive.open(member) as file:
+                imports.add(posteriors, record, file, self._archive.size(member))
+        elif not self._is_dry_run:
+            posteriors.record(replace(record, file=None, file_bytes=0))
         return "restored"
 
     def _restore_names(self, existing: Any, saved: Any, rename: Callable[[str, dict[str, Any]], object]) -> str:

@@ -9,43 +9,28 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from worker.operations.backup.archive import MAX_LINE, PIECE, Archive, damaged
-from worker.records.dataset import EXTRAS, Content, Dataset, record_of
+from worker.operations.backup.archive import PIECE, Archive, damaged, member_of
+from worker.records.dataset import EXTRAS, VALUES, Content, Dataset
 from worker.records.ids import content_sha256
-from worker.records.tenants import dataset_id, is_tenant_name
+from worker.records.tenants import dataset_id
 from worker.storage.imported_posteriors import verified
 
 if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.storage.posteriors import PosteriorRecord
 
-VALUES = {"float64": "<f8", "float32": "<f4"}
+DTYPES = {"float64": "<f8", "float32": "<f4"}
 
 
-def dataset_in(archive: Archive, id_: str) -> Dataset:
-    """Return the record of a data set of an archive, whose files match its id.
-
-    Raises
-    ------
-    ProblemError
-        ``backup-unreadable``, and as `worker.base.versions.load_record`.
-
-    """
-    if archive.size(f"datasets/{id_}.json") > MAX_LINE:
-        raise damaged(f"the record of data set {id_} is too long")
-    with archive.open(f"datasets/{id_}.json") as file:
-        dataset = record_of(id_, file.read())
-    expected = {f"datasets/{id_}{end}" for end in (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))}
-    if (
-        dataset.id != id_
-        or set(archive.names(f"datasets/{id_}.", "")) != expected
-        or not is_tenant_name(dataset.tenant)
-    ):
+def require_dataset(archive: Archive, dataset: Dataset) -> None:
+    """Raise ``backup-unreadable`` unless an archive has the files of a data set, and they match its id."""
+    id_ = dataset.id
+    expected = {member_of(id_, name) for name in (VALUES, *dataset.extras)}
+    if set(archive.names(f"datasets/{id_}.", "")) != expected:
         raise damaged(f"data set {id_} lacks files, or has unexpected ones")
-    extras = {name: array_in(archive, f"datasets/{id_}.{name}.npy") for name in EXTRAS if name in dataset.extras}
+    extras = {name: array_in(archive, member_of(id_, name)) for name in EXTRAS if name in dataset.extras}
     if dataset.sha256 != _digest(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
         raise damaged(f"data set {id_} does not match its id")
-    return dataset
 
 
 def require_import(archive: Archive, record: PosteriorRecord) -> None:
@@ -73,10 +58,10 @@ def array_in(archive: Archive, member: str) -> Array:
 
 def _digest(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> str:
     """Return the digest of a data set's content; refuse values that are not finite."""
-    member = f"datasets/{dataset.id}.npy"
+    member = member_of(dataset.id, VALUES)
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file, archive.size(member))
-        if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != VALUES.get(dataset.dtype):
+        if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != DTYPES.get(dataset.dtype):
             raise damaged(f"{member} does not match its record")
         content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
         while piece := file.read(PIECE):  # complete values: the header was checked, and 8 divides the size of a piece

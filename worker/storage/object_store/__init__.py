@@ -1,4 +1,4 @@
-"""Object store behind the array cache: a folder, S3, Google or Azure, with an index in the queue's Redis.
+"""Object store, a folder, S3, Google or Azure: files of data sets, and large arrays behind the cache with an index.
 
-May import `base`, `records` and `observability`. Start with `store`.
+May import `base`, `records`, `tenancy`, `observability` and `storage.records`. Start with `data_files` and `store`.
 """

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import redis
 
 _SUMS = "glle:stored"
-CONDEMNED = "glle:stored:condemned"  # set of paths of items' objects whose removal failed
 FOLDER = "cache"  # of the entries' objects in the store
 ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index names it
 
@@ -126,10 +125,6 @@ class ObjectIndex:
         """Return all subjects."""
         keys = self._client.scan_iter(match=_hash("*"), count=_BATCH, _type="hash")
         return sorted(text(raw).removeprefix(_hash("")) for raw in set(keys))
-
-    def condemned(self) -> list[str]:
-        """Return the paths of items' objects whose removal failed."""
-        return sorted(text(raw) for raw in self._client.smembers(CONDEMNED))
 
     def finish_sweep(self, started: float) -> None:
         """Note the start of a finished sweep."""

@@ -33,8 +33,6 @@ SECONDS = 15.0  # time limit for 8 MB
 PATIENT_RETRIES = 30  # of a worker's failed request, within `SECONDS`: the computation took longer
 READS, WRITES = 16, 4  # at the same time, of one call; a write has up to 16 MB in memory
 
-WAITS = (2.5, 5.0)  # pauses in seconds before a read of an item is repeated
-
 T = TypeVar("T")
 R = TypeVar("R")
 

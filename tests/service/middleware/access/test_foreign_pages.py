@@ -60,7 +60,7 @@ def test_pages_of_other_origins_are_refused_without_keys(
     for answer in [*answers, *(client.get(path, headers=headers) for path in READS)]:
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-origin")
         assert "GLLE_CORS_ORIGINS" in answer.json()["remedy"]
-    assert not stores.datasets.ids()
+    assert not list(stores.datasets.all())
 
 
 @pytest.mark.parametrize("headers", OWN.values(), ids=OWN)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from service.cli import main
-from tests.conftest import evict
+from tests.conftest import evict, stored_files
 from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, check_problem, drawn, fitted, result_of
 from tests.service.routes.posteriors.forged import IMPORT, ZIP, Members, members, written
 from tests.service.tenants import bearer, served
@@ -19,6 +18,7 @@ from worker.execution import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import httpx
 
@@ -37,9 +37,9 @@ def draw_of(client: httpx.Client, stores: Stores, path: str, index: int, scale: 
     return client.get(drawn(stores, answer), headers=NPY).content
 
 
-def files(stores: Stores) -> list[str]:
-    """Return the names of the stored files of imported posteriors."""
-    return sorted(path.name for path in (Path(stores.settings.data_dir) / "posteriors").glob("*"))
+def files(stores: Stores) -> list[Path]:
+    """Return the stored files of imported posteriors."""
+    return [path for path in stored_files(stores) if path.suffix == ".npz"]
 
 
 @pytest.mark.parametrize("spec", [{}, {"method": "direct"}, {"standardize": "zscore"}], ids=str)
@@ -81,7 +81,7 @@ def test_the_export_of_an_import_is_the_same_posterior(client: httpx.Client, sto
     about = [json.loads(members(file)["export.json"].tobytes()) for file in (content, again)]
     assert about[0]["dataset"] == about[1]["dataset"]
     assert client.post(IMPORT, content=again, headers=ZIP).json()["id"] == imported["id"]
-    assert files(stores) == [imported["id"] + ".npz"]
+    assert len(files(stores)) == 1
 
 
 def test_analyses_on_the_data_name_the_missing_data_set(client: httpx.Client, stores: Stores) -> None:
@@ -257,15 +257,17 @@ def test_a_deleted_import_leaves_nothing(client: httpx.Client, stores: Stores) -
 
 
 def test_a_damaged_file_is_a_problem_and_repaired_by_an_import(
-    client: httpx.Client, stores: Stores, capsys: pytest.CaptureFixture[str]
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No draw is made of changed bits; `glle scrub` names the posterior, and its exit code is 1."""
     _, content = exported(client)
     imported = client.post(IMPORT, content=content, headers=ZIP).json()
-    scrub = ["scrub", "--data-dir", stores.settings.data_dir]
+    for variable, value in stores.settings.to_env().items():
+        monkeypatch.setenv(variable, value)
+    scrub = ["scrub"]
     assert main.main(scrub) == 0
     assert "1 imported posteriors" in capsys.readouterr().out
-    file = Path(stores.settings.data_dir) / "posteriors" / (imported["id"] + ".npz")
+    (file,) = files(stores)
     raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 1
     file.write_bytes(raw)

@@ -1,58 +1,58 @@
-"""Local copies of stored files, bounded in bytes: a file may be removed at any time, and is read again."""
+"""Local copies of stored objects, bounded in bytes: a copy may vanish at any time, and is read again."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING
 
 from worker.base.files import PREFIX, remove_abandoned, restrict_folder, temporary
 from worker.base.problems import refuse
+from worker.storage.free_space import nearest_existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from worker.base.files import Temporary
-
+MAX_COPIES = 2**32  # bytes
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
-_WRITABLE = "With GLLE_DATA_IN=store workers need a GLLE_DATA_DIR that their user can write, too."
+_WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
+
+
+def copies_limit(folder: Path) -> int:
+    """Return the bytes of the copies that a machine keeps in a folder: a quarter of the disk at most."""
+    return min(MAX_COPIES, shutil.disk_usage(nearest_existing(folder)).total // 4)
 
 
 class LocalCopies:
-    """Folder of copies, named by the SHA-256 of their content.
+    """Folder of copies, named by the paths of their objects, which never change.
 
-    Any number of processes of a machine may share it. A removed copy stays readable where it is open.
+    Any number of processes of a machine may share it. A removed copy stays readable where it is open. A copy is as long
+    as its object; its reader compares the content with a digest.
 
     Parameters
     ----------
     folder
         Created by the first copy.
-    most_bytes
+    max_bytes
         Bytes of all copies, the least recently used are removed. Copies in use, and the last one, may exceed it.
 
     """
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
-    def temporary(self) -> AbstractContextManager[Temporary]:
-        """Return a new file beside the copies."""
-        restrict_folder(self._folder)
-        return temporary(self._folder)
-
-    def get(self, name: str, sha256: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
+    def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
         """Return the path of a copy; a missing one is read.
 
         Raises
         ------
-        OSError
-            With EIO: the bytes that were read do not have this digest.
+        FileNotFoundError
+            The object is missing or shorter.
         ProblemError
             ``storage-full``, ``data-folder-read-only``.
 
@@ -66,7 +66,7 @@ class LocalCopies:
         except FileNotFoundError:  # or removed in between
             pass
         try:
-            self._read(path, sha256, size, read)
+            self._read(path, size, read)
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 detail = "There is no space left for a copy of a data set."
@@ -77,21 +77,13 @@ class LocalCopies:
             raise
         return path
 
-    def _read(self, path: Path, sha256: str, size: int, read: Callable[[], Iterable[bytes]]) -> None:
-        hasher = hashlib.sha256()
-        with self.temporary() as file:
+    def _read(self, path: Path, size: int, read: Callable[[], Iterable[bytes]]) -> None:
+        restrict_folder(self._folder)
+        with temporary(self._folder) as file:
             self._make_room(size)
-            for piece in read():
-                hasher.update(piece)
-                file.write(piece)
-            if hasher.hexdigest() != sha256:
-                raise OSError(errno.EIO, "The stored file is missing or damaged")
+            if sum(file.write(piece) for piece in read()) != size:
+                raise FileNotFoundError(errno.ENOENT, "The stored object is missing or shorter", path.name)
             file.publish(path)
-
-    def adopt(self, file: Temporary, name: str, size: int) -> None:
-        """Make a new file the copy of what was stored."""
-        self._make_room(size)
-        file.publish(self._folder / name)
 
     def discard(self, name: str) -> None:
         """Remove a copy, if it exists."""
@@ -112,7 +104,7 @@ class LocalCopies:
                     except FileNotFoundError:  # another process removed it
                         continue
                     copies.append((status.st_atime_ns, status.st_size, file.path))
-        excess = sum(nbytes for _, nbytes, _ in copies) + size - self._most_bytes
+        excess = sum(nbytes for _, nbytes, _ in copies) + size - self._max_bytes
         recent = time.time_ns() - int(RECENT_SECONDS * 1e9)
         for used, nbytes, path in sorted(copies):
             if excess <= 0 or used > recent:

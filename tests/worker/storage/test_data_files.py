@@ -1,0 +1,377 @@
+"""Files of data sets: two machines with separate folders, one store and one queue server."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import redis
+
+from worker.base.files import Temporary
+from worker.base.problems import ProblemError
+from worker.operations.unnamed_files import unnamed_files
+from worker.storage.datasets import DatasetStore, Table
+from worker.storage.object_store import backend, local_copies
+from worker.storage.object_store.data_files import COPIES, FOLDER
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from worker.base.settings import Settings
+    from worker.storage.object_store.backend import Bucket
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+LABELS = np.array(["a", "ü"] * 25)
+
+
+def table(values: Any = X, **more: Any) -> Table:
+    """Return a table of these values."""
+    return Table(values=np.asarray(values), source={"kind": "test"}, **more)
+
+
+@pytest.fixture(params=["file", "memory"])
+def connect(
+    request: pytest.FixtureRequest, settings: Settings, stores: Stores, tmp_path: Path
+) -> Iterator[Callable[..., Stores]]:
+    """Return the function that connects the stores of a machine with this folder to one object store."""
+    del stores  # it empties the servers
+    url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
+    connected: list[Stores] = []
+
+    def machine(name: str) -> Stores:
+        connected.append(Stores.connect(replace(settings, data_dir=str(tmp_path / name), store_url=url)))
+        return connected[-1]
+
+    yield machine
+    for one in connected:
+        one.close()
+
+
+@pytest.fixture
+def one(connect: Callable[..., Stores]) -> Stores:
+    """Return the stores of a machine."""
+    return connect("one")
+
+
+@pytest.fixture
+def two(connect: Callable[..., Stores]) -> Stores:
+    """Return the stores of another machine."""
+    return connect("two")
+
+
+def bucket_of(stores: Stores) -> Bucket:
+    """Return the object store."""
+    return stores.datasets.files.bucket
+
+
+def paths(stores: Stores) -> list[str]:
+    """Return the paths of all files."""
+    return bucket_of(stores).paths(FOLDER)
+
+
+def copies(stores: Stores) -> list[Path]:
+    """Return the local copies of a machine."""
+    folder = Path(stores.settings.data_dir, COPIES)
+    return [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+
+
+def code(call: Callable[[], object]) -> str:
+    """Return the code of a refusal."""
+    with pytest.raises(ProblemError) as caught:
+        call()
+    return caught.value.problem.code
+
+
+def ids(stores: Stores) -> set[str]:
+    """Return the ids of all data sets."""
+    return {id_ for id_, _ in stores.datasets.all()}
+
+
+def rewrite(stores: Stores, change: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of the one file."""
+    (path,) = paths(stores)
+    raw = bucket_of(stores).read(path, 0, 2**30)
+    assert raw is not None
+    bucket_of(stores).remove(path)
+    bucket_of(stores).write(path, [change(raw)], len(raw))
+
+
+def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> None:
+    """Values, arrays beside them, record, list, usage, name and deletion are the same on both."""
+    original = table(labels=LABELS, color=X[:, 0], coordinates=X[:, :2], ids=np.arange(50), names=["x", "y", "z"])
+    alice = one.datasets.of("alice")
+    dataset, new = alice.add(original)
+    assert new
+    assert two.datasets.of("alice").add(original) == (dataset, False)
+    other = two.datasets.of("alice")
+    assert other.get(dataset.id) == dataset
+    np.testing.assert_array_equal(other.values(dataset.id), X)
+    beside = other.load_extras(dataset)
+    assert {name: array.tolist() for name, array in beside.items()} == {
+        "labels": LABELS.tolist(),
+        "color": X[:, 0].tolist(),
+        "coordinates": X[:, :2].tolist(),
+        "ids": list(range(50)),
+    }
+    second, _ = other.add(table(X + 1))
+    assert [found for _, found in alice.newest()] == [second, dataset]
+    (first, _), _ = alice.newest()
+    assert [found for _, found in alice.newest(first)] == [dataset]
+    assert list(one.datasets.of("bob").newest()) == []
+    assert one.datasets.of("bob").get(dataset.id) is None
+    assert alice.usage() == other.usage() == one.datasets.usage()
+    assert alice.usage()["stored_bytes"] >= 2 * X.nbytes + LABELS.nbytes
+    renamed = other.rename(dataset.id, {"name": "sheet", "tags": ["a"]})
+    assert alice.get(dataset.id) == renamed
+    mapped = alice.values(dataset.id)
+    assert other.delete(dataset.id)
+    assert not other.delete(dataset.id)
+    assert code(lambda: alice.values(dataset.id)) == "dataset-not-found"
+    np.testing.assert_array_equal(mapped, X)
+    assert alice.delete(second.id)
+    assert paths(one) == []
+    assert not any(one.datasets.usage().values())
+
+
+def test_files_do_not_depend_on_the_store(one: Stores, stores: Stores) -> None:
+    """Ids, records and bytes of a data set are those of a store in the data folder."""
+    there, _ = one.datasets.add(table(labels=LABELS))
+    with one.datasets.opened(there) as files:
+        expected = {name: file.read() for name, file in files.items()}
+    one.datasets.delete(there.id)
+    here, _ = stores.datasets.add(table(labels=LABELS))
+    assert replace(here, created="", folder="") == replace(there, created="", folder="")
+    with stores.datasets.opened(here) as files:
+        assert {name: file.read() for name, file in files.items()} == expected
+
+
+def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that exceeds one request is written and read in pieces, and compared as a whole."""
+    monkeypatch.setattr(backend, "PIECE", 2**16)
+    values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
+    dataset, _ = one.datasets.add(table(values))
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
+    assert list(two.datasets.damaged()) == []
+    rewrite(one, lambda raw: raw[: -backend.PIECE])
+    assert list(two.datasets.damaged()) == [dataset.id]
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
+@pytest.mark.parametrize("connect", ["memory"], indirect=True)
+def test_a_damaged_local_copy_is_read_again(one: Stores, two: Stores, damage: str) -> None:
+    """Whatever happens to a copy, the bits are those of the upload."""
+    dataset, _ = one.datasets.add(table())
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
+    (copy,) = copies(two)
+    if damage == "remove":
+        copy.unlink()
+    elif damage == "truncate":
+        os.truncate(copy, 200)
+    else:
+        raw = bytearray(copy.read_bytes())
+        raw[-1] ^= 1
+        copy.unlink()
+        copy.write_bytes(raw)
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
+    np.testing.assert_array_equal(np.load(copies(two)[0]), X)
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
+def test_a_damaged_object_is_reported_and_an_upload_repairs_it(one: Stores, two: Stores, damage: str) -> None:
+    """No machine serves other bits; the upload works on a machine that has an intact copy, too."""
+    dataset, _ = one.datasets.add(table())
+    named = one.datasets.rename(dataset.id, {"name": "sheet", "tags": []})
+    one.datasets.values(dataset.id)
+    if damage == "remove":
+        for path in paths(one):
+            bucket_of(one).remove(path)
+    else:
+        rewrite(one, {"truncate": lambda raw: raw[:200], "flip": lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])}[damage])
+    assert code(lambda: two.datasets.values(dataset.id)) == "dataset-damaged"
+    assert list(one.datasets.damaged()) == [dataset.id]
+    repaired, new = one.datasets.add(table())
+    assert (replace(repaired, folder=named.folder), new) == (named, False)
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
+    assert list(one.datasets.damaged()) == []
+    assert paths(one) == list(repaired.files)  # the replaced file is gone
+    assert one.datasets.usage()["datasets"] == 1
+
+
+@pytest.mark.parametrize("connect", ["memory"], indirect=True)
+def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recently used are removed, and read again when they are needed; those in use stay."""
+    monkeypatch.setattr(local_copies, "RECENT_SECONDS", 0.0)
+    values = [np.random.default_rng(seed).normal(size=(2**13, 4)) for seed in range(6)]  # 256 kB each
+    stored = [one.datasets.add(table(value))[0].id for value in values]
+    monkeypatch.setattr(local_copies, "MAX_COPIES", 2**20)
+    small = connect("small")
+    for _ in range(2):
+        for id_, value in zip(stored, values, strict=True):
+            np.testing.assert_array_equal(small.datasets.values(id_), value)
+            assert sum(path.stat().st_size for path in copies(small)) <= 2**20
+    small.datasets.values(stored[3])
+    small.datasets.values(stored[0])
+    names = {path.name for path in copies(small)}
+    small.datasets.values(stored[3])
+    assert {path.name for path in copies(small)} == names
+    monkeypatch.setattr(local_copies, "RECENT_SECONDS", 60.0)
+    for id_ in stored:
+        small.datasets.values(id_)
+    assert names < {path.name for path in copies(small)}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected", "remedy"),
+    [
+        (errno.ENOSPC, ("storage-full", 507), "Enlarge the disk"),
+        (errno.EROFS, ("data-folder-read-only", 503), "GLLE_DATA_DIR"),
+    ],
+)
+@pytest.mark.parametrize("connect", ["memory"], indirect=True)
+def test_a_folder_without_room_for_copies_is_a_problem_with_a_remedy(
+    one: Stores, two: Stores, number: int, expected: object, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads of that machine are refused and leave no file, and succeed once the folder can be written."""
+
+    def fail(*_: object) -> None:
+        raise OSError(number, "A test")
+
+    dataset, _ = one.datasets.add(table())
+    with monkeypatch.context() as patch:
+        patch.setattr(Temporary, "publish", fail)
+        with pytest.raises(ProblemError) as caught:
+            two.datasets.values(dataset.id)
+    assert (caught.value.problem.code, caught.value.problem.status) == expected
+    assert remedy in caught.value.problem.remedy
+    assert list(Path(two.settings.data_dir, COPIES).iterdir()) == []
+    np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
+
+
+def test_concurrent_uploads_and_deletions_leave_whole_data_sets(one: Stores, two: Stores) -> None:
+    """After any order of changes on two machines, each listed data set is intact, and no other file is left."""
+    tables = [table(X + number, labels=LABELS) for number in range(3)]
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)  # noqa: S311 # no secret
+        for _ in range(6):
+            store, chosen = rng.choice([one, two]).datasets, rng.choice(tables)
+            if rng.random() < 0.5:
+                store.add(chosen)
+            else:
+                store.delete(store.id_of(chosen))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert list(two.datasets.damaged()) == []
+    records = [one.datasets.get(id_) for id_ in ids(one)]
+    assert sorted(paths(one)) == sorted(path for record in records if record is not None for path in record.files)
+    sizes = [len(bucket_of(one).read(path, 0, 2**20) or b"") for path in paths(one)]
+    assert one.datasets.usage() == {"datasets": len(records), "stored_bytes": sum(sizes)}
+
+
+def test_two_machines_do_not_share_the_same_room(one: Stores, two: Stores) -> None:
+    """Concurrent uploads of a tenant never exceed its quota, and refused ones leave nothing."""
+    quota = 3 * (X.nbytes + 128)
+
+    def upload(number: int) -> str:
+        try:
+            (one, two)[number % 2].datasets.of("alice", quota).add(table(X + number))
+        except ProblemError as error:
+            return error.problem.code
+        return "stored"
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(upload, range(8)))
+    assert set(outcomes) == {"stored", "quota-exceeded"}
+    assert outcomes.count("stored") == len(ids(one)) == len(paths(one)) == 3
+    assert one.datasets.of("alice").usage()["stored_bytes"] == quota
+
+
+def test_the_quota_holds_between_a_look_and_the_record(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that another one overtakes is refused by the record, and its files are removed."""
+    store = one.datasets.of("alice", X.nbytes + 200)
+    monkeypatch.setattr(DatasetStore, "require_room", lambda *_: None)
+    kept, _ = store.add(table())
+    with pytest.raises(ProblemError) as caught:
+        store.add(table(X + 1))
+    assert caught.value.problem.code == "quota-exceeded"
+    assert caught.value.problem.details["used"] == store.usage()["stored_bytes"]
+    assert paths(one) == list(kept.files)
+
+
+def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload gets 503, and its repetition succeeds."""
+    write = backend.Bucket.write
+
+    def fail(self: Bucket, path: str, *arguments: Any) -> None:
+        if path.endswith("labels.npy"):
+            raise backend._unavailable("a test")
+        write(self, path, *arguments)
+
+    monkeypatch.setattr(backend.Bucket, "write", fail)
+    assert code(lambda: one.datasets.add(table(labels=LABELS))) == "store-unavailable"
+    monkeypatch.undo()
+    assert (ids(one), paths(one)) == (set(), [])
+    assert one.datasets.add(table(labels=LABELS))[1]
+    assert list(one.datasets.damaged()) == []
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_an_upload_whose_answer_is_lost_keeps_its_files(
+    one: Stores, *, is_repeated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the connection to the record breaks after the change, the files stay, because the record names them."""
+    script = one.datasets._script
+
+    def broken(**options: Any) -> Any:
+        answer = script(**options)
+        if not is_repeated:
+            raise redis.ConnectionError
+        monkeypatch.undo()
+        del answer  # the client sends the command again
+        return script(**options)
+
+    monkeypatch.setattr(one.datasets, "_script", broken)
+    if is_repeated:
+        dataset, new = one.datasets.add(table())
+        assert new
+    else:
+        with pytest.raises(redis.ConnectionError):
+            one.datasets.add(table())
+        monkeypatch.undo()
+        dataset, new = one.datasets.add(table())
+        assert not new
+    np.testing.assert_array_equal(one.datasets.values(dataset.id), X)
+    assert paths(one) == list(dataset.files)
+
+
+def test_files_of_killed_writers_are_found(one: Stores) -> None:
+    """Files of records and young ones stay; without any record all stay, because the server may be another one."""
+    kept, _ = one.datasets.add(table(labels=LABELS))
+    killed = f"{FOLDER}/ab/values.npy"
+    bucket_of(one).write(killed, [b"killed"], 6)
+    assert unnamed_files(one, 3600.0) == []
+    assert unnamed_files(one, -60.0) == [killed]
+    one.datasets.files.remove(unnamed_files(one, -60.0))
+    np.testing.assert_array_equal(one.datasets.values(kept.id), X)
+    one.client.flushall()
+    assert code(lambda: unnamed_files(one, -60.0)) == "records-lost"
+
+
+def test_a_removal_that_fails_is_made_up_by_a_sweep(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion succeeds, and the file is one without a record."""
+    other, _ = one.datasets.add(table(X + 1))
+    dataset, _ = one.datasets.add(table())
+    with monkeypatch.context() as patch:
+        patch.setattr(backend.Bucket, "remove", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test")))
+        assert one.datasets.delete(dataset.id)
+    assert unnamed_files(one, -60.0) == list(dataset.files)
+    assert one.datasets.get(other.id) == other
