@@ -105,6 +105,14 @@ def slices(draw: st.DrawFn, size: int) -> slice:
     return slice(start, draw(st.integers(start + 1, size)))
 
 
+def test_repeated_positions_are_repeated() -> None:
+    """As many rows as lie between the first and the last position are not those rows."""
+    array = np.arange(8.0).reshape(1, 4, 2)
+    lazy = CountingObject(raw_of(Entry({}, {"x": array}))).array("x")
+    np.testing.assert_array_equal(np.asarray(np.take(lazy, [1, 1, 3], 1)), array[:, [1, 1, 3]])
+    np.testing.assert_array_equal(np.asarray(np.take(lazy[:1], [1, 1, 3], 1)), array[:, [1, 1, 3]])
+
+
 @settings(max_examples=20)
 @given(st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3)), st.data())
 def test_slices_equal_those_of_numpy(shape: tuple[int, int, int], data: st.DataObject) -> None:

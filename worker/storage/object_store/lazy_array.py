@@ -170,7 +170,7 @@ class LazyArray:
             first, start = int(run[0]), self._layout.start
             values = self._payload.read(start + first * each, start + (int(run[-1]) + 1) * each)
             values = values.reshape(int(run[-1]) - first + 1, each)
-            parts.append(values if len(values) == len(run) else values[run - first])
+            parts.append(values if (np.diff(run) == 1).all() else values[run - first])
         return (np.concatenate(parts) if len(parts) != 2 else parts[1]).reshape(-1).view(self.dtype)
 
 
