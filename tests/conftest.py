@@ -215,11 +215,10 @@ def stored_files(stores: Stores) -> list[Path]:
 
 
 @pytest.fixture
-def stores(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
+def stores(settings: Settings) -> Iterator[Stores]:
     """Return connected, empty stores."""
     from worker.stores import Stores  # noqa: PLC0415 # engine tests need no server
 
-    monkeypatch.setattr("worker.jobs.notifications.LISTEN_SECONDS", 0.02)  # `close` waits for the listeners
     connected = Stores.connect(settings)
     connected.client.flushall()
     connected.cache.client.flushall()

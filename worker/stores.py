@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Self
@@ -11,7 +12,7 @@ from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
 from worker.base.versions import numbers_of
 from worker.connections.circuit_breaker import CircuitBreaker
-from worker.connections.clients import connect_cache, connect_queue
+from worker.connections.clients import connect_cache, connect_queue, subscriber
 from worker.connections.retry import RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
@@ -87,6 +88,7 @@ class Stores:
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, numbers=numbers_of(settings), room=room)
         queue = TaskQueue(client, jobs, settings)
+        reply = f"{DRAWN}:{secrets.token_hex(8)}"
         return cls(
             settings=settings,
             client=client,
@@ -99,10 +101,10 @@ class Stores:
             jobs=jobs,
             queue=queue,
             recovery=JobRecovery(client, jobs, queue, settings),
-            requests=DrawRequests(arrays),
-            endings=Notifications(connect_queue(settings), ENDED),  # separate: a silent channel is no failed server
-            changes=Notifications(connect_queue(settings), CHANGED),
-            drawn=Notifications(connect_cache(settings), DRAWN, draw_outcomes),
+            requests=DrawRequests(arrays, reply),
+            endings=Notifications(subscriber("queue", settings), ENDED),
+            changes=Notifications(subscriber("queue", settings), CHANGED),
+            drawn=Notifications(subscriber("cache", settings), reply, draw_outcomes),
             counts=counts,
             keys=KeyStore(client),
             quotas=quotas,

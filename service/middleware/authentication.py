@@ -52,10 +52,9 @@ class AuthenticationMiddleware:
             scope[_TENANT] = DEFAULT
             if required_scope(scope["path"], scope["method"]) is not None:
                 try:
-                    scope[_TENANT] = tenant = await on_loop(self._policy.authenticate, scope)
-                    await self._rate_limiter.count(tenant)
-                    # Other tenants may exist. The metrics are no tenant's, and need no server for their keys.
-                    if scope["path"] != METRICS and not await on_loop(lambda: self._policy.is_open):
+                    scope[_TENANT], is_alone = await on_loop(self._admit, scope)
+                    await self._rate_limiter.count(scope[_TENANT])
+                    if not is_alone:
                         send = pad_not_found(send)
                 except ProblemError as error:
                     challenge = _CHALLENGES.get(error.problem.code)
@@ -66,6 +65,12 @@ class AuthenticationMiddleware:
                     await problem_response(redis_problem(error))(scope, receive, send)
                     return
         await self._app(scope, receive, send)
+
+    def _admit(self, scope: Scope) -> tuple[str, bool]:
+        """Return the tenant of a request, and whether no other tenant can exist whose ids the answer could reveal."""
+        tenant = self._policy.authenticate(scope)
+        # The metrics are no tenant's, and need no server for their keys.
+        return tenant, scope["path"] == METRICS or self._policy.is_open
 
 
 def tenant_of(scope: Scope) -> str:

@@ -1,24 +1,20 @@
 """Request a draw from a sampler without a job, and wait for it."""
 
-import asyncio
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable
 
-from service.submission.waiting import MAX_WAIT_SECONDS, WAITS
-from worker.base.problems import Problem, ProblemError
+from service.submission.waiting import WAITS, waited
+from worker.base.problems import ProblemError
 from worker.connections.event_loop import on_loop
-from worker.jobs.draw_stream import waited_name
+from worker.jobs.draw_stream import DrawAnswer, waited_name
+from worker.observability.request_context import task_metadata
 from worker.records.cache_entry import Entry
 from worker.records.draws import QUICK_SECONDS, DrawKey
 from worker.records.tenants import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
-LOOK_SECONDS = 2.0  # without an answer, after which a lost request is sent again
-MAX_SENT = 3  # then a job takes over
-_SENT: dict[str, str] = {}  # the entry of each awaited draw; empty while it is sent
+MAX_SENT = 3  # times that a lost request is sent; then a job takes over
+_SENT: dict[str, list[str]] = {}  # the entries of each awaited draw; the last is empty while it is sent
 
 
 async def requested_draw(
@@ -36,51 +32,43 @@ async def requested_draw(
         Of the draw, such as ``no-convergence``.
 
     """
-    until = time.monotonic() + min(wait, MAX_WAIT_SECONDS)
     tenant, name = stores.tenant or DEFAULT, waited_name(record, key)
     if not wait or record.single_draw_seconds > QUICK_SECONDS or not WAITS.has_room(tenant):
         return None
-    with WAITS.counted(tenant), stores.drawn.of(name) as answer:
-        await stores.drawn.subscribed()
-        sent = 0
-        try:
-            while True:
-                if await _is_lost(stores, name):
-                    if sent == MAX_SENT:
-                        return None
-                    await _send(stores, name, record, key)
-                    sent += 1
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(answer.wait(), min(LOOK_SECONDS, until - time.monotonic()))
-                if answer.outcome is not None and _is_for_a_job(answer.outcome):
-                    return None
-                if (entry := await on_loop(cached)) is not None:
-                    return entry
-                if stores.drawn.is_over or time.monotonic() >= until:
-                    return None
-                answer.clear()
-        finally:
-            if stores.drawn.waiting(name) == 1:
-                _SENT.pop(name, None)
-
-
-async def _is_lost(stores: Stores, name: str) -> bool:
-    """Return whether no request for a draw is in the stream: none was sent, or the server has lost it."""
-    entry = _SENT.get(name)
-    return entry is None or (entry != "" and not await on_loop(stores.requests.is_pending, entry))
-
-
-async def _send(stores: Stores, name: str, record: PosteriorRecord, key: DrawKey) -> None:
-    _SENT[name] = ""  # other requests of this process wait for the same entry
+    request = _Request(stores, name, cached)
     try:
-        _SENT[name] = await on_loop(stores.requests.send, record, key)
-    except BaseException:
-        _SENT.pop(name, None)
-        raise
+        return await waited(stores.drawn, name, request.look, wait, tenant=tenant)
+    finally:
+        if not stores.drawn.waiting(name):
+            _SENT.pop(name, None)
 
 
-def _is_for_a_job(outcome: Mapping[str, Any]) -> bool:
-    """Return whether a job must make a draw; raise the problem of a refused one."""
-    if outcome["outcome"] == "refused":
-        raise ProblemError(Problem.from_dict(outcome["problem"]))
-    return bool(outcome["outcome"] == "job")
+class _Request:
+    """A request for a draw, whose entries all requests of this process for that draw share."""
+
+    def __init__(self, stores: Stores, name: str, cached: Callable[[], Entry | None]) -> None:
+        self._stores = stores
+        self._name = name
+        self._cached = cached
+        self._sent = _SENT.setdefault(name, [])
+
+    async def look(self, answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
+        """Return the draw, if it is there, and whether waiting is over; send the request unless it is pending."""
+        if answer is not None and answer.problem is not None:
+            raise ProblemError(answer.problem)
+        if answer is not None and (answer.entry is not None or answer.outcome == "job"):
+            return answer.entry, True
+        if self._sent:
+            if not self._sent[-1] or await on_loop(self._stores.requests.is_pending, self._sent[-1]):
+                return None, False
+            if (entry := await on_loop(self._cached)) is not None:
+                return entry, True
+        if len(self._sent) == MAX_SENT:
+            return None, True
+        self._sent.append("")
+        try:
+            self._sent[-1] = await on_loop(self._stores.requests.send, self._name, task_metadata())
+        except BaseException:
+            self._sent.pop()
+            raise
+        return None, False

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from fastapi import Response
@@ -11,7 +10,7 @@ from fastapi import Response
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
-from service.submission.waiting import MAX_WAIT_SECONDS, WAITS
+from service.submission.waiting import waited
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
@@ -72,13 +71,16 @@ async def computed(
 
 async def settle(stores: Stores, job: Job, wait: float) -> Job:
     """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
-    wait = min(wait, MAX_WAIT_SECONDS)
+
+    async def now(_: object = None) -> tuple[Job, bool]:
+        current = await on_loop(look, stores, job.id)
+        return current, not current.is_open
+
     if not job.is_open:
         return job
-    now = partial(on_loop, look, stores, job.id)
     if not wait:
-        return await now()
-    return await WAITS.outcome(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
+        return (await now())[0]
+    return await waited(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
 
 
 def look(stores: Stores, id_: str) -> Job:

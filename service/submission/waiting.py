@@ -1,74 +1,40 @@
-"""Wait for jobs without a thread: one watch for each job, however many requests wait for it.
+"""Wait for jobs and draws without a thread: subscribe, look, wait for a notification, look again.
 
-A watch reads its job, then waits for a notification of the end, 1 to 2 s. It polls because a notification may be
-lost, and because reading a job detects a dead worker.
+A request also looks every 1 to 2 s: a notification may be lost, and a look detects a dead worker or a lost request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from worker.jobs.notifications import Notifications
-    from worker.jobs.store import Job
 
-    Look = Callable[[], Awaitable[Job]]
-    Key = tuple[asyncio.AbstractEventLoop, Notifications, str]
+T = TypeVar("T")
 
-MAX_WAIT_SECONDS = 60.0  # of a request for a job
+MAX_WAIT_SECONDS = 60.0  # of a request
 MAX_WAITS = 200  # waiting requests of one tenant in a process; one more is answered at once
-_FIRST_SLEEP = 1.0
-_LONGEST_SLEEP = 2.0  # each read costs a round trip; a notification ends the sleep sooner
-
-
-class Watch:
-    """Poll of one job until it ends or the process stops.
-
-    Attributes
-    ----------
-    latest : Job or None
-        The job at the last read.
-    waiters : int
-        Number of waiting requests.
-
-    """
-
-    def __init__(self, notifications: Notifications, job: str, look: Look) -> None:
-        self.latest: Job | None = None
-        self.waiters = 0
-        self.task = asyncio.create_task(self._run(notifications, job, look))
-
-    async def _run(self, notifications: Notifications, job: str, look: Look) -> None:
-        sleep = _FIRST_SLEEP
-        with notifications.of(job) as ended:
-            await notifications.subscribed()
-            while True:
-                ended.clear()
-                self.latest = await look()
-                if not self.latest.is_open or notifications.is_over:
-                    return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), sleep)
-                sleep = min(1.5 * sleep, _LONGEST_SLEEP)
+FIRST_SLEEP = 1.0
+LONGEST_SLEEP = 2.0  # each look costs a round trip; a notification ends the sleep sooner
 
 
 class Waits:
-    """Registry of the waiting requests of a process, by job and by tenant."""
+    """The waiting requests of a process by tenant."""
 
     def __init__(self) -> None:
-        self._watches: dict[Key, Watch] = {}
         self._of_tenant: Counter[str] = Counter()
 
     def has_room(self, tenant: str) -> bool:
         """Return whether fewer than `MAX_WAITS` requests of a tenant wait."""
         return self._of_tenant[tenant] < MAX_WAITS
 
-    @contextlib.contextmanager
+    @contextmanager
     def counted(self, tenant: str) -> Iterator[None]:
         """Count a waiting request of a tenant."""
         self._of_tenant[tenant] += 1
@@ -79,38 +45,42 @@ class Waits:
             if not self._of_tenant[tenant]:
                 del self._of_tenant[tenant]
 
-    async def outcome(self, notifications: Notifications, job: str, look: Look, seconds: float, *, tenant: str) -> Job:
-        """Return a job once it has ended, or its current state after `seconds` or at shutdown.
 
-        Beyond `MAX_WAITS` requests of the tenant it returns at once.
+async def waited(
+    notifications: Notifications,
+    name: str,
+    look: Callable[[Any], Awaitable[tuple[T, bool]]],
+    seconds: float,
+    *,
+    tenant: str,
+) -> T:
+    """Return what `look` finds once that is final, or after some seconds or at shutdown.
 
-        Parameters
-        ----------
-        notifications
-            Of ends of jobs.
-        look
-            Returns the current state of the job.
+    Beyond `MAX_WAITS` requests of the tenant it looks once.
 
-        """
-        if not self.has_room(tenant):
-            return await look()
-        key = (asyncio.get_running_loop(), notifications, job)
-        watch = self._watches.get(key)
-        if watch is None or watch.task.done():  # a finished watch may be of an end before the job was reopened
-            watch = self._watches[key] = Watch(notifications, job, look)
-        watch.waiters += 1
-        try:
-            with self.counted(tenant):
-                await asyncio.wait({watch.task}, timeout=seconds)
-            if watch.task.done():
-                watch.task.result()
-        finally:
-            watch.waiters -= 1
-            if not watch.waiters:
-                watch.task.cancel()
-                if self._watches.get(key) is watch:
-                    del self._watches[key]
-        return watch.latest or await look()
+    Parameters
+    ----------
+    name
+        Of the job or draw.
+    look
+        Returns the state and whether it is final, given the outcome in the last notification, or None.
+
+    """
+    if not WAITS.has_room(tenant):
+        return (await look(None))[0]
+    until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
+    with WAITS.counted(tenant), notifications.of(name) as notification:
+        await notifications.subscribed()
+        while True:
+            notification.clear()
+            state, is_final = await look(notification.outcome)
+            left = until - time.monotonic()
+            if is_final or notifications.is_over or left <= 0:
+                return state
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(sleep, left)):
+                    await notification.wait()
+            sleep = min(1.5 * sleep, LONGEST_SLEEP)
 
 
 WAITS = Waits()

@@ -98,14 +98,6 @@ def _root() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _listeners() -> Iterator[None]:
-    """Let listeners look often whether they are closed, because the end of each app waits for them."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("worker.jobs.notifications.LISTEN_SECONDS", 0.02)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def _authorities() -> Iterator[None]:
     """Load the certificate authorities once: each HTTP client would read their file, and no test needs them."""
     with pytest.MonkeyPatch.context() as patched:

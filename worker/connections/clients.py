@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, cast
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, cast
 
 import redis
+from redis import asyncio as redis_asyncio
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
@@ -18,12 +21,14 @@ from worker.connections.retry import RetryPolicy
 from worker.connections.urls import RedisUrl, parse_redis_url
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
 READ_SIZE = 2**20  # bytes, for arrays: redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
 ANSWER_SECONDS = 5.0  # socket timeout
 CONNECT_SECONDS = 2.0
+# Otherwise each connection reads the library's version from the disk, which takes as long as a hundred commands.
+_UNNAMED: dict[str, Any] = {"driver_info": None}
 SENTINEL_SECONDS = 1.0  # timeout of one sentinel; the last responsive one is asked first
 
 
@@ -62,6 +67,40 @@ def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     return _connect(target, "GLLE_CACHE_URL", options, retry or RetryPolicy(0.0))
 
 
+def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio.Redis]:
+    """Return a function that makes a client of redis.asyncio for a subscription, which waits for messages for ever.
+
+    Parameters
+    ----------
+    client_of
+        ``queue`` or ``cache``: the server. In a cluster it is each of the named ones in turn.
+
+    """
+    name, url = {"queue": ("REDIS", settings.redis_url), "cache": ("CACHE", settings.cache_url)}[client_of]
+    target = _parse(url, f"GLLE_{name}_URL")
+    options: dict[str, Any] = {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED, "protocol": 2}  # RESP3 logs each
+    if target.kind == "server":
+        return lambda: redis_asyncio.Redis.from_url(target.url, **options)
+    options |= {"ssl": target.encrypted, **target.options}
+    if target.kind == "sentinel":
+        login = {"socket_timeout": SENTINEL_SECONDS, "ssl": target.encrypted, **target.login}
+        certificates = {key: value for key, value in target.options.items() if key.startswith("ssl_")}
+
+        def master() -> redis_asyncio.Redis:
+            sentinels = AsyncSentinel(target.hosts, sentinel_kwargs={**certificates, **login})  # type: ignore[no-untyped-call] # redis-py's
+            return cast("redis_asyncio.Redis", sentinels.master_for(target.service, **options))
+
+        return master
+    hosts = cycle(target.hosts)
+    options.pop("db", None)
+
+    def node() -> redis_asyncio.Redis:
+        host, port = next(hosts)
+        return redis_asyncio.Redis(host=host, port=port, **options)
+
+    return node
+
+
 def replicas_of(settings: Settings) -> int:
     """Return the number of replicas of the queue's Redis that must have a job before it is accepted."""
     return _parse(settings.redis_url, "GLLE_REDIS_URL").replicas
@@ -77,8 +116,7 @@ def _parse(url: str, variable: str) -> RedisUrl:
 
 
 def _connect(target: RedisUrl, variable: str, options: dict[str, Any], retry: Retry) -> redis.Redis:
-    # Without `driver_info` a new connection, of which each task has several, needs two round trips less.
-    options = {"socket_connect_timeout": CONNECT_SECONDS, "driver_info": None, **options}
+    options = {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED, **options}
     try:
         if target.kind == "cluster":
             return _cluster(target, options, retry)

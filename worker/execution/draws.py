@@ -115,8 +115,10 @@ def store_draws(
     keep: Tier = "cache",
     *,
     prepare: Sequence[DrawKey] | None = None,
-) -> None:
-    """Cache draws, or store those of a job that is larger than the cache; `id_` is `PosteriorRecord.arrays_id`.
+) -> dict[DrawKey, Entry]:
+    """Cache draws, or store those of a job that is larger than the cache; return them.
+
+    `id_` is `PosteriorRecord.arrays_id`.
 
     `prepare` is as for `worker.storage.draw_cache.DrawCache.put`. Raises as that, and ``no-convergence`` if a draw is
     not finite.
@@ -133,6 +135,7 @@ def store_draws(
         entries[key] = Entry(metadata, arrays)
     with stage("caching"):
         cache.put(id_, entries, keep, prepare=prepare)
+    return entries
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:

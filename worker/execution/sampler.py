@@ -25,7 +25,7 @@ from worker.execution.background_writer import BackgroundWriter
 from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
 from worker.execution.resident import ResidentPosteriors
 from worker.execution.telemetry import observe_requests
-from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawStream
+from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawRequest, DrawStream, next_batch
 from worker.observability.live_workers import live_workers
 from worker.records.draws import QUICK_SECONDS
 
@@ -43,6 +43,7 @@ GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replac
 MIN_BYTES = 2**28
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 REPORT_SECONDS = 0.5
+AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # of work in hand, so that requests of several posteriors fill lane groups
 SHORT_SECONDS = 0.1  # of a lane group; slower ones of a tenant may not occupy all samplers
 RESERVED_SECONDS = 30.0
 BUSY, IDLE = b"b", b"i"  # reports
@@ -84,6 +85,9 @@ class Sampler:
         self._reported = float("-inf")  # time of the last report of work, until one of none
         self._writer = BackgroundWriter()
         self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
+        self._waiting: list[DrawRequest] = []
+        self._ahead = LANES  # requests of a stream to have in hand
+        self._is_oldest = True  # whether the next lane group is that of the oldest request
         self._left: dict[str, float] = {}  # streams left to other samplers, until a monotonic time
         self._slow: set[str] = set()  # names of the arrays whose draws took longer than expected, and are jobs'
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
@@ -96,7 +100,7 @@ class Sampler:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         is_first = True
         with self._writer:
-            while not self._is_stopping and os.getppid() == self._parent:
+            while (self._waiting or not self._is_stopping) and os.getppid() == self._parent:
                 try:
                     if is_first:
                         self._draw_abandoned(own=True)
@@ -113,18 +117,12 @@ class Sampler:
         self._stores.counts.flush()
 
     def _step(self) -> None:
-        """Wait for requests, and draw them."""
-        self._is_waiting = True
-        try:
-            left = [stream for stream, until in self._left.items() if time.monotonic() < until]
-            batches = [] if self._is_stopping else self._stream.read(WAIT_SECONDS, without=left)
-        finally:
-            self._is_waiting = False
-        for batch in batches:
-            keys = batch.keys
-            for start in range(0, len(keys), LANES):
-                self._draw(batch.of(keys[start : start + LANES]))
-        if not batches and self._reported > float("-inf"):
+        """Read requests, waiting for one, and draw a lane group."""
+        self._read()
+        if self._waiting:
+            self._draw(next_batch(self._waiting, LANES, is_oldest=self._is_oldest))
+            self._is_oldest = not self._is_oldest
+        elif self._reported > float("-inf"):
             os.write(self._reports, IDLE)
             self._reported = float("-inf")
         now = time.monotonic()
@@ -135,6 +133,18 @@ class Sampler:
             self._flushed = now
             self._writer.submit(self._stores.counts.flush)
             self._retire_if_large()
+
+    def _read(self) -> None:
+        """Read requests unless there are enough to fill lane groups for some time."""
+        if self._is_stopping or len(self._waiting) >= self._ahead:
+            return
+        left = [stream for stream, until in self._left.items() if time.monotonic() < until]
+        self._is_waiting = not self._waiting
+        try:
+            seconds = WAIT_SECONDS if self._is_waiting else 0.0
+            self._waiting += self._stream.read(self._ahead, seconds, without=left)
+        finally:
+            self._is_waiting = False
 
     def _draw_abandoned(self, *, own: bool) -> None:
         """Draw the requests of a sampler that is gone, each by itself, because one may have ended it."""
@@ -171,6 +181,7 @@ class Sampler:
                 self._resident.drop(batch.arrays_id)
                 self._refuse(batch, batch.keys, error)
         seconds = time.thread_time() - began  # of this thread, whatever else the machine does
+        self._ahead = LANES * max(1, min(MAX_AHEAD, int(AHEAD_SECONDS / max(seconds, 1e-6))))
         if seconds > QUICK_SECONDS:
             self._slow.add(batch.arrays_id)
         if seconds > SHORT_SECONDS:
@@ -260,7 +271,7 @@ class Sampler:
     def _store(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
         """Cache and publish draws; if one is refused, each by itself."""
         try:
-            store_draws(self._stores.draws, batch.arrays_id, keys, draws, seconds)
+            entries = store_draws(self._stores.draws, batch.arrays_id, keys, draws, seconds)
         except ProblemError as error:
             if len(keys) == 1:
                 self._refuse(batch, keys, error)
@@ -268,7 +279,7 @@ class Sampler:
             for key, draw in zip(keys, draws, strict=True):
                 self._store(batch, [key], [draw], seconds)
         else:
-            self._stream.finish(batch.of(keys), "drawn")
+            self._stream.finish(batch.of(keys), "drawn", entries=entries)
 
     def _refuse(self, batch: DrawBatch, keys: Sequence[DrawKey], error: Exception) -> None:
         """Publish the problem that ended requests."""

@@ -4,33 +4,38 @@ Tenants are divided into `GROUPS` streams. Samplers read them as one consumer gr
 the streams. A request stays in its stream until it is answered, so a stream's length counts waiting and running ones.
 The request of a dead sampler is claimed after `LEASE_SECONDS`, and by the sampler's successor at once. A request that
 was delivered `MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
+
+An answer goes to the channels of the API processes that sent the requests. It carries the draws themselves, if they are
+small: a line of JSON, then head and data of each draw, the fields of `worker.storage.draw_cache`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
-from worker.base.problems import refuse
-from worker.observability.request_context import task_metadata
+from worker.base.problems import Problem, refuse
 from worker.records.draws import DrawKey
 from worker.records.ids import text
 from worker.records.tenants import DEFAULT
+from worker.storage.draw_cache import pack_entry, parse_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from worker.base.problems import Problem
+    from worker.records.cache_entry import Entry
     from worker.storage.posteriors import PosteriorRecord
 
-DRAWN = "glle:drawn"  # the channel of the answers
+DRAWN = "glle:drawn"  # beginning of the channels of the answers
 GROUPS = 16  # streams
 MAX_LENGTH = 10_000  # requests of a stream, some 2 MB; the oldest are dropped, and sent again by those that wait
-MAX_READ = 8  # requests that a sampler takes from a stream at a time
+MAX_ABANDONED = 8  # requests of a stream that are looked at together
+MAX_SENT_BYTES = 2**18  # of a draw in an answer; a larger one is read from the cache
 MAX_DELIVERIES = 3
 LEASE_SECONDS = 30
 _SAMPLERS = "samplers"  # the consumer group
@@ -50,6 +55,8 @@ class DrawRequest:
         Of the posterior, source and alignment, in messages.
     metadata
         Request id and trace of the HTTP request.
+    reply
+        The channel of its answer.
 
     """
 
@@ -58,6 +65,7 @@ class DrawRequest:
     name: str
     key: DrawKey
     metadata: dict[str, str]
+    reply: str = DRAWN
 
 
 @dataclass(frozen=True)
@@ -92,20 +100,47 @@ class DrawBatch:
         return DrawBatch([request for request in self.requests if request.key in wanted])
 
 
-class DrawRequests:
-    """The requests of an API process."""
+@dataclass(frozen=True)
+class DrawAnswer:
+    """What an API process gets for a request.
 
-    def __init__(self, client: redis.Redis, tenant: str | None = None) -> None:
+    Parameters
+    ----------
+    problem
+        Of a refused draw.
+    entry
+        A draw, unless it is large.
+
+    """
+
+    outcome: Outcome
+    problem: Problem | None = None
+    entry: Entry | None = None
+
+
+class DrawRequests:
+    """The requests of an API process.
+
+    Parameters
+    ----------
+    reply
+        The channel of the answers.
+
+    """
+
+    def __init__(self, client: redis.Redis, reply: str = DRAWN, tenant: str | None = None) -> None:
         self._client = client
+        self._reply = reply
         self._stream = _stream(zlib.crc32((tenant or DEFAULT).encode()) % GROUPS)
 
     def of(self, tenant: str) -> DrawRequests:
         """Return the requests of a tenant."""
-        return DrawRequests(self._client, tenant)
+        return DrawRequests(self._client, self._reply, tenant)
 
-    def send(self, record: PosteriorRecord, key: DrawKey) -> str:
-        """Request a draw; return the entry."""
-        fields: Any = {"name": batch_name(record, key), "draw": _draw(key), "metadata": json.dumps(task_metadata())}
+    def send(self, name: str, metadata: Mapping[str, str]) -> str:
+        """Request the draw with a `waited_name`; return the entry."""
+        batch, _, draw = name.rpartition(" ")
+        fields: Any = {"name": batch, "draw": draw, "metadata": json.dumps(metadata), "reply": self._reply}
         entry = self._client.xadd(self._stream, fields, maxlen=MAX_LENGTH, approximate=True)
         return text(entry)
 
@@ -131,11 +166,13 @@ class DrawStream:
         self._sampler = sampler
         self._has_groups = False
 
-    def read(self, seconds: float, *, without: Collection[str] = ()) -> list[DrawBatch]:
-        """Return the next requests by posterior, waiting for one; none after some seconds.
+    def read(self, count: int, seconds: float, *, without: Collection[str] = ()) -> list[DrawRequest]:
+        """Return the next requests, waiting for one for some seconds.
 
         Parameters
         ----------
+        count
+            Maximum number of each stream.
         without
             Streams that are left to other samplers.
 
@@ -144,16 +181,14 @@ class DrawStream:
             self._create_groups()
         try:
             streams: Any = {stream: ">" for stream in STREAMS if stream not in without}
-            reply = self._client.xreadgroup(
-                _SAMPLERS, self._sampler, streams, count=MAX_READ, block=max(1, int(1000 * seconds))
-            )
+            block = int(1000 * seconds) or None
+            reply = self._client.xreadgroup(_SAMPLERS, self._sampler, streams, count=count, block=block)
         except redis.ResponseError as error:
             if "NOGROUP" not in str(error):
                 raise
             self._has_groups = False  # the server has evicted a stream, or lost all
             return []
-        entries = _entries(reply)
-        return _batches([_request(stream, id_, fields) for stream, id_, fields in entries])
+        return [_request(*entry) for entry in _entries(reply)]
 
     def abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
         """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
@@ -171,7 +206,7 @@ class DrawStream:
             self._create_groups()
         for stream in STREAMS:
             pending = self._client.xpending_range(
-                stream, _SAMPLERS, "-", "+", MAX_READ,
+                stream, _SAMPLERS, "-", "+", MAX_ABANDONED,
                 consumername=self._sampler if own else None, idle=None if own else 1000 * LEASE_SECONDS,
             )  # fmt: skip
             for entry in pending:
@@ -179,19 +214,24 @@ class DrawStream:
                 if request is not None:
                     yield request
 
-    def finish(self, batch: DrawBatch, outcome: Outcome, problem: Problem | None = None) -> None:
-        """Remove answered requests, and publish their outcome."""
+    def finish(
+        self,
+        batch: DrawBatch,
+        outcome: Outcome,
+        problem: Problem | None = None,
+        entries: Mapping[DrawKey, Entry] | None = None,
+    ) -> None:
+        """Remove answered requests, and publish their outcome, with the draws if they are small."""
         if not batch.requests:
             return
-        details = None if problem is None else problem.to_dict()
-        draws = [_draw(key) for key in batch.keys]
-        message = {"batch": batch.name, "draws": draws, "outcome": outcome, "problem": details}
         with self._client.pipeline(transaction=False) as pipeline:
             for stream in dict.fromkeys(request.stream for request in batch.requests):
                 ids = [request.id for request in batch.requests if request.stream == stream]
                 pipeline.xack(stream, _SAMPLERS, *ids)
                 pipeline.xdel(stream, *ids)
-            pipeline.publish(DRAWN, json.dumps(message))
+            for reply in dict.fromkeys(request.reply for request in batch.requests):
+                answered = DrawBatch([request for request in batch.requests if request.reply == reply])
+                pipeline.publish(reply, _message(answered, outcome, problem, entries or {}))
             pipeline.execute()
 
     def leave(self) -> None:
@@ -254,20 +294,37 @@ def stream_state(client: redis.Redis) -> StreamState:
     return StreamState(sum(map(int, lengths)), max(0.0, *ages, 0.0) / 1000, drawing)
 
 
-def draw_outcomes(message: str) -> dict[str, Mapping[str, Any]]:
-    """Return the outcome of each draw in a message, by `waited_name`."""
-    content = json.loads(message)
-    return {f"{content['batch']} {draw}": content for draw in content["draws"]}
+def _message(batch: DrawBatch, outcome: Outcome, problem: Problem | None, entries: Mapping[DrawKey, Entry]) -> bytes:
+    """Return the message of an answer, which `draw_outcomes` reads."""
+    draws: list[tuple[str, int, int]] = []
+    parts: list[bytes] = []
+    for key in batch.keys:
+        entry = entries.get(key)
+        fields = pack_entry(entry) if entry is not None and entry.nbytes <= MAX_SENT_BYTES else (b"", b"")
+        draws.append((_draw(key), len(fields[0]), len(fields[1])))
+        parts += fields
+    details = None if problem is None else problem.to_dict()
+    content = {"batch": batch.name, "outcome": outcome, "problem": details, "draws": draws}
+    return b"\n".join((json.dumps(content).encode(), b"".join(parts)))
+
+
+def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
+    """Return the answer for each draw in a message, by `waited_name`."""
+    header, _, rest = message.partition(b"\n")
+    content, start = json.loads(header), 0
+    problem = None if content["problem"] is None else Problem.from_dict(content["problem"])
+    answers = {}
+    for draw, head_size, data_size in content["draws"]:
+        data = memoryview(rest)[start + head_size : start + head_size + data_size]
+        entry = parse_entry(rest[start : start + head_size], data)
+        start += head_size + data_size
+        answers[f"{content['batch']} {draw}"] = DrawAnswer(content["outcome"], problem, entry)
+    return answers
 
 
 def waited_name(record: PosteriorRecord, key: DrawKey) -> str:
-    """Return the name of a draw in messages."""
-    return f"{batch_name(record, key)} {_draw(key)}"
-
-
-def batch_name(record: PosteriorRecord, key: DrawKey) -> str:
-    """Return the name of the posterior, source and alignment of a draw."""
-    return f"{record.id} {record.arrays_id} {key.source} {key.align}"
+    """Return the name of a draw in requests and answers."""
+    return f"{record.id} {record.arrays_id} {key.source} {key.align} {_draw(key)}"
 
 
 def _stream(group: int) -> str:
@@ -292,15 +349,28 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
     seed, index, scale = values["draw"].split(":")
     _, _, source, align = values["name"].split(" ")
     key = DrawKey(int(seed), int(index), float(scale), source, align)
-    return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]))
+    return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]), values["reply"])
 
 
-def _batches(requests: Sequence[DrawRequest]) -> list[DrawBatch]:
-    """Return requests by posterior, source and alignment, in order of the first one."""
-    by_name: dict[str, list[DrawRequest]] = {}
-    for request in requests:
-        by_name.setdefault(request.name, []).append(request)
-    return [DrawBatch(named) for named in by_name.values()]
+def next_batch(waiting: list[DrawRequest], size: int, *, is_oldest: bool) -> DrawBatch:
+    """Remove up to `size` different draws of one posterior, source and alignment from the waiting requests.
+
+    It is that of the oldest request, or that with the most requests, whose lane group is full.
+    """
+    name = waiting[0].name
+    if not is_oldest:
+        name = Counter(request.name for request in waiting).most_common(1)[0][0]
+    keys: dict[DrawKey, None] = {}
+    taken: list[DrawRequest] = []
+    left: list[DrawRequest] = []
+    for request in waiting:
+        if request.name == name and (len(keys) < size or request.key in keys):
+            keys[request.key] = None
+            taken.append(request)
+        else:
+            left.append(request)
+    waiting[:] = left
+    return DrawBatch(taken)
 
 
 def _draw(key: DrawKey) -> str:

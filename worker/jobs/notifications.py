@@ -2,18 +2,15 @@
 
 Each script that changes a job publishes its id (`worker.jobs.lua_scripts`): changes on one channel, ends on
 another, so that a request that waits for an end is not woken by progress. A sampler publishes the draws that it has
-made (`worker.jobs.draw_stream`). One thread per channel listens, from the first subscription on, and wakes the
-requests through their event loops. Notifications get lost while a connection is restored, so every waiting request is
-woken when the channel is subscribed again.
+made (`worker.jobs.draw_stream`). An event loop subscribes each channel once, by redis.asyncio, when its first request
+waits. Notifications get lost while a connection is restored, so every waiting request is woken when the channel is
+subscribed again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,99 +19,79 @@ import redis
 from worker.records.ids import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-LISTEN_SECONDS = 0.5
+    from redis import asyncio as redis_asyncio
+
+    Connect = Callable[[], redis_asyncio.Redis]
+    Outcomes = Callable[[bytes], Mapping[str, Any]]
+
 RECONNECT_SECONDS = 0.5
 SUBSCRIBE_SECONDS = 1.0
-_TICK = 0.001
 
 
 class Waiter(asyncio.Event):
-    """Event of a waiting request, in its event loop.
+    """Event of a waiting request.
 
     Attributes
     ----------
-    outcome : Mapping or None
-        What the last notification said about that for which the request waits.
+    outcome : Any
+        What the last notification said about that for which the request waits, or None.
 
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.get_running_loop()
-        self.outcome: Mapping[str, Any] | None = None
-
-    def wake(self, outcome: Mapping[str, Any] | None) -> None:
-        """Set the event, from another thread."""
-
-        def wake() -> None:
-            self.outcome = outcome or self.outcome
-            self.set()
-
-        with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(wake)
-
-
-Outcomes = Callable[[str], "Mapping[str, Mapping[str, Any] | None]"]
-
-
-def _job_outcomes(message: str) -> Mapping[str, None]:
-    """Return the job that a message names."""
-    return {message: None}
+    outcome: Any = None
 
 
 class Notifications:
-    """Notifications of one channel; `close` also closes the client.
+    """Notifications of one channel.
 
     Parameters
     ----------
+    connect
+        Returns a client for a subscription.
     outcomes
         Returns what a message says, by the names for which requests wait; nothing wakes them all.
 
     Attributes
     ----------
+    channel : str
+        Its name.
     is_over : bool
         Whether waiting is pointless, because the process is about to stop.
 
     """
 
-    def __init__(self, client: redis.Redis, channel: str, outcomes: Outcomes = _job_outcomes) -> None:
-        self._client = client
-        self._channel = channel
-        self._outcomes = outcomes
-        self._lock = threading.Lock()
-        self._waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
-        self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
-        self._is_subscribed = False
+    def __init__(self, connect: Connect, channel: str, outcomes: Outcomes | None = None) -> None:
+        self.channel = channel
         self.is_over = False
+        self._connect = connect
+        self._outcomes = outcomes or _job_outcomes
+        self._subscriptions: dict[asyncio.AbstractEventLoop, _Subscription] = {}
 
     @contextmanager
     def of(self, name: str) -> Iterator[Waiter]:
-        """Provide an event of the running loop that each notification of a job or draw sets; the caller clears it."""
-        waiter = Waiter()
-        with self._lock:
-            self._waiters[name].add(waiter)
-            self._listen()
+        """Provide an event that each notification of a job or draw sets; the caller clears it."""
+        waiters, waiter = self._subscription().waiters, Waiter()
+        waiters[name].add(waiter)
         try:
             yield waiter
         finally:
-            with self._lock:
-                self._waiters[name].discard(waiter)
-                if not self._waiters[name]:
-                    del self._waiters[name]
+            waiters[name].discard(waiter)
+            if not waiters[name]:
+                del waiters[name]
 
     def waiting(self, name: str) -> int:
-        """Return how many requests of this process wait for a name."""
-        with self._lock:
-            return len(self._waiters.get(name, ()))
+        """Return how many requests of the running loop wait for a name."""
+        return len(self._subscription().waiters.get(name, ()))
 
     async def subscribed(self) -> None:
         """Return once the channel is subscribed, or after `SUBSCRIBE_SECONDS`."""
-        until = time.monotonic() + SUBSCRIBE_SECONDS
-        while not self._is_subscribed and time.monotonic() < until:  # noqa: ASYNC110 # set by a thread, once
-            await asyncio.sleep(_TICK)
+        is_subscribed = self._subscription().is_subscribed
+        if not is_subscribed.is_set():
+            with suppress(TimeoutError):  # `asyncio.wait_for` of Python 3.11 loses a cancellation
+                async with asyncio.timeout(SUBSCRIBE_SECONDS):
+                    await is_subscribed.wait()
 
     def end(self) -> None:
         """Wake all waiting requests for the last time."""
@@ -122,45 +99,60 @@ class Notifications:
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Wake all waiting requests."""
-        with self._lock:
-            names = list(self._waiters)
-        for name in names:
-            self._wake(name)
+        """Wake all waiting requests, of every event loop."""
+        self._call(_Subscription.wake_all)
 
     def close(self) -> None:
         """Stop listening."""
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._client.close()
+        self._call(_Subscription.close)
 
-    def _listen(self) -> None:
-        if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._run, name=self._channel, daemon=True)
-            self._thread.start()
+    def _call(self, method: Callable[[_Subscription], object]) -> None:
+        for loop, subscription in list(self._subscriptions.items()):
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(method, subscription)
 
-    def _run(self) -> None:
-        is_first = True
-        while not self._closed.is_set():
-            try:
-                with self._client.pubsub() as channel:  # type: ignore[no-untyped-call] # redis-py's
-                    channel.subscribe(self._channel)
-                    while not self._closed.is_set():
-                        message = channel.get_message(timeout=LISTEN_SECONDS)
-                        if message is None:
-                            continue
+    def _subscription(self) -> _Subscription:
+        """Return the subscription of the running loop, which ends with it."""
+        loop = asyncio.get_running_loop()
+        if (subscription := self._subscriptions.get(loop)) is None:
+            subscription = self._subscriptions[loop] = _Subscription(self._connect, self.channel, self._outcomes)
+            subscription.task.add_done_callback(lambda _: self._subscriptions.pop(loop, None))
+        return subscription
+
+
+class _Subscription:
+    """The subscription of one event loop, and the requests that wait there."""
+
+    def __init__(self, connect: Connect, channel: str, outcomes: Outcomes) -> None:
+        self.waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
+        self.is_subscribed = asyncio.Event()
+        self._outcomes = outcomes
+        self.task = asyncio.create_task(self._run(connect, channel), name=channel)
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        self.task.cancel()
+
+    def wake_all(self) -> None:
+        """Wake all waiting requests."""
+        for name in list(self.waiters):
+            self._wake(name)
+
+    async def _run(self, connect: Connect, channel: str) -> None:
+        while True:
+            with suppress(redis.RedisError, OSError):
+                async with connect() as client, client.pubsub() as subscription:
+                    await subscription.subscribe(channel)
+                    async for message in subscription.listen():
                         if message["type"] == "message":
-                            self._receive(text(message["data"]))
+                            self._receive(message["data"])
                             continue
-                        self._is_subscribed = True
-                        if not is_first:  # a new subscription, by redis-py or by this loop: notifications were lost
+                        if self.is_subscribed.is_set():  # again, by redis-py or by this loop: notifications were lost
                             self.wake_all()
-                        is_first = False
-            except redis.RedisError:
-                self._closed.wait(RECONNECT_SECONDS)
+                        self.is_subscribed.set()
+            await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _receive(self, message: str) -> None:
+    def _receive(self, message: bytes) -> None:
         try:
             outcomes = self._outcomes(message)
         except (ValueError, KeyError, TypeError):  # of another program
@@ -170,8 +162,12 @@ class Notifications:
         for name, outcome in outcomes.items():
             self._wake(name, outcome)
 
-    def _wake(self, name: str, outcome: Mapping[str, Any] | None = None) -> None:
-        with self._lock:
-            waiters = list(self._waiters.get(name, ()))
-        for waiter in waiters:
-            waiter.wake(outcome)
+    def _wake(self, name: str, outcome: Any = None) -> None:
+        for waiter in self.waiters.get(name, ()):
+            waiter.outcome = outcome or waiter.outcome
+            waiter.set()
+
+
+def _job_outcomes(message: bytes) -> Mapping[str, None]:
+    """Return the job that a message names."""
+    return {text(message): None}

@@ -237,7 +237,7 @@ def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
     return head.encode(), b"".join(map(bytes_of, arrays))
 
 
-def parse_entry(head: bytes | None, data: bytes | None) -> Entry | None:
+def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
     """Return the entry of the values of `entry_fields`, None if a part is missing."""
     if not head or data is None:
         return None

@@ -168,7 +168,7 @@ def test_a_disconnect_frees_all_resources(
         refused = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY)
         assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
     until(lambda: app.state.stream_limiter.open == 0)
-    until(lambda: not stores.changes._waiters)
+    until(lambda: not any(each.waiters for each in stores.changes._subscriptions.values()))
 
 
 def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores, job: Job, drawn: str) -> None:

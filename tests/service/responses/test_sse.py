@@ -141,7 +141,7 @@ def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, 
             next(stream)
             assert app.state.stream_limiter.open == 1
         until(lambda: app.state.stream_limiter.open == 0)
-    assert not stores.changes._waiters
+    assert not any(each.waiters for each in stores.changes._subscriptions.values())
 
 
 def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores, app: FastAPI) -> None:

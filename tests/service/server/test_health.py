@@ -17,7 +17,7 @@ from service.server import metrics
 from tests.conftest import until
 from tests.service.conftest import register_worker, serving
 from worker.base.problems import refuse
-from worker.jobs.draw_stream import DrawStream
+from worker.jobs.draw_stream import DrawBatch, DrawStream
 from worker.jobs.rq_types import BATCH, open_queue
 from worker.observability.live_workers import withdraw
 from worker.operations import health
@@ -186,7 +186,7 @@ def test_single_draws_wait_and_are_in_work(client: httpx.Client, stores: Stores,
         until(lambda: gauge(client, "glle_queue_oldest_seconds", queue="draws") > 0.1)
         assert client.get("/readyz").json()["queue_length"] == 1
         assert gauge(client, "glle_queue_running", queue="draws") == 0
-        (batch,) = stream.read(1.0)
+        batch = DrawBatch(stream.read(1, 1.0))
         assert gauge(client, "glle_queue_length", queue="draws") == 0
         assert gauge(client, "glle_queue_oldest_seconds", queue="draws") == 0
         assert gauge(client, "glle_queue_running", queue="draws") == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from service.submission import draw_requests
+from service.submission import waiting
 from tests.conftest import until
 from tests.service.tenants import bearer
 from tests.worker.execution.workers import worker
@@ -131,7 +131,8 @@ def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded: httpx.Client,
 
 def test_a_draw_in_work_is_made_once(guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request whose draw is in work is not sent again, however often its client looks."""
-    monkeypatch.setattr(draw_requests, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "FIRST_SLEEP", 0.05)
+    monkeypatch.setattr(waiting, "LONGEST_SLEEP", 0.05)
     sent: list[str] = []
     looks: list[bool] = []
     send, is_pending = DrawRequests.send, DrawRequests.is_pending

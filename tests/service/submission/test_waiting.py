@@ -1,4 +1,4 @@
-"""Many requests that wait for one job: one watch, and a limit per tenant."""
+"""Requests that wait for a job: no notification is lost, and a limit per tenant."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from service.submission import waiting
-from service.submission.waiting import WAITS, Waits
+from service.submission.waiting import WAITS, waited
 from tests.conftest import evict, until
 from tests.service.routes.test_resources import upload
 from tests.service.tenants import served
 from worker.execution import tasks
+from worker.jobs.notifications import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
-    import pytest
 
     from worker.jobs.notifications import Notifications
-    from worker.jobs.store import Job
     from worker.stores import Stores
 
 
@@ -33,117 +34,119 @@ class FakeJob:
     is_open: bool = True
     is_over: bool = False
     looks: int = 0
-    listeners: int = 0
-    event: asyncio.Event = field(default_factory=asyncio.Event)
+    waiters: set[Waiter] = field(default_factory=set)
 
     @contextmanager
-    def of(self, _: str) -> Iterator[asyncio.Event]:
+    def of(self, _: str) -> Iterator[Waiter]:
         """Return the event of its notification."""
-        self.listeners += 1
+        self.waiters.add(waiter := Waiter())
         try:
-            yield self.event
+            yield waiter
         finally:
-            self.listeners -= 1
+            self.waiters.remove(waiter)
 
     async def subscribed(self) -> None:
         """Return at once."""
 
-    async def look(self) -> Job:
-        """Return the current job."""
+    async def look(self, _: object = None) -> tuple[bool, bool]:
+        """Return whether the job is open, and whether that is final."""
         self.looks += 1
         await asyncio.sleep(0)
-        return cast("Job", FakeJob(self.is_open))
+        return self.is_open, not self.is_open
 
     def end(self) -> None:
         """End the job, with a notification."""
         self.is_open = False
-        self.event.set()
+        for waiter in self.waiters:
+            waiter.set()
 
 
-def wait(waits: Waits, fake: FakeJob, seconds: float = 30.0, tenant: str = "a") -> Any:
-    """Wait for the job."""
-    return waits.outcome(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant)
+@pytest.fixture
+def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing but notifications cause a second look."""
+    monkeypatch.setattr(waiting, "FIRST_SLEEP", 60.0)
+    monkeypatch.setattr(waiting, "LONGEST_SLEEP", 60.0)
 
 
-def test_many_waiters_share_one_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine hundred long polls cost the reads of one; a notification answers all, and no watch remains."""
-    monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
-    monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
+def wait(fake: FakeJob, seconds: float = 30.0, tenant: str = "a") -> Any:
+    """Wait for the job; return whether it is open then."""
+    return waited(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant)
+
+
+@pytest.mark.usefixtures("no_polls")
+def test_a_notification_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine hundred long polls look twice each, and leave nothing behind."""
     monkeypatch.setattr(waiting, "MAX_WAITS", 900)
 
     async def run() -> None:
-        waits, fake = Waits(), FakeJob()
-        tasks = [asyncio.create_task(wait(waits, fake)) for _ in range(900)]
+        fake = FakeJob()
+        tasks = [asyncio.create_task(wait(fake)) for _ in range(900)]
         await asyncio.sleep(0.05)
-        assert (fake.looks, fake.listeners) == (1, 1)
+        assert (fake.looks, len(fake.waiters)) == (900, 900)
         fake.end()
-        results = await asyncio.gather(*tasks)
-        assert {job.is_open for job in results} == {False}
-        assert fake.looks == 2
-        await asyncio.sleep(0)
-        assert (fake.listeners, len(waits._watches), len(waits._of_tenant)) == (0, 0, 0)
+        assert set(await asyncio.gather(*tasks)) == {False}
+        assert (fake.looks, len(fake.waiters), len(WAITS._of_tenant)) == (1800, 0, 0)
 
     asyncio.run(run())
 
 
-def test_a_notification_during_a_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_polls")
+def test_a_notification_during_a_read_is_not_lost() -> None:
     """The job ends between the start and the return of a read: the next read follows at once."""
-    monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
-    monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
 
     class LateJob(FakeJob):
-        async def look(self) -> Job:
+        async def look(self, _: object = None) -> tuple[bool, bool]:
             self.looks += 1
             read = self.is_open
             self.end()
             await asyncio.sleep(0)
-            return cast("Job", FakeJob(read))
+            return read, not read
 
     async def run() -> None:
         fake = LateJob()
-        assert not (await wait(Waits(), fake)).is_open
+        assert not await wait(fake)
         assert fake.looks == 2
 
     asyncio.run(run())
 
 
 def test_waits_of_a_tenant_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait beyond the limit returns the current job at once; other tenants wait, and a freed place is usable."""
+    """A wait beyond the limit returns the current state at once; other tenants wait, and a freed place is usable."""
     monkeypatch.setattr(waiting, "MAX_WAITS", 3)
 
     async def run() -> None:
-        waits, fake = Waits(), FakeJob()
-        tasks = [asyncio.create_task(wait(waits, fake)) for _ in range(3)]
-        other = asyncio.create_task(wait(waits, fake, tenant="b"))
+        fake = FakeJob()
+        tasks = [asyncio.create_task(wait(fake)) for _ in range(3)]
+        other = asyncio.create_task(wait(fake, tenant="b"))
         await asyncio.sleep(0.01)
-        assert (await asyncio.wait_for(wait(waits, fake), 5)).is_open
+        assert await asyncio.wait_for(wait(fake), 5)
         assert not any(task.done() for task in [*tasks, other])
         tasks[0].cancel()  # its client is gone
         await asyncio.sleep(0.01)
-        more = asyncio.create_task(wait(waits, fake))
+        more = asyncio.create_task(wait(fake))
         await asyncio.sleep(0.01)
         assert not more.done()
         fake.end()
-        assert {job.is_open for job in await asyncio.gather(*tasks[1:], other, more)} == {False}
+        assert set(await asyncio.gather(*tasks[1:], other, more)) == {False}
 
     asyncio.run(run())
 
 
-def test_a_failed_read_fails_all_waits() -> None:
+def test_a_failed_read_fails_its_wait() -> None:
     """The next wait reads again."""
 
     class UnreachableJob(FakeJob):
-        async def look(self) -> Job:
+        async def look(self, _: object = None) -> tuple[bool, bool]:
             if self.is_open:
                 raise ConnectionError
             return await super().look()
 
     async def run() -> None:
-        waits, fake = Waits(), UnreachableJob()
-        results = await asyncio.gather(*(wait(waits, fake) for _ in range(5)), return_exceptions=True)
+        fake = UnreachableJob()
+        results = await asyncio.gather(*(wait(fake) for _ in range(5)), return_exceptions=True)
         assert {type(error) for error in results} == {ConnectionError}
         fake.is_open = False
-        assert not (await wait(waits, fake)).is_open
+        assert not await wait(fake)
 
     asyncio.run(run())
 
@@ -171,7 +174,7 @@ def test_a_posterior_and_its_arrays_wait_for_their_fit(
     with ThreadPoolExecutor() as threads:
         for what in ("", "/arrays"):
             waiting_request = threads.submit(client.get, f"{path}{what}", params={"wait": 60})
-            until(lambda: WAITS._watches)
+            until(lambda: WAITS._of_tenant)
             tasks.fit(stores.jobs.claim_holder(path.rpartition("/")[2]).id)  # type: ignore[union-attr] # it exists
             assert waiting_request.result().status_code == 200
             evict(stores, "posterior:")

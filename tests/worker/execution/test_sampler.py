@@ -151,7 +151,7 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     draws[1].embedding.setflags(write=True)
     draws[1].embedding[0, 0] = np.nan
     published: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(DrawStream, "finish", lambda _, batch, *outcome: published.append((batch.keys, *outcome)))
+    monkeypatch.setattr(DrawStream, "finish", lambda _, batch, *outcome, **__: published.append((batch.keys, *outcome)))
     loop._store(batch_of(key(0), key(1)), [key(0), key(1)], draws, 0.1)
     assert [(keys[0].index, outcome[0]) for keys, *outcome in published] == [(0, "drawn"), (1, "refused")]
     assert published[1][2].code == "no-convergence"
@@ -175,7 +175,7 @@ def test_requested_draws_are_published_before_large_others_are_cached(
         made.append(keys)
         return make_draws(posterior, keys)
 
-    def publish(_: object, batch: DrawBatch, outcome: str) -> None:
+    def publish(_: object, batch: DrawBatch, outcome: str, **__: object) -> None:
         assert outcome == "drawn"
         published.append(([key.index for key in batch.keys], stores.draws.contains(batch.arrays_id, group)))
 

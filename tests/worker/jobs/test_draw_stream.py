@@ -6,21 +6,24 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from worker.base.problems import Problem
 from worker.jobs import draw_stream
 from worker.jobs.draw_stream import (
     DRAWN,
     MAX_DELIVERIES,
     STREAMS,
     DrawBatch,
+    DrawRequest,
     DrawRequests,
     DrawStream,
     draw_outcomes,
+    next_batch,
     stream_state,
     waited_name,
 )
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
@@ -48,7 +51,16 @@ def key(index: int, seed: int = 0, scale: float = 1.0, align: str = "none") -> D
 
 def read(client: redis.Redis, name: str = "one") -> list[DrawBatch]:
     """Return the batches that wait."""
-    return DrawStream(client, name).read(0.05)
+    return batches(DrawStream(client, name))
+
+
+def batches(stream: DrawStream) -> list[DrawBatch]:
+    """Return the batches of eight requests of each stream, the oldest first."""
+    waiting = stream.read(8, 0.05)
+    found = []
+    while waiting:
+        found.append(next_batch(waiting, len(waiting), is_oldest=True))
+    return found
 
 
 def messages(client: redis.Redis) -> Any:
@@ -62,7 +74,7 @@ def messages(client: redis.Redis) -> Any:
 def outcome_of(channel: Any) -> Any:
     """Return the outcomes in the next answer."""
     (message,) = islice(channel.listen(), 1)
-    return draw_outcomes(message["data"].decode())
+    return draw_outcomes(message["data"])
 
 
 def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
@@ -70,7 +82,7 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
     requests = DrawRequests(client)
     wanted = [key(3), key(90, seed=7), key(3), key(5, scale=0.25)]
     for request in (*wanted, key(3, align="procrustes")):
-        requests.send(record("a"), request)
+        requests.send(waited_name(record("a"), request), {})
     first, second = read(client)
     assert (first.posterior, first.arrays_id) == ("a", "a:digest")
     assert (first.keys, second.keys) == ([wanted[0], wanted[1], wanted[3]], [key(3, align="procrustes")])
@@ -81,25 +93,25 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
 def test_a_scale_keeps_its_bits(client: redis.Redis) -> None:
     """Seeds up to 2^64 - 1 and scales without a short decimal form come back as they were sent."""
     sent = key(2**63, seed=2**64 - 1, scale=0.1 + 0.2)
-    DrawRequests(client).send(record("a"), sent)
+    DrawRequests(client).send(waited_name(record("a"), sent), {})
     (batch,) = read(client)
     assert batch.keys == [sent]
 
 
 def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Redis) -> None:
     """A read takes some requests from each stream."""
-    busy, other = DrawRequests(client, "busy"), DrawRequests(client, "other")
+    busy, other = DrawRequests(client, tenant="busy"), DrawRequests(client, tenant="other")
     assert busy._stream != other._stream
     for index in range(50):
-        busy.send(record("a"), key(index))
-    other.send(record("z"), key(0))
+        busy.send(waited_name(record("a"), key(index)), {})
+    other.send(waited_name(record("z"), key(0)), {})
     assert sorted((batch.posterior, len(batch.keys)) for batch in read(client)) == [("a", 8), ("z", 1)]
 
 
 def test_two_samplers_share_the_requests_of_a_posterior(client: redis.Redis) -> None:
     """No request is delivered twice."""
     for index in range(12):
-        DrawRequests(client).send(record("a"), key(index))
+        DrawRequests(client).send(waited_name(record("a"), key(index)), {})
     indices = [key.index for name in ("one", "two") for batch in read(client, name) for key in batch.keys]
     assert sorted(indices) == list(range(12))
 
@@ -107,24 +119,61 @@ def test_two_samplers_share_the_requests_of_a_posterior(client: redis.Redis) -> 
 def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     """They leave the stream, and a message names the draws, with the problem of a refusal."""
     requests, stream, channel = DrawRequests(client), DrawStream(client, "one"), messages(client)
-    entries = [requests.send(record("a"), key(index)) for index in range(2)]
-    (batch,) = stream.read(0.05)
+    entries = [requests.send(waited_name(record("a"), key(index)), {}) for index in range(2)]
+    (batch,) = batches(stream)
     assert all(map(requests.is_pending, entries))
     assert stream_state(client).drawing == stream_state(client).length == 2
     stream.finish(batch.of([key(0)]), "drawn")
     assert list(map(requests.is_pending, entries)) == [False, True]
     outcomes = outcome_of(channel)
     assert set(outcomes) == {waited_name(record("a"), key(0))}
-    assert {outcome["outcome"] for outcome in outcomes.values()} == {"drawn"}
+    assert {answer.outcome for answer in outcomes.values()} == {"drawn"}
     stream.finish(batch.of([key(1)]), "job")
     assert stream_state(client).length == 0
     assert not list(stream.abandoned(own=True))
     channel.close()
 
 
+def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bits and metadata arrive, on the channel of the process that asked; a larger one is only named."""
+    stream, channel = DrawStream(client, "one"), messages(client)
+    wanted = [key(0), key(1), key(2)]
+    sizes = {wanted[0]: 5, wanted[1]: 100, wanted[2]: 7}
+    entries = {each: Entry({"scale": 0.1 + 0.2}, {"embedding": np.random.default_rng(0).normal(size=(n, 2))})
+               for each, n in sizes.items()}  # fmt: skip
+    monkeypatch.setattr(draw_stream, "MAX_SENT_BYTES", entries[wanted[2]].nbytes)
+    for each in wanted:
+        DrawRequests(client).send(waited_name(record("a"), each), {})
+    DrawRequests(client, "other").send(waited_name(record("a"), key(2)), {})
+    DrawRequests(client, "other").send(waited_name(record("a"), key(3)), {})
+    (batch,) = batches(stream)
+    stream.finish(batch, "drawn", entries=entries)
+    answers = outcome_of(channel)
+    assert list(answers) == [waited_name(record("a"), each) for each in wanted]
+    for each in (wanted[0], wanted[2]):
+        found = answers[waited_name(record("a"), each)].entry
+        assert found.meta == entries[each].meta
+        assert found.arrays["embedding"].tobytes() == entries[each].arrays["embedding"].tobytes()
+    assert answers[waited_name(record("a"), wanted[1])].entry is None
+    channel.close()
+
+
+def test_a_lane_group_is_that_of_the_oldest_request_or_of_the_most(client: redis.Redis) -> None:
+    """The oldest request is in the first of the former; the latter has most draws, each once; all are drawn."""
+    requests = [DrawRequest("s", str(i), f"{name} x p a", key(i), {}) for i, name in enumerate("abbcbbb")]
+    requests.append(DrawRequest("s", "8", "b x p a", key(1), {}))
+    waiting = list(requests)
+    fullest = next_batch(waiting, 4, is_oldest=False)
+    assert ([k.index for k in fullest.keys], len(fullest.requests)) == ([1, 2, 4, 5], 5)
+    left = [next_batch(waiting, 4, is_oldest=True) for _ in range(3)]
+    assert [batch.posterior for batch in left] == ["a", "c", "b"]
+    assert not waiting
+    assert {r.id for batch in [fullest, *left] for r in batch.requests} == {request.id for request in requests}
+
+
 def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Redis) -> None:
     """It claims them at once; another sampler does so after their lease."""
-    DrawRequests(client).send(record("a"), key(1))
+    DrawRequests(client).send(waited_name(record("a"), key(1)), {})
     assert read(client, "one")
     assert not list(DrawStream(client, "two").abandoned(own=False))
     assert not list(DrawStream(client, "two").abandoned(own=True))
@@ -134,7 +183,7 @@ def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Red
 
 def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request of a machine that is gone is claimed by another sampler, by one only."""
-    DrawRequests(client).send(record("a"), key(1))
+    DrawRequests(client).send(waited_name(record("a"), key(1)), {})
     assert read(client, "one")
     monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
     (request,) = DrawStream(client, "two").abandoned(own=False)
@@ -147,35 +196,34 @@ def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> Non
     """After three deliveries its client gets a problem, and the requests beside it are drawn."""
     channel, requests = messages(client), DrawRequests(client)
     for index in (1, 2, 3):
-        requests.send(record("a"), key(index))
+        requests.send(waited_name(record("a"), key(index)), {})
     assert read(client)
     for _ in range(MAX_DELIVERIES - 1):
         assert next(DrawStream(client, "one").abandoned(own=True)).key == key(1)  # the sampler ends while it draws it
     left = list(DrawStream(client, "one").abandoned(own=True))
     assert [request.key for request in left] == [key(2), key(3)]
-    (outcome,) = outcome_of(channel).values()
-    assert outcome["outcome"] == "refused"
-    assert Problem.from_dict(outcome["problem"]).code == "draw-ends-worker"
+    (answer,) = outcome_of(channel).values()
+    assert (answer.outcome, answer.problem.code) == ("refused", "draw-ends-worker")
     channel.close()
 
 
 def test_lost_streams_are_made_again(client: redis.Redis) -> None:
     """A server that was emptied loses requests, which their clients see; later ones are delivered."""
     requests, stream = DrawRequests(client), DrawStream(client, "one")
-    entry = requests.send(record("a"), key(1))
-    assert stream.read(0.05)
+    entry = requests.send(waited_name(record("a"), key(1)), {})
+    assert batches(stream)
     client.flushall()
     assert not requests.is_pending(entry)
-    assert stream.read(0.05) == []
-    requests.send(record("a"), key(2))
-    assert [batch.keys for batch in stream.read(0.05)] == [[key(2)]]
+    assert batches(stream) == []
+    requests.send(waited_name(record("a"), key(2)), {})
+    assert [batch.keys for batch in batches(stream)] == [[key(2)]]
 
 
 def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest requests are dropped beyond the maximum."""
     monkeypatch.setattr(draw_stream, "MAX_LENGTH", 200)
     requests = DrawRequests(client)
-    entries = [requests.send(record("a"), key(index)) for index in range(1000)]
+    entries = [requests.send(waited_name(record("a"), key(index)), {}) for index in range(1000)]
     assert stream_state(client).length < 500
     assert not requests.is_pending(entries[0])
     assert requests.is_pending(entries[-1])
@@ -185,6 +233,6 @@ def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.Monkey
 def test_a_stopped_sampler_leaves_the_group(client: redis.Redis) -> None:
     """Its name is removed from every stream."""
     stream = DrawStream(client, "one")
-    stream.read(0.05)
+    batches(stream)
     stream.leave()
     assert all(not client.xinfo_consumers(name, "samplers") for name in STREAMS)

@@ -34,10 +34,10 @@ def others(stores: Stores) -> int:
     return OTHERS[0]
 
 
-def listening(stores: Stores) -> bool:
-    """Return whether these stores have subscribed."""
+def listening(stores: Stores) -> int:
+    """Return how often these stores have subscribed."""
     ((_, count),) = stores.client.pubsub_numsub(ENDED)
-    return bool(count > OTHERS[0])
+    return int(count) - OTHERS[0]
 
 
 async def wait_for_end(stores: Stores, job: Job, then: Callable[[], object]) -> float:
@@ -66,7 +66,7 @@ def test_every_end_is_published(stores: Stores, end: str) -> None:
 
     asyncio.run(wait_for_end(stores, job, then))
     assert stores.jobs.fetch(job.id).status == end
-    assert not stores.endings._waiters
+    assert not stores.endings._subscriptions
 
 
 def connections(stores: Stores) -> set[str]:
@@ -89,14 +89,18 @@ def test_an_end_during_a_lost_connection_wakes_its_waiter(stores: Stores) -> Non
 def test_a_lost_connection_is_renewed(stores: Stores) -> None:
     """Notifications continue after the server closed the connection."""
     job = running(stores)
-    asyncio.run(wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id)))
-    before = connections(stores)
-    stores.client.client_kill_filter(_type="pubsub")
-    # The connection may return before the first look.
-    until(lambda: listening(stores) and not before & connections(stores))
     other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
     stores.jobs.start(other.id)
-    asyncio.run(wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id)))
+
+    async def run() -> None:
+        await wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id))
+        before = connections(stores)
+        stores.client.client_kill_filter(_type="pubsub")
+        # The connection may return before the first look.
+        await asyncio.to_thread(until, lambda: listening(stores) and not before & connections(stores))
+        await wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id))
+
+    asyncio.run(run())
 
 
 def test_the_end_of_another_job_wakes_no_waiter(stores: Stores) -> None:
@@ -113,14 +117,20 @@ def test_the_end_of_another_job_wakes_no_waiter(stores: Stores) -> None:
     assert not asyncio.run(wait())
 
 
-def test_closed_stores_listen_no_longer(stores: Stores) -> None:
-    """Closing ends the thread."""
+def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -> None:
+    """No connection stays subscribed after the loop, or after `close`; one connection serves all requests of a loop."""
     job = running(stores)
     asyncio.run(wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id)))
-    thread = stores.endings._thread
-    assert thread is not None
-    stores.endings.close()
-    assert not thread.is_alive()
+    until(lambda: not listening(stores))
+
+    async def run() -> None:
+        with stores.endings.of("job_1"), stores.endings.of("job_2"):
+            await stores.endings.subscribed()
+            assert listening(stores) == 1
+            stores.endings.close()
+            await asyncio.to_thread(until, lambda: not listening(stores))
+
+    asyncio.run(run())
 
 
 def test_all_waiters_can_be_woken(stores: Stores) -> None:
