@@ -221,7 +221,7 @@ def test_workers_on_which_long_tasks_die_are_reported(stores: Stores, monkeypatc
 @contextmanager
 def impatient(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """Serve an app that waits for no job."""
-    monkeypatch.setattr("service.submission.jobs.MAX_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("service.submission.waiting.MAX_WAIT_SECONDS", 0.1)
     with serving(create_app(stores)) as client:
         yield client
 
