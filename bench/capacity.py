@@ -36,7 +36,7 @@ from bench.service.jobs import DRAWS, run_job
 from docs.figures.methods.tables import put
 from tests.system.conftest import children
 from worker.base.settings import Settings
-from worker.jobs.draw_stream import STREAMS, DrawStream
+from worker.jobs.draw_stream import STREAMS, DrawBatch, DrawStream
 from worker.operations.embedded_redis import cache_server
 
 if TYPE_CHECKING:
@@ -253,8 +253,8 @@ def _request_seconds(url: str, samplers: int) -> float:
         with redis.Redis.from_url(url) as client:
             stream = DrawStream(client, str(number))
             while not ended.is_set():
-                for batch in stream.read(1.0):
-                    stream.finish(batch, "drawn")
+                for request in stream.read(1, 1.0):
+                    stream.finish(DrawBatch([request]), "drawn")
             stream.leave()
 
     threads = [threading.Thread(target=answer, args=(number,)) for number in range(samplers)]
