@@ -126,7 +126,8 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
                 return
             pause, sequence = SOON_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await changed.wait()
 
 
 def has_seen_end(job: Job, last_event_id: int | None) -> bool:

@@ -78,7 +78,9 @@ def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio
     """
     name, url = {"queue": ("REDIS", settings.redis_url), "cache": ("CACHE", settings.cache_url)}[client_of]
     target = _parse(url, f"GLLE_{name}_URL")
-    options: dict[str, Any] = {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED, "protocol": 2}  # RESP3 logs each
+    # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.
+    options: dict[str, Any] = {"socket_timeout": None, "protocol": 2}  # RESP3 logs each message
+    options |= {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED}
     if target.kind == "server":
         return lambda: redis_asyncio.Redis.from_url(target.url, **options)
     options |= {"ssl": target.encrypted, **target.options}

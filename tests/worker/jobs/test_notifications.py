@@ -142,3 +142,18 @@ def test_all_waiters_can_be_woken(stores: Stores) -> None:
             await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 5)
 
     asyncio.run(wait())
+
+
+def test_a_subscription_ends_when_it_is_cancelled_at_any_moment(stores: Stores) -> None:
+    """The end of an event loop cancels it once, perhaps while it connects or subscribes."""
+
+    async def run(steps: int) -> None:
+        subscription = stores.endings._subscription()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        subscription.task.cancel()
+        done, _ = await asyncio.wait([subscription.task], timeout=30)
+        assert done, f"it goes on after {steps} steps"
+
+    for steps in range(30):
+        asyncio.run(run(steps))
