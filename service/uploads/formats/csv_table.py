@@ -91,19 +91,22 @@ class _CsvColumns(Columns[list[list[str]]]):
 
     def blocks(self) -> Iterator[list[list[str]]]:
         """Yield the rows, which must have one width."""
-        rows = itertools.islice(self._rows(), int(self.names is not None), None)
-        start, size = 0, max(1, BLOCK_CELLS // max(1, self.width))
+        rows, size = self._even_rows(), max(1, BLOCK_CELLS // max(1, self.width))
         while block := list(itertools.islice(rows, size)):
-            for number, row in enumerate(block, start + 1):
-                if len(row) != self.width:
-                    detail = f"Row {number} has {len(row)} cells, the first has {self.width}."
-                    remedy = (
-                        "Send rows with the same number of cells, separated by commas, semicolons, tabs or pipes; or"
-                        " declare the dialect, as by ?delimiter=semicolon&decimal=comma."
-                    )
-                    raise refuse("ragged-row", 422, detail, remedy, row=number)
             yield block
-            start += len(block)
+
+    def _even_rows(self) -> Iterator[list[str]]:
+        """Yield the rows after the header; a block of wider ones would not fit in memory."""
+        rows = itertools.islice(self._rows(), int(self.names is not None), None)
+        for number, row in enumerate(rows, 1):
+            if len(row) != self.width:
+                detail = f"Row {number} has {len(row)} cells, the first has {self.width}."
+                remedy = (
+                    "Send rows with the same number of cells, separated by commas, semicolons, tabs or pipes; or"
+                    " declare the dialect, as by ?delimiter=semicolon&decimal=comma."
+                )
+                raise refuse("ragged-row", 422, detail, remedy, row=number)
+            yield row
 
     def _rows(self) -> Iterator[list[str]]:
         """Yield the rows, without blank lines and without the lines before the table."""
