@@ -18,8 +18,9 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -32,6 +33,7 @@ from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.transfer import table_of, write_table
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
+from worker.operations.embedded_redis import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,10 +172,14 @@ def _read(reader: str, body: bytes, folder: str) -> str:
 
 @contextmanager
 def serving(folder: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
-    """Run an API without Redis; yield its process and a client."""
-    nowhere = "redis://127.0.0.1:1"
-    settings = Settings(redis_url=nowhere, cache_url=nowhere, data_dir=folder, log_level="error")
-    with listen("127.0.0.1", 0) as sock:
+    """Run an API; yield its process and a client."""
+    with ExitStack() as stack:
+        server = Server(Path(folder) / "server", ("appendonly no",))
+        stack.callback(server.stop)
+        server.spawn()
+        url = server.wait().url
+        settings = Settings(redis_url=url, cache_url=url, data_dir=folder, log_level="error")
+        sock = stack.enter_context(listen("127.0.0.1", 0))
         command = [sys.executable, "-m", "service.cli", "serve", "--fd", str(sock.fileno())]
         environment = {**os.environ, **settings.to_env()}
         with subprocess.Popen(command, env=environment, pass_fds=[sock.fileno()]) as process:
