@@ -195,7 +195,7 @@ def _json(rows: Array) -> bytes:
     return orjson.dumps(np.ascontiguousarray(rows), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def joined(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+def join_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     """Join pieces up to about `_PIECE_BYTES`, because the server takes each one from a thread."""
     small: list[bytes | memoryview] = []
     size = 0

@@ -71,8 +71,8 @@ class ArraysResult:
         if media == NPZ:
             stacks |= {name: Stack.of(array) for name, array in self.stored.items()}
             return AbortableResponse(encode.npz_pieces(stacks), media_type=NPZ, headers=headers)
-        pieces = self._named(stacks) if self.has_names else self._flat(stacks[self.main or ""])
-        return AbortableResponse(encode.joined(pieces), media_type=JSON, headers=headers)
+        pieces = self._json_with_arrays(stacks) if self.has_names else self._flat(stacks[self.main or ""])
+        return AbortableResponse(encode.join_pieces(pieces), media_type=JSON, headers=headers)
 
     def _flat(self, main: Stack) -> Iterator[bytes | memoryview]:
         """Yield ``{"shape", "dtype", "data"}`` and the members; arrays among them become lists."""
@@ -85,7 +85,7 @@ class ArraysResult:
                 yield json.dumps(value, allow_nan=False).encode()
         yield b"}"
 
-    def _named(self, stacks: dict[str, Stack]) -> Iterator[bytes | memoryview]:
+    def _json_with_arrays(self, stacks: dict[str, Stack]) -> Iterator[bytes | memoryview]:
         """Yield the members and, if there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
         text = json.dumps(dict(self.members), allow_nan=False).encode()
         yield text[:-1] if stacks else text

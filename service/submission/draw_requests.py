@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from service.submission.waiting import WAITS, waited
+from service.submission.waiting import WAITS, wait_for_outcome
 from worker.base.problems import ProblemError
 from worker.connections.event_loop import on_loop
 from worker.jobs.draw_stream import DrawAnswer, waited_name
@@ -37,7 +37,7 @@ async def requested_draw(
         return None
     request = _Request(stores, name, cached)
     try:
-        return await waited(stores.drawn, name, request.look, wait, tenant=tenant)
+        return await wait_for_outcome(stores.drawn, name, request.look, wait, tenant=tenant)
     finally:
         if not stores.drawn.waiting(name):
             _SENT.pop(name, None)

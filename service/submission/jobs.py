@@ -10,7 +10,7 @@ from fastapi import Response
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
-from service.submission.waiting import waited
+from service.submission.waiting import wait_for_outcome
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
@@ -80,7 +80,7 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
         return job
     if not wait:
         return (await now())[0]
-    return await waited(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
+    return await wait_for_outcome(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
 
 
 def look(stores: Stores, id_: str) -> Job:

@@ -46,7 +46,7 @@ class Waits:
                 del self._of_tenant[tenant]
 
 
-async def waited(
+async def wait_for_outcome(
     notifications: Notifications,
     name: str,
     look: Callable[[Any], Awaitable[tuple[T, bool]]],

@@ -24,13 +24,12 @@ def test_named_paths_exist(page: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS)
-def test_each_answer_is_a_file_within_three_steps(question: str, answer: str) -> None:
-    """Every answer is a file that three steps reach: folder, folder, file."""
+def test_each_answer_is_a_file(question: str, answer: str) -> None:
+    """Every answer names at least one file that exists."""
     paths = PATH.findall(answer)
     assert paths, question
     for path in paths:
         assert (ROOT / path).is_file(), path
-        assert path.count("/") <= 2, path
 
 
 def test_newcomers_have_twelve_questions_answered() -> None:

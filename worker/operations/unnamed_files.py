@@ -25,7 +25,7 @@ def unnamed_files(stores: Stores, age: float) -> list[str]:
 
     """
     old = stores.datasets.files.written_before(time.time() - age)  # listed before the records are read
-    named = set(_named(stores))
+    named = set(_named_paths(stores))
     if old and not named:
         raise refuse(
             "records-lost",
@@ -38,7 +38,7 @@ def unnamed_files(stores: Stores, age: float) -> list[str]:
     return [path for path in old if path not in named]
 
 
-def _named(stores: Stores) -> Iterator[str]:
+def _named_paths(stores: Stores) -> Iterator[str]:
     for id_, raw in stores.datasets.all():
         yield from stores.datasets.kind.load(id_, raw).files
     for id_, raw in stores.posteriors.all():

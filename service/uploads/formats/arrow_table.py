@@ -128,7 +128,7 @@ class _ArrowColumns(Columns["pa.RecordBatch"]):
 
     def values(self, block: pa.RecordBatch, column: int) -> list[Any]:
         """Return a column as Python values."""
-        values: list[Any] = _decoded(block.column(column)).to_pylist()
+        values: list[Any] = _decode(block.column(column)).to_pylist()
         return values
 
     def numbers(self, block: pa.RecordBatch, column: int) -> tuple[Array, Array]:
@@ -151,7 +151,7 @@ class _ArrowColumns(Columns["pa.RecordBatch"]):
         return values if self._kinds[column] in {"i", "u", "s"} else None
 
 
-def _decoded(array: pa.Array) -> pa.Array:
+def _decode(array: pa.Array) -> pa.Array:
     """Return the values of an array with or without a dictionary."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
 

@@ -201,11 +201,11 @@ class ReaderProcesses:
             out.seek(0)
             if ended.code is not None:
                 self._on_end(ended)
-                return self._converted(ended, content_type, convert)
+                return self._convert(ended, content_type, convert)
         remedy = "Try again in some seconds. If that fails, check the log of the API and the machine's memory."
         raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 
-    def _converted(self, ended: ReaderExit, content_type: str, convert: Callable[[dict[str, Any]], T]) -> T:
+    def _convert(self, ended: ReaderExit, content_type: str, convert: Callable[[dict[str, Any]], T]) -> T:
         if ended.code != forkserver.DONE:
             raise self._failure(ended, content_type)
         try:

@@ -71,7 +71,7 @@ def table_of(outcome: dict[str, Any], out: IO[bytes]) -> Table:
         If an array has an unexpected dtype, or is not within the file.
 
     """
-    arrays = {name: _mapped(out, place) for name, place in outcome["arrays"].items() if name in ("values", *EXTRAS)}
+    arrays = {name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in ("values", *EXTRAS)}
     return Table(**arrays, names=outcome["names"], source=outcome["source"])
 
 
@@ -87,7 +87,7 @@ def _place(out: IO[bytes], array: Array) -> dict[str, Any]:
     return {"offset": offset, "dtype": array.dtype.str, "shape": array.shape, "order": order}
 
 
-def _mapped(file: IO[bytes], location: dict[str, Any]) -> Array:
+def _map_array(file: IO[bytes], location: dict[str, Any]) -> Array:
     dtype, shape, offset = np.dtype(location["dtype"]), tuple(location["shape"]), location["offset"]
     if dtype.kind not in _KINDS or not all(type(size) is int and size > 0 for size in (*shape, dtype.itemsize)):
         raise ValueError(f"unexpected array of {dtype} and shape {shape}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from service.submission import waiting
-from service.submission.waiting import WAITS, waited
+from service.submission.waiting import WAITS, wait_for_outcome
 from tests.conftest import evict, until
 from tests.service.routes.test_resources import upload
 from tests.service.tenants import served
@@ -70,7 +70,7 @@ def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wait(fake: FakeJob, seconds: float = 30.0, tenant: str = "a") -> Any:
     """Wait for the job; return whether it is open then."""
-    return waited(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant)
+    return wait_for_outcome(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant)
 
 
 @pytest.mark.usefixtures("no_polls")

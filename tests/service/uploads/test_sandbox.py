@@ -285,7 +285,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
     with stored(b"") as out, pytest.raises(ProblemError) as caught:
-        processes._converted(ended, CSV, lambda outcome: table_of(outcome["table"], out))
+        processes._convert(ended, CSV, lambda outcome: table_of(outcome["table"], out))
     assert caught.value.problem.code == code
     assert caught.value.problem.remedy
 
@@ -298,7 +298,7 @@ def test_errors_of_the_service_are_not_those_of_the_body(
 ) -> None:
     """A full disk is 507, and a bug is 500."""
     with pytest.raises(error):
-        processes._converted(ReaderExit(code, message="Traceback"), CSV, dict)
+        processes._convert(ReaderExit(code, message="Traceback"), CSV, dict)
 
 
 @pytest.mark.parametrize(
