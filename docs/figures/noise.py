@@ -81,19 +81,15 @@ def by_law(rows: list[dict[str, float]], laws: list[str]) -> str:
 
 
 def swaps(setting: Setting, seeds: Iterable[int]) -> str:
-    """Return cells: trust of draws with few neighbors, samples without trust, those noted, and the cure's trust."""
-    before, noted, after = [], 0, []
+    """Return cells: trust of draws with few neighbors, number of samples without trust, and of those noted."""
+    before, noted = [], 0
     for seed in seeds:
-        X = setting.sample(seed)
-        posterior = fit(X, n_neighbors=FEW, noise="auto", disconnected="bridge")
+        posterior = fit(setting.sample(seed), n_neighbors=FEW, noise="auto", disconnected="bridge")
         figures = posterior.diagnostics.figures
         before.append(min(figures["trustworthiness"], figures["trustworthiness_of_draws"]))
         noted += before[-1] < TRUSTED and any(note.code == "mode-swap" for note in posterior.diagnostics.notes)
-        if k := figures.get("curing_k"):
-            after.append((k, kept(X, fit(X, n_neighbors=k, noise=posterior.spec.noise))))
     missed = sum(trust < TRUSTED for trust in before)
-    cures = ", ".join(f"{k}: {trust:.3f}".replace("0.", ".") for k, trust in after)
-    return f"{np.mean(before):.3f} | {missed} of {len(before)} | {noted} | {cures}".replace("0.", ".")
+    return f"{np.mean(before):.3f} | {missed} of {len(before)} | {noted}".replace("0.", ".")
 
 
 def main() -> None:
@@ -102,7 +98,7 @@ def main() -> None:
     for setting in settings():
         cells = by_law(*choice(setting, range(SAMPLES)))
         print(f"| {SHEETS.get(setting.name, setting.name)} | {setting.n:,} | {setting.noise:g} | {cells} |", flush=True)
-    print("\n| data | noise | trust | below .99 | noted | cure: trust of its draws |\n|---|---|---|---|---|---|")
+    print("\n| data | noise | trust | below .99 | noted |\n|---|---|---|---|---|")
     for name, title in SHEETS.items():
         for noise in NOISES[:2]:
             cells = swaps(Setting(name, 5000, noise), range(3))

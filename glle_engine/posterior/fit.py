@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -39,7 +38,7 @@ from glle_engine.graph.relations import Distances, located
 from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
-from glle_engine.posterior.findings.trust import CANDIDATES, MOST_TIMES, examined, is_examinable, of_chosen_noise
+from glle_engine.posterior.findings.trust import is_examinable, of_chosen_noise, with_trust
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.law import Points, of_all_points
 from glle_engine.posterior.posterior import Posterior
@@ -245,25 +244,10 @@ def _fitted(
         posterior, trust = on_graph(spec), None
     if not is_examinable(data, spec, given_neighbors=indices is not None):
         return posterior
-    wider: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
-
-    def of_neighbors(k: int) -> Posterior:
-        """Return the posterior of a larger n_neighbors; all of them share one search."""
-        if not wider:
-            most = max(candidate for candidate in CANDIDATES if candidate <= MOST_TIMES * spec.n_neighbors)
-            wider.append(neighbors_by(spec.search, data, min(most, len(data) - 1), repeated))
-        found, apart = np.ascontiguousarray(wider[0][0][:, :k]), np.ascontiguousarray(wider[0][1][:, :k])
-        return _on_graph(data, found, apart, replace(posterior.spec, n_neighbors=k), repeated, described)
-
-    repeated = partial(_repeated, on_progress)
-    posterior = examined(data, posterior, trust, intrinsic_dimension(distances), of_neighbors)
+    on_progress(0, 1, "diagnostics")
+    posterior = with_trust(data, posterior, trust, intrinsic_dimension(distances))
     on_progress(1, 1, "diagnostics")
     return posterior
-
-
-def _repeated(on_progress: OnProgress, _done: int, _total: int, _stage: str) -> None:
-    """Report the stage "diagnostics" whatever the work, so that a caller can cancel it."""
-    on_progress(0, 1, "diagnostics")
 
 
 def _on_graph(

@@ -20,8 +20,7 @@ ORACLES = Path(__file__).resolve().parents[3] / "shared" / "data"
 def bent_sheet(n: int, *, seed: int = 3) -> NDArray[np.float64]:
     """Return n points of a sheet of 30 by 20, bent to an arc of 4.5 radians.
 
-    On so short a sheet no embedding is a mode swap. On a few hundred points of a Swiss roll most are, and the search of
-    an n_neighbors that cures the swap would take ten times as long as the fit.
+    On so short a sheet no embedding is a mode swap. On a few hundred points of a Swiss roll most are.
     """
     along, across = np.random.default_rng(seed).random((2, n))
     return 20 * np.stack([np.sin(4.5 * along) / 3, across, np.cos(4.5 * along) / 3], axis=1)

@@ -8,7 +8,6 @@ FIGURES = frozenset(
         "closed_classes",
         "constant_features",
         "converged",
-        "curing_k",
         "eigenvalues",
         "elimination",
         "exact_reconstructions",

@@ -6,9 +6,8 @@ seed `SEED` at scale 1, so that the trust is a function of data and parameters. 
 - ``noise="auto"`` fits both laws on one graph and keeps that whose draws have the higher trust. Neither law is better
   for all data, and the noise alone does not decide (docs/explanation/posterior.md).
 - A *mode swap* puts a harmonic of a long coordinate in the place of a short one. The bottom `FURTHER` coordinates then
-  keep neighbors, the first p do not, although the data have only p dimensions. The remedy is another n_neighbors. It is
-  searched upwards where draws are measured: with few neighbors, which are its usual cause, and with ``noise="auto"``.
-  With more, some 8 % of the swaps have a cure among `CANDIDATES`, and the search takes ten times as long as the fit.
+  keep neighbors, the first p do not, although the data have only p dimensions. The usual cause are few neighbors, so
+  that draws are measured there as well.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.diagnostics import Diagnostics, Note
-from glle_engine.base.errors import ConvergenceError, GlleError
+from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.metrics.ranks import trustworthiness
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 LAWS: tuple[Noise, ...] = ("isotropic", "tangent")
 TRUSTED = 0.99  # goal of draws at scale 1 (docs/explanation/posterior.md)
-SURE = 0.995  # of a cure: the mean of `DRAWS` draws is up to .01 above that of others
 LEFT = 0.25  # of the shortfall of trust, in the bottom coordinates: at most .2 on sheets, at least .3 on digits
 FURTHER = 10  # coordinates; a sheet's short side came fifth at most
 PROBES = 300
@@ -43,9 +41,6 @@ DRAWS = 8
 SEED = 2**63  # apart from the draws that people ask for
 FEW_NEIGHBORS = 10  # below the default, draws swap modes although the embedding may not
 SPARE_DIMENSIONS = 0.8  # estimate of the dimension beyond p: .76 at most on sheets with noise .03
-CANDIDATES = (8, 10, 12, 15, 20, 25, 30)
-MOST_TIMES = 3  # k
-MOST_POINTS = 20_000  # of a search of n_neighbors
 
 
 @dataclass(frozen=True)
@@ -108,12 +103,11 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     return posterior, Trust(trust_of(X, posterior.embedding), kept[law])
 
 
-def examined(
+def with_trust(
     X: Data,
     posterior: Posterior,
     trust: Trust | None,
     dimension: float,
-    fitted: Callable[[int], Posterior],
 ) -> Posterior:
     """Return a posterior with its trust among the figures, and a note if it is a mode swap.
 
@@ -127,11 +121,9 @@ def examined(
         If it is known. Else that of the embedding, and for fewer than `FEW_NEIGHBORS` neighbors of draws, is measured.
     dimension : float
         Estimate of the dimension of the data.
-    fitted : callable
-        Returns the posterior of another n_neighbors.
 
     """
-    n, p, k = len(X), posterior.spec.n_components, posterior.spec.n_neighbors
+    p, k = posterior.spec.n_components, posterior.spec.n_neighbors
     if trust is None:
         draws = trust_of_draws(X, posterior) if k < FEW_NEIGHBORS else None
         trust = Trust(trust_of(X, posterior.embedding), draws)
@@ -143,11 +135,7 @@ def examined(
     bottom = _trust_of_bottom(X, posterior)
     if 1 - bottom > LEFT * (1 - trust.least):
         return with_findings(posterior, figures)
-    is_searched = trust.draws is not None and n <= MOST_POINTS
-    cure = _cure(X, k, fitted) if is_searched else None
-    if is_searched:
-        figures["curing_k"] = cure.k if cure is not None and cure.is_complete else None
-    return with_findings(posterior, figures, _swap_note(p, trust, bottom, cure, is_searched=is_searched))
+    return with_findings(posterior, figures, _swap_note(p, trust, bottom))
 
 
 def is_examinable(X: Data, spec: FitSpec, *, given_neighbors: bool) -> bool:
@@ -171,62 +159,15 @@ def _trust_of_bottom(X: Data, posterior: Posterior) -> float:
     return trust_of(X, scaled(pairs.vectors[:, :wanted]))
 
 
-@dataclass(frozen=True)
-class _Cure:
-    """A larger n_neighbors with its trust."""
-
-    k: int
-    trust: Trust
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether embedding and draws are trusted."""
-        return self.trust.draws is not None and self.trust.least >= TRUSTED
-
-    @property
-    def figures(self) -> str:
-        """The trust in words; that of draws only where the embedding is trusted."""
-        drawn = "" if self.trust.draws is None else f", draws {self.trust.draws:.3f}"
-        return f"{self.trust.embedding:.3f}{drawn}"
-
-
-def _cure(X: Data, k: int, fitted: Callable[[int], Posterior]) -> _Cure | None:
-    """Return the smallest candidate of n_neighbors above k that is surely trusted, else the best; None without any."""
-    found: list[_Cure] = []
-    for larger in CANDIDATES:
-        if not k < larger <= min(MOST_TIMES * k, len(X) - 1):
-            continue
-        try:
-            posterior = fitted(larger)
-        except GlleError:
-            continue
-        embedding = trust_of(X, posterior.embedding)
-        draws = trust_of_draws(X, posterior) if embedding >= TRUSTED else None
-        found.append(_Cure(larger, Trust(embedding, draws)))
-        if found[-1].is_complete and found[-1].trust.least >= SURE:
-            return found[-1]
-    return max(found, key=lambda cure: (cure.trust.draws is not None, cure.trust.least), default=None)
-
-
-def _swap_note(p: int, trust: Trust, bottom: float, cure: _Cure | None, *, is_searched: bool) -> Note:
+def _swap_note(p: int, trust: Trust, bottom: float) -> Note:
     """Return the note on a mode swap of the embedding, or of its draws."""
     measured = f"with trustworthiness {trust.embedding:.3f}"
     if trust.draws is not None:
         measured += f", draws with {trust.draws:.3f}"
     subject = "The embedding is" if trust.embedding < TRUSTED else "Draws are"
-    found = (
+    return Note(
+        "mode-swap",
         f"{subject} a mode swap: the first {p} coordinates keep neighbors {measured}, the first {FURTHER} with "
-        f"{bottom:.3f}, so that a harmonic of one coordinate is in the place of another"
-        + ("." if cure is not None and cure.is_complete else ", or the data cannot be laid flat.")
+        f"{bottom:.3f}, so that a harmonic of one coordinate is in the place of another, or the data cannot be laid "
+        "flat. Try a larger n_neighbors; advice shows the trustworthiness over a range.",
     )
-    if not is_searched:
-        remedy = "Try a larger n_neighbors; advice shows the trustworthiness over a range."
-    elif cure is None or cure.trust.least <= trust.least:
-        remedy = (
-            f"No n_neighbors up to {MOST_TIMES} times as large is better. Give more points, or another component, "
-            "which may show the missing coordinate."
-        )
-    else:
-        verb = "cures it" if cure.is_complete else "is better, but no cure"
-        remedy = f"n_neighbors={cure.k} {verb}: {cure.figures}."
-    return Note("mode-swap", f"{found} {remedy}")

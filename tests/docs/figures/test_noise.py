@@ -29,10 +29,9 @@ def test_cells_have_means_and_the_lowest_sample() -> None:
     assert noise.by_law(rows, ["isotropic", "tangent"]) == (".9800 [.970] | .9700 [.950] | .9900 [.990] | 1 of 2")
 
 
-def test_few_neighbors_swap_modes_and_the_cure_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six neighbors of a roll: below the goal, noted, and the named n_neighbors has the trust beside it."""
+def test_few_neighbors_swap_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six neighbors of a roll are below the goal, and noted."""
     monkeypatch.setattr(noise, "FEW", 6)
-    trust, below, noted, cures = noise.swaps(noise.Setting("swiss_roll", 1000), range(1)).split(" | ")
+    trust, below, noted = noise.swaps(noise.Setting("swiss_roll", 1000), range(1)).split(" | ")
     assert float(trust) < 0.99
     assert (below, noted) == ("1 of 1", "1")
-    assert float(cures.split(": ")[1]) > 0.985
