@@ -14,12 +14,11 @@ from service.middleware import cors
 from service.middleware.access_policy import AccessPolicy, required_scope
 from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache, AnswerCacheMiddleware
 from service.middleware.authentication import AuthenticationMiddleware
-from service.middleware.concurrency import ConcurrencyMiddleware
 from service.middleware.errors import ErrorMiddleware
 from service.middleware.head import HeadMiddleware
-from service.middleware.observe import ObservabilityMiddleware, RequestLimitMiddleware
+from service.middleware.observe import ObservabilityMiddleware
 from service.middleware.rate_limit import RateLimiter
-from service.middleware.slow_clients import SlowBodyMiddleware
+from service.middleware.request_limits import RequestLimitMiddleware
 from service.responses.streaming import StreamLimiter
 from service.routes import (
     analyses,
@@ -104,8 +103,6 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(module.router)
     problems.install(app)
     app.add_middleware(RequestLimitMiddleware)
-    app.add_middleware(ConcurrencyMiddleware)
-    app.add_middleware(SlowBodyMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(
         AnswerCacheMiddleware, cache=app.state.answer_cache, on_deletion=app.state.recent_posteriors.clear

@@ -1,4 +1,4 @@
-"""Request id, timing, metrics and access log of every request, and the limits on queries and command bodies."""
+"""Request id, timing, metrics and access log of every request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
-
-from service.schemas.labels import MERGE_PATCH
-from service.schemas.problems import plain_problem, problem_response
 from worker.base.clock import now_ms
 from worker.observability.request_context import REQUEST_ID, REQUEST_MS
 
@@ -21,11 +16,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from worker.base.problems import Problem
-
-COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
-QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
-UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview", "/v1/posteriors/import"})  # have separate limits
 
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # requested every few seconds
 
@@ -112,60 +102,3 @@ def _request_id(scope: Scope) -> bytes:
         if name == b"x-request-id" and value.isalnum() and len(value) <= 64:
             return bytes(value)
     return secrets.token_hex(8).encode()
-
-
-class RequestLimitMiddleware:
-    """Limits on the length of queries and command bodies, and the media type of commands, before either is parsed."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "http":
-            if (problem := _query_problem(scope["query_string"]) or _body_problem(scope)) is not None:
-                await problem_response(problem)(scope, receive, send)
-                return
-            if scope["path"] not in UPLOADS:
-                receive = _limited(receive)
-        await self._app(scope, receive, send)
-
-
-def _query_problem(query: bytes) -> Problem | None:
-    """Return the problem of a query that is too long."""
-    if len(query) <= QUERY_BYTES:
-        return None
-    return plain_problem(414, f"The query has {len(query):,} bytes; {QUERY_BYTES:,} are allowed.")
-
-
-def _body_problem(scope: Scope) -> Problem | None:
-    """Return the problem of a command whose announced body is too long or of another media type."""
-    if scope["path"] in UPLOADS:
-        return None
-    headers = Headers(scope=scope)
-    length = int(headers.get("content-length", "0"))  # the server has validated it
-    media = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if length > COMMAND_BYTES:
-        return plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed.")
-    has_body = length > 0 or "transfer-encoding" in headers
-    if has_body and media != "application/json" and (media, scope["method"]) != (MERGE_PATCH, "PATCH"):
-        return plain_problem(415, f"The media type of the body is {media or 'missing'}.")
-    return None
-
-
-def _limited(receive: Receive) -> Receive:
-    """Return a `receive` that raises 413 beyond `COMMAND_BYTES`.
-
-    Starlette's RequestBodyLimitMiddleware answers in text/plain without the sizes if a route does not read its body.
-    """
-    size = 0
-
-    async def receive_limited() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > COMMAND_BYTES:
-            raise HTTPException(413, f"the body has more than {COMMAND_BYTES:,} bytes")
-        return message
-
-    return receive_limited

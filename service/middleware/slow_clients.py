@@ -1,19 +1,16 @@
-"""Slow clients: a timeout for each request's head, a minimum speed for its body, and limits on connections.
+"""Slow clients: a timeout for each request's head, and limits on connections.
 
 Only a steady stream of bytes keeps one of the limited connections open; no thread waits for any of them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections import Counter
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.middleware.proxies import Proxies
@@ -21,7 +18,8 @@ from service.schemas.problems import MEDIA_TYPE, plain_problem, problem_response
 from worker.base.problems import Problem
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    import asyncio
+
     from uvicorn._types import ASGIApplication
 
     from worker.base.settings import Settings
@@ -31,7 +29,6 @@ PROBE_PATHS = frozenset({"/livez", "/readyz"})
 # would kill a process that is only busy.
 MAX_PROBES, MAX_ADDRESS_PROBES, PROBE_SECONDS = 100, 10, 2.0
 PATIENCE_SECONDS = 30.0  # for a request's head, for the first byte of its body, and for an idle connection
-MIN_SPEED = 1024  # bytes per second of a body after its first byte
 MAX_CONNECTIONS = 1000  # of a process
 MAX_ADDRESS_CONNECTIONS = 800  # of one address in a process, unless it is a trusted proxy
 HEAD_BYTES = 64 * 2**10  # of a head or of trailers; the parser itself has no limit
@@ -39,41 +36,6 @@ HEAD_BYTES = 64 * 2**10  # of a head or of trailers; the parser itself has no li
 _VERSIONS = frozenset({"1.0", "1.1"})  # the parser also accepts 0.9 and 2.0, whose heads differ
 # Of the parser, for a version that it does not know, and for the preface of HTTP/2.
 _VERSION_ERRORS = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
-
-
-class SlowBodyMiddleware:
-    """Response 408 to a body that arrives too slowly.
-
-    After `size` bytes the deadline is ``PATIENCE_SECONDS + size / MIN_SPEED``.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http" or not _has_body(scope):
-            await self._app(scope, receive, send)
-            return
-        started, size, has_more = time.monotonic(), 0, True
-
-        async def receive_in_time() -> Message:
-            nonlocal size, has_more
-            if not has_more:
-                return await receive()
-            remaining = PATIENCE_SECONDS + size / MIN_SPEED - (time.monotonic() - started)
-            try:
-                async with asyncio.timeout(max(0.0, remaining)):
-                    message = await receive()
-            except TimeoutError:
-                # Frameworks pass an HTTPException through wherever they read the body. Later bytes are no request.
-                detail = f"{size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
-                raise HTTPException(408, detail, {"Connection": "close"}) from None
-            size += len(message.get("body", b""))
-            has_more = message.get("more_body", False)
-            return message
-
-        await self._app(scope, receive_in_time, send)
 
 
 class _VersionError(ValueError):
@@ -279,8 +241,3 @@ def _decrement(counts: Counter[str], name: str) -> None:
     counts[name] -= 1
     if counts[name] <= 0:
         del counts[name]
-
-
-def _has_body(scope: Scope) -> bool:
-    """Return whether a request announces a body."""
-    return any(name in {b"content-length", b"transfer-encoding"} and value != b"0" for name, value in scope["headers"])

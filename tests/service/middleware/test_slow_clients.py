@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from service.cli.main import listen
-from service.middleware import slow_clients
+from service.middleware import request_limits, slow_clients
 from service.middleware.slow_clients import HEAD_BYTES, limited_protocol
 from tests.conftest import until
 from tests.service.conftest import connected_app
@@ -37,7 +37,8 @@ def settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
     folder = str(tmp_path_factory.mktemp("slow"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(slow_clients, "PATIENCE_SECONDS", 0.4)
-        patched.setattr(slow_clients, "MIN_SPEED", 1000)
+        patched.setattr(request_limits, "PATIENCE_SECONDS", 0.4)
+        patched.setattr(request_limits, "MIN_SPEED", 1000)
         yield replace(server_settings, data_dir=folder, auth="off")
 
 
@@ -213,7 +214,8 @@ def limit(monkeypatch: pytest.MonkeyPatch, connections: int, of_address: int = 1
     """Set the limits on connections, and a patience beyond the test."""
     monkeypatch.setattr(slow_clients, "MAX_CONNECTIONS", connections)
     monkeypatch.setattr(slow_clients, "MAX_ADDRESS_CONNECTIONS", of_address)
-    monkeypatch.setattr(slow_clients, "PATIENCE_SECONDS", 30.0)
+    for module in (slow_clients, request_limits):
+        monkeypatch.setattr(module, "PATIENCE_SECONDS", 30.0)
 
 
 def test_connections_beyond_the_limit_are_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

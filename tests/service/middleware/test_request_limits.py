@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.middleware import concurrency
-from service.middleware.concurrency import ConcurrencyMiddleware
+from service.middleware import request_limits
+from service.middleware.request_limits import RequestLimitMiddleware
 from tests.conftest import until
 from tests.service.conftest import serving
 from tests.service.tenants import served
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
     job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
-    monkeypatch.setattr(concurrency, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(request_limits, "MAX_REQUESTS", 2)
     with served(stores) as client, ThreadPoolExecutor(2) as pool:
         url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"
 
@@ -60,13 +60,13 @@ def test_a_failed_request_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) 
     async def send(_: Message) -> None:
         pytest.fail("nothing is refused")
 
-    monkeypatch.setattr(concurrency, "MAX_REQUESTS", 1)
-    limited = ConcurrencyMiddleware(failing)
+    monkeypatch.setattr(request_limits, "MAX_REQUESTS", 1)
+    limited = RequestLimitMiddleware(failing)
 
     async def ask() -> None:
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                await limited({"type": "http", "path": "/v1/info"}, receive, send)
+                await limited({"type": "http", "path": "/v1/info", "query_string": b"", "headers": []}, receive, send)
 
     anyio.run(ask)
 

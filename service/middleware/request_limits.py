@@ -1,0 +1,114 @@
+"""Limits on requests before they are parsed: their number in progress, query, body size, body speed, and media type."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+
+from service.middleware.slow_clients import PATIENCE_SECONDS, PROBE_PATHS
+from service.schemas.labels import MERGE_PATCH
+from service.schemas.problems import plain_problem, problem_response
+from worker.base.problems import Problem
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_REQUESTS = 800  # in progress in a process, waiting ones included
+RETRY_SECONDS = 1  # most requests take milliseconds
+QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
+COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview", "/v1/posteriors/import"})  # have separate limits
+MIN_SPEED = 1024  # bytes per second of a body after its first byte
+
+
+class RequestLimitMiddleware:
+    """Refusal of requests beyond the limits.
+
+    A request beyond `MAX_REQUESTS` requests in progress, probes excepted, takes no thread and no memory for its body.
+    Answers from the answer cache do not count.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_counted = scope["path"] not in PROBE_PATHS
+        if (problem := self._problem(scope, is_counted=is_counted)) is not None:
+            await problem_response(problem)(scope, receive, send)
+            return
+        if _has_body(scope):
+            receive = _limited(receive, None if scope["path"] in UPLOADS else COMMAND_BYTES)
+        self._running += is_counted
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= is_counted
+
+    def _problem(self, scope: Scope, *, is_counted: bool) -> Problem | None:
+        if is_counted and self._running >= MAX_REQUESTS:
+            return Problem(
+                code="too-many-requests",
+                status=503,
+                detail=f"This API process has {MAX_REQUESTS:,} requests in progress; it accepts no more.",
+                remedy="Send the request again after Retry-After. Or have more API processes started:"
+                " GLLE_API_PROCESSES.",
+                details={"allowed": MAX_REQUESTS, "retry_after": RETRY_SECONDS},
+            )
+        if (size := len(scope["query_string"])) > QUERY_BYTES:
+            return plain_problem(414, f"The query has {size:,} bytes; {QUERY_BYTES:,} are allowed.")
+        return _command_problem(scope) if _has_body(scope) and scope["path"] not in UPLOADS else None
+
+
+def _has_body(scope: Scope) -> bool:
+    """Return whether a request announces a body."""
+    return any(name in {b"content-length", b"transfer-encoding"} and value != b"0" for name, value in scope["headers"])
+
+
+def _command_problem(scope: Scope) -> Problem | None:
+    """Return the problem of a command whose announced body is too long or of another media type."""
+    headers = Headers(scope=scope)
+    length = int(headers.get("content-length", "0"))  # the server has validated it
+    if length > COMMAND_BYTES:
+        return plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed.")
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json" and (media, scope["method"]) != (MERGE_PATCH, "PATCH"):
+        return plain_problem(415, f"The media type of the body is {media or 'missing'}.")
+    return None
+
+
+def _limited(receive: Receive, most: int | None) -> Receive:
+    """Return a `receive` that raises 408 for a body that arrives too slowly, and 413 beyond `most` bytes.
+
+    After `size` bytes the deadline is ``PATIENCE_SECONDS + size / MIN_SPEED``. Frameworks pass an HTTPException through
+    wherever they read the body. Starlette's RequestBodyLimitMiddleware answers in text/plain without the sizes if a
+    route does not read its body.
+    """
+    started, size, has_more = time.monotonic(), 0, True
+
+    async def receive_limited() -> Message:
+        nonlocal size, has_more
+        if not has_more:
+            return await receive()
+        remaining = PATIENCE_SECONDS + size / MIN_SPEED - (time.monotonic() - started)
+        try:
+            async with asyncio.timeout(max(0.0, remaining)):
+                message = await receive()
+        except TimeoutError:
+            detail = f"{size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
+            raise HTTPException(408, detail, {"Connection": "close"}) from None  # later bytes are no request
+        size += len(message.get("body", b""))
+        has_more = message.get("more_body", False)
+        if most is not None and size > most:
+            raise HTTPException(413, f"the body has more than {most:,} bytes")
+        return message
+
+    return receive_limited
