@@ -23,6 +23,7 @@ from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.storage.api_keys import KeyStore
+from worker.storage.array_cache import ArrayCache
 from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
@@ -30,7 +31,6 @@ from worker.storage.imported_posteriors import ImportedPosteriors
 from worker.storage.object_store.data_files import DataFiles
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
-from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.quotas import MAX_JOBS, JobLimits, Quotas
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
@@ -46,7 +46,7 @@ class Stores:
 
     settings: Settings
     client: redis.Redis
-    cache: TieredCache
+    cache: ArrayCache
     draws: DrawCache
     datasets: DatasetStore
     posteriors: PosteriorStore
@@ -82,7 +82,7 @@ class Stores:
         )
         counts = Counters(client)
         objects = ObjectStore.of(settings, client, counts, patient=patient)
-        cache = TieredCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
+        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
         files = DataFiles.of(settings, None if objects is None else objects.bucket)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)

@@ -20,7 +20,7 @@ from worker.records.tenants import DEFAULT
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
-    from worker.storage.tiered_cache import TieredCache
+    from worker.storage.array_cache import ArrayCache
 
 MAX_EMBEDDINGS = 10_000  # records of a tenant, some 10 MB of the queue server
 
@@ -85,7 +85,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
         return record
 
 
-def remove_results(cache: TieredCache, recipe: Recipe) -> None:
+def remove_results(cache: ArrayCache, recipe: Recipe) -> None:
     """Remove the cached coordinates of an embedding, its scores, spread and pictures; comparisons keep their rows."""
     prefix = results_prefix(recipe.dataset)
     scores, pictures = f"{prefix}{EmbeddingSpec.kind}:", f"{prefix}{PictureSpec.kind}:"

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
     from worker.records.resamples import ResampleBlock
+    from worker.storage.array_cache import Tier
     from worker.storage.posteriors import PosteriorRecord
-    from worker.storage.tiered_cache import Tier
     from worker.stores import Stores
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from worker.records.draws import DrawKey
+    from worker.storage.array_cache import Tier
     from worker.storage.draw_cache import DrawCache
-    from worker.storage.tiered_cache import Tier
 
 # Bytes of each point in the vectors of Lanczos, of which a few are used and the others take no memory.
 UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
@@ -113,15 +113,10 @@ def store_draws(
     draws: Sequence[Draw],
     seconds: float,
     keep: Tier = "cache",
-    *,
-    prepare: Sequence[DrawKey] | None = None,
 ) -> dict[DrawKey, Entry]:
     """Cache draws, or store those of a job that is larger than the cache; return them.
 
-    `id_` is `PosteriorRecord.arrays_id`.
-
-    `prepare` is as for `worker.storage.draw_cache.DrawCache.put`. Raises as that, and ``no-convergence`` if a draw is
-    not finite.
+    `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`, and ``no-convergence`` if one is not finite.
     """
     entries: dict[DrawKey, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):
@@ -134,7 +129,7 @@ def store_draws(
         metadata = {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}
         entries[key] = Entry(metadata, arrays)
     with stage("caching"):
-        cache.put(id_, entries, keep, prepare=prepare)
+        cache.put(id_, entries, keep)
     return entries
 
 

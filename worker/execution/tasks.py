@@ -239,15 +239,14 @@ def _draw_shard(shard: _Shard) -> bool:
     record = stores.posteriors.fetch(job.subject)
     keys, keep = spec.shard_keys(shard.number), stores.cache.tier_by_size(spec.nbytes)
     present = stores.draws.contains(record.arrays_id, keys)
-    unprepared = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
-    posterior = load_or_fit(stores, job, record) if unprepared or spec.shards > 1 else None
+    posterior = load_or_fit(stores, job, record) if not all(present) or spec.shards > 1 else None
     size = len(keys) if posterior is None else group_size(posterior)
     shard.begin("drawing")
     cached = 0  # the draws before this one are cached
 
-    def store(missing: list[DrawKey], draws: list[Draw], seconds: float, prepare: list[DrawKey], end: int) -> None:
+    def store(missing: list[DrawKey], draws: list[Draw], seconds: float, end: int) -> None:
         nonlocal cached
-        store_draws(stores.draws, record.arrays_id, missing, draws, seconds, keep, prepare=prepare)
+        store_draws(stores.draws, record.arrays_id, missing, draws, seconds, keep)
         cached = end
 
     with BackgroundWriter() as writer:
@@ -257,10 +256,9 @@ def _draw_shard(shard: _Shard) -> bool:
             if missing := [key for key, is_present in group if not is_present]:
                 assert posterior is not None
                 if spec.total == 1:
-                    unprepared = missing = uncached_group(stores.draws, record.arrays_id, keys[0], size)
+                    missing = uncached_group(stores.draws, record.arrays_id, keys[0], size)
                 draws, seconds = make_draws(posterior, missing)
-                writer.submit(partial(store, missing, draws, seconds, unprepared, min(start + size, len(keys))))
-                unprepared = []
+                writer.submit(partial(store, missing, draws, seconds, min(start + size, len(keys))))
     return shard.report(len(keys))
 
 

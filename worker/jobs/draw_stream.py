@@ -6,7 +6,7 @@ The request of a dead sampler is claimed after `LEASE_SECONDS`, and by the sampl
 was delivered `MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
 
 An answer goes to the channels of the API processes that sent the requests. It carries the draws themselves, if they are
-small: a line of JSON, then head and data of each draw, the fields of `worker.storage.draw_cache`.
+small: a line of JSON, then head and data of each draw, as in `worker.storage.array_cache`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from worker.base.problems import Problem, refuse
 from worker.records.draws import DrawKey
 from worker.records.ids import text
 from worker.records.tenants import DEFAULT
-from worker.storage.draw_cache import pack_entry, parse_entry
+from worker.storage.array_cache import pack_entry, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -32,8 +32,10 @@ class Entry:
 
 def entry_bytes(*shapes: tuple[int, ...]) -> int:
     """Return an upper bound of the bytes that an entry with float64 arrays of these shapes takes on the server."""
-    pieces, rest = divmod(8 * sum(math.prod(shape) for shape in shapes), PIECE)
-    return _HEAD_BYTES + pieces * _allocated(PIECE) + _allocated(rest)
+    sizes = [8 * math.prod(shape) for shape in shapes]
+    if sum(sizes) <= PIECE:  # one field
+        sizes = [sum(sizes)]
+    return _HEAD_BYTES + sum(nbytes // PIECE * _allocated(PIECE) + _allocated(nbytes % PIECE) for nbytes in sizes)
 
 
 def _allocated(nbytes: int) -> int:

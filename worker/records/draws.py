@@ -30,27 +30,35 @@ class DrawKey:
     align: str
 
     def cache_key(self, posterior: str) -> str:
-        """Return the draw's own key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return versioned(f"{DRAW}:{posterior}:{self._address(self.index)}")
+        """Return the draw's key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
+        return versioned(f"{DRAW}:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}")
 
     def group_key(self, posterior: str) -> str:
-        """Return the cache key of the draw's lane group: the draws that differ only in ``index % LANES``."""
-        return versioned(f"{LANE_GROUP}:{posterior}:{self._address(self.index // LANES)}")
-
-    def _address(self, number: int) -> str:
-        return f"{self.seed}:{number}:{self.scale!r}:{self.source}:{self.align}"
+        """Return the name of its lane group, the draws that differ only in ``index % LANES``."""
+        return place_of(self.cache_key(posterior))[0]
 
 
-def parse_draw_key(key: str) -> tuple[str, DrawKey]:
-    """Return the name of the arrays and the draw of an unversioned `DrawKey.cache_key`; raises `ValueError`."""
-    posterior, seed, index, scale, source, align = key.removeprefix(f"{DRAW}:").rsplit(":", 5)
-    return posterior, DrawKey(int(seed), int(index), float(scale), source, align)
+def place_of(key: str) -> tuple[str, str]:
+    """Return the Redis hash of a cache entry, and its member there: a draw is in the hash of its lane group.
+
+    Raises
+    ------
+    ValueError
+        The key of a draw is malformed.
+
+    """
+    if not key.startswith(prefix := versioned(f"{DRAW}:")):
+        return key, ""
+    stream, index, scale, source, align = key.removeprefix(prefix).rsplit(":", 4)
+    group = versioned(f"{LANE_GROUP}:{stream}:{int(index) // LANES}:{scale}:{source}:{align}")
+    return group, index
 
 
-def parse_group_key(key: str) -> tuple[str, list[DrawKey]]:
-    """Return the name of the arrays and the draws of an unversioned `DrawKey.group_key`; raises `ValueError`."""
-    posterior, first = parse_draw_key(key.removeprefix(f"{LANE_GROUP}:"))
-    return posterior, [replace(first, index=LANES * first.index + lane) for lane in range(LANES)]
+def keys_of_group(group: str) -> list[str]:
+    """Return the keys of the draws of a lane group."""
+    stream, number, scale, source, align = group.removeprefix(versioned(f"{LANE_GROUP}:")).rsplit(":", 4)
+    first = LANES * int(number)
+    return [versioned(f"{DRAW}:{stream}:{first + lane}:{scale}:{source}:{align}") for lane in range(LANES)]
 
 
 def batch_end(keys: Sequence[DrawKey], start: int, stop: int, nbytes: int) -> int:

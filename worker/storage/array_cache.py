@@ -1,43 +1,66 @@
-"""Array cache: named arrays with JSON metadata, visible completely or not at all.
+"""Array cache: named arrays with JSON metadata in Redis, with the object store behind it.
 
-An entry is one Redis hash, so Redis evicts it as a whole. Field `head` is JSON: the caller's metadata, and the arrays'
-names, dtypes and shapes. Fields `0`, `1`, ... are the arrays' concatenated bytes in pieces of `PIECE`. A small entry is
-written in one transaction. A larger one is written under the temporary key `{key}:tmp:...`, and one script counts its
-pieces and renames it. The braces put both keys on one server of a cluster.
+An entry is visible completely or not at all. It is two fields of a Redis hash: `head:` is JSON, the caller's metadata
+and the arrays' names, dtypes and shapes; `data:` is the arrays' concatenated bytes. The draws of a lane group share one
+hash, and the number of a draw ends the names of its fields (`worker.records.draws.place_of`). An entry larger than
+`PIECE` has a separate hash under its key, with the pieces of each array in the fields `0`, `1`, ... It is written under
+the temporary key `{key}:tmp:...`, and one script counts its pieces and renames it. The braces put both keys on one
+server of a cluster. In the hash of a lane group, an empty head refers to such a separate hash.
 
-The index of a subject, a posterior or a data set, lists the keys `<kind>:<subject>:...`, so that `forget` need not scan
-all keys. It is created before the subject's first entry, and a key is added before its entry is written, so the index
-is complete. An evicted index is not created again; `forget` then scans all keys.
+The index of a subject, a posterior or a data set, lists the hashes `<kind>:<subject>:...`, so that `forget` need not
+scan all keys. It is created before the subject's first entry, and a hash is added with its first entry, so the index is
+complete. An evicted index is not created again; `forget` then scans all keys.
+
+The tier of an entry is ``cache``, where it may be evicted; ``store``, past the cache, so that a large result does not
+evict everything else; or ``both``. An entry too large for the cache goes to the store in any case. Without a store the
+tier is always ``cache``.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import secrets
 from collections import defaultdict
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from worker.base.problems import refuse
-from worker.connections.cluster import Cluster
+from worker.base.problems import ProblemError, refuse
+from worker.base.versions import versioned
+from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import PIECE, Array, Entry
+from worker.records.draws import LANE_GROUP, keys_of_group, place_of
 from worker.records.ids import text
+from worker.storage.object_store.index import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import redis
     from redis.client import Pipeline
 
     from worker.observability.counters import Counters
+    from worker.storage.object_store.index import StoredObject
+    from worker.storage.object_store.store import ObjectStore
 
-_FIRST = ["head", "0"]  # one round trip, because most entries are one piece
+    Objects = Mapping[str, StoredObject]  # by key
+    Fields = list[bytes | None]
+
+T = TypeVar("T")
+Tier = Literal["cache", "store", "both"]
+
+HEAD = "#head"  # suffix of the cached metadata of a stored entry: lists of draws need no request to the store
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
+MAX_INDEXED = 100_000  # keys of an index; a larger one is dropped, because it takes the room of its entries
+SCANNED = 1000  # keys of one command
 _ATTEMPTS = 3  # at a large entry whose pieces get lost
+_SEPARATE = b""  # the head of an entry with a separate hash
+_SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with its schema
+_PLACEHOLDER = ""  # a set needs a member
 
 _PUBLISH = """
 if redis.call('HLEN', KEYS[1]) ~= tonumber(ARGV[1]) then
@@ -49,11 +72,6 @@ redis.call('RENAME', KEYS[1], KEYS[2])
 return 1
 """
 
-MOST_INDEXED = 100_000  # keys of an index; a larger one is dropped, because it takes the room of its entries
-SCANNED = 1000  # keys of one command
-_SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with its schema
-_PLACEHOLDER = ""  # a set needs a member
-
 # KEYS: an index. ARGV: its lifetime in seconds, the largest number of keys, then keys.
 _ADD_TO_INDEX = """
 if redis.call('EXPIRE', KEYS[1], ARGV[1]) == 0 then return 0 end
@@ -62,88 +80,226 @@ if added > 0 and redis.call('SCARD', KEYS[1]) > tonumber(ARGV[2]) then redis.cal
 return 1
 """
 
-# KEYS: any, then hashes. ARGV: their lifetime in seconds. An empty field keeps the expiry until the fields are written.
-_CREATE_HASHES = """
-for i = 2, #KEYS do
-  redis.call('HSETNX', KEYS[i], '', '')
-  redis.call('EXPIRE', KEYS[i], ARGV[1])
-end
-"""
+log = logging.getLogger(__name__)
 
 
 class ArrayCache:
-    """Cache of entries in one Redis.
+    """Cache of entries in one Redis, with an object store behind it.
 
     Parameters
     ----------
     client
         The cache's Redis, bytes in and out.
     budget
-        Bytes of the server; an entry of more than half is refused, because it would evict all others.
+        Bytes of the server; it takes no entry of more than half, because that would evict all others.
     ttl
         Lifetime of an entry in seconds, if space allows.
     counts
         Counters of hits and misses, or None.
+    objects
+        The store; None: the cache alone.
 
     """
 
-    def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counters | None = None) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        *,
+        budget: int,
+        ttl: int,
+        counts: Counters | None = None,
+        objects: ObjectStore | None = None,
+    ) -> None:
         self.client = client
         self.budget = budget
         self.ttl = ttl
+        self.objects = objects
         self._counts = counts
 
     def check_size(self, nbytes: int, name: str) -> None:
-        """Raise ``cache-too-small`` if `nbytes` exceed half of the budget; `name` begins the detail."""
-        if nbytes > self.budget // 2:
-            raise refuse(
-                "cache-too-small",
-                422,
-                f"{name} takes {nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
-                "Ask for less at a time, raise GLLE_CACHE_BYTES and the cache server's memory, or set GLLE_STORE_URL.",
-                bytes=nbytes,
-                allowed=self.budget // 2,
-            )
+        """Raise ``cache-too-small``, or with a store ``store-too-small``, if there is no room for `nbytes`.
 
-    def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Write an entry.
+        `name` begins the detail.
+        """
+        if self.fits(nbytes):
+            return
+        if self.objects is not None:
+            self.objects.check_room(nbytes, name)
+            return
+        raise refuse(
+            "cache-too-small",
+            422,
+            f"{name} takes {nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
+            "Ask for less at a time, raise GLLE_CACHE_BYTES and the cache server's memory, or set GLLE_STORE_URL.",
+            bytes=nbytes,
+            allowed=self.budget // 2,
+        )
+
+    def fits(self, nbytes: int) -> bool:
+        """Return whether the cache takes so many bytes, of one entry or of entries that are read together."""
+        return nbytes <= self.budget // 2
+
+    def tier_by_size(self, nbytes: int) -> Tier:
+        """Return the tier of entries that are read together; `nbytes` is their total."""
+        return "cache" if self.objects is None or self.fits(nbytes) else "store"
+
+    def tier_by_cost(self, seconds: float, nbytes: int) -> Tier:
+        """Return the tier of an entry that took `seconds` to compute."""
+        return "both" if self.objects is not None and self.objects.worth_keeping(seconds, nbytes) else "cache"
+
+    def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array], tier: Tier = "cache") -> None:
+        """Write an entry; raises as `put_many`."""
+        self.put_many({key: Entry(meta, dict(arrays))}, tier)
+
+    def put_many(self, entries: Mapping[str, Entry], tier: Tier = "cache") -> None:
+        """Write entries to their tier.
 
         Raises
         ------
         ProblemError
-            ``cache-too-small``: larger than half the budget, or evicted during the write.
+            ``cache-too-small``: larger than half the budget, or evicted during the write. ``store-unavailable`` and
+            the like for entries of the store alone. For an entry that is in the cache as well, a failure of the store
+            is only logged.
 
         """
-        self.put_many({key: Entry(meta, dict(arrays))})
-
-    def put_many(self, entries: Mapping[str, Entry]) -> None:
-        """Write entries, the small ones in one round trip; raises as `put`."""
-        large: list[tuple[str, str, str, list[bytes | memoryview]]] = []
-        with self.client.pipeline(transaction=True) as pipeline:
-            self._add_to_indexes(pipeline, entries)
+        if self.objects is None:
             for key, entry in entries.items():
-                arrays = [np.asarray(array, order="C") for array in entry.arrays.values()]
-                size = sum(array.nbytes for array in arrays)
-                self.check_size(size, key)
-                generation = secrets.token_hex(8)
-                kinds = [[name, array.dtype.str, array.shape] for name, array in zip(entry.arrays, arrays, strict=True)]
-                head = json.dumps({"meta": entry.meta, "arrays": kinds, "generation": generation}, allow_nan=False)
-                pieces = list(_pieces(arrays))
-                if size > PIECE:
-                    large.append((key, f"{{{key}}}:tmp:{generation}", head, pieces))
-                    continue
-                fields: dict[Any, Any] = {str(number): piece for number, piece in enumerate(pieces)}
-                pipeline.unlink(key)  # the previous entry may have more pieces
-                pipeline.hset(key, mapping={**fields, "head": head})
-                pipeline.expire(key, self.ttl)
-            pipeline.execute()
-        for item in large:
-            self._put_large(*item)
+                self.check_size(entry.nbytes, key)
+            self._write(entries)
+            return
+        stored = {key: entry for key, entry in entries.items() if tier == "store" or not self.fits(entry.nbytes)}
+        cached = {key: entry for key, entry in entries.items() if key not in stored}
+        if stored:
+            self.objects.put(stored)
+        self._write({key + HEAD: Entry(entry.meta, {}) for key, entry in stored.items()} | cached)
+        if cached and tier == "both":
+            try:
+                self.objects.put(cached, cached=True)
+            except ProblemError as error:
+                log.warning("%s is in the cache alone: %s", ", ".join(cached), error)
 
-    def _put_large(self, key: str, temporary: str, head: str, pieces: list[bytes | memoryview]) -> None:
-        """Write a large entry piece by piece, then publish it; again if pieces were lost, as a restart loses them."""
+    def get(self, key: str) -> Entry | None:
+        """Return an entry, its arrays perhaps read-only, or None if a part is missing."""
+        return self.get_many([key])[0]
+
+    def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
+        """Return entries, each as `get` does; the small ones in one round trip, those of one hash by one command."""
+
+        def read(objects: ObjectStore, stored: Objects) -> dict[str, Entry | None]:
+            entries = in_thread(objects.entries, stored)
+            evicted = {key: entry for key, entry in entries.items() if stored[key].cached and entry is not None}
+            self._write({key: entry for key, entry in evicted.items() if self.fits(entry.nbytes)})
+            return entries
+
+        return self._read_entries(keys, read)
+
+    def view(self, key: str) -> Entry | None:
+        """Return an entry as `views` does."""
+        return self.views([key])[0]
+
+    def views(self, keys: Sequence[str]) -> list[Entry | None]:
+        """Return entries for partial reads: large arrays of the store are `LazyArray`s."""
+        return self._read_entries(keys, lambda objects, stored: in_thread(objects.views, stored))
+
+    def head(self, key: str) -> dict[str, Any] | None:
+        """Return an entry's metadata without its arrays, or None."""
+        return self.heads([key])[0]
+
+    def heads(self, keys: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Return the metadata of entries, each as `head` does."""
+
+        def read(objects: ObjectStore, stored: Objects) -> dict[str, dict[str, Any] | None]:
+            cached = self._cached_heads([key + HEAD for key in stored])
+            missing = {key: item for key, item in stored.items() if key + HEAD not in cached}
+            found = in_thread(objects.heads, missing) if missing else {}
+            return {key: cached[key + HEAD] if key + HEAD in cached else found[key] for key in stored}
+
+        return self._fill_from_store(keys, self._cached_heads(keys), read)
+
+    def contains(self, keys: Sequence[str]) -> list[bool]:
+        """Return for each key whether it has an entry."""
+        present = {key: True for key, (head,) in self._read_fields(keys, "head").items() if head}
+        found: list[bool | None] = self._fill_from_store(keys, present, lambda _, stored: dict.fromkeys(stored, True))
+        return [is_found is True for is_found in found]
+
+    def delete(self, key: str) -> None:
+        """Remove an entry, if it exists."""
+        for name in (key, key + HEAD):
+            place, member = place_of(name)
+            self.client.hdel(place, f"head:{member}", f"data:{member}")
+        self.client.unlink(key)
+        if self.objects is not None:
+            in_thread(self.objects.remove, subject_of(key), [key])
+
+    def create_index(self, subject: str) -> None:
+        """Create the index of a subject that has no entries yet."""
+        with self.client.pipeline() as pipeline:
+            pipeline.sadd(_index(subject), _PLACEHOLDER)
+            pipeline.expire(_index(subject), self.ttl)
+            pipeline.execute()
+
+    def keys_of(self, subject: str) -> set[str]:
+        """Return the keys of a subject's entries in the store, and its hashes in the cache; some may be evicted."""
+        stored = () if self.objects is None else (key for key, _ in self.objects.index.of(subject))
+        return {*self._hashes_of(subject), *stored}
+
+    def forget(self, subject: str) -> None:
+        """Remove a subject's index and all its entries."""
+        remaining = iter(self._hashes_of(subject))
+        while batch := list(islice(remaining, SCANNED)):
+            self.client.unlink(*batch)
+        self.client.unlink(_index(subject))
+        if self.objects is not None:
+            in_thread(self.objects.remove, subject)
+
+    def cached_keys(self, kind: str) -> Iterator[str]:
+        """Yield the keys of the entries of a kind in the cache, perhaps one of them twice."""
+        for raw in self.client.scan_iter(match=versioned(f"{kind}:*"), count=SCANNED):
+            name = text(raw)
+            if ":tmp:" in name or name.endswith(HEAD):  # an unfinished write, or no entry of the cache
+                continue
+            if kind == LANE_GROUP:
+                fields = set(map(text, self.client.hkeys(raw)))
+                yield from (key for key in keys_of_group(name) if f"data:{place_of(key)[1]}" in fields)
+            else:
+                yield name
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+    def info(self) -> dict[str, Any]:
+        """Return the server's INFO; raises `redis.RedisError`."""
+        return dict(self.client.info())
+
+    def _write(self, entries: Mapping[str, Entry]) -> None:
+        """Write entries to the server, the small ones in one round trip; raises ``cache-too-small``."""
+        hashes: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
+        large = {key: entry for key, entry in entries.items() if entry.nbytes > PIECE}
+        for key, entry in entries.items():
+            place, member = place_of(key)
+            if key not in large or place != key:
+                head, data = (_SEPARATE, b"") if key in large else pack_entry(entry)
+                hashes[place] |= {f"head:{member}": head, f"data:{member}": data}
+        with self.client.pipeline(transaction=True) as pipeline:
+            self._add_to_indexes(pipeline, {**hashes, **large})
+            for name, fields in hashes.items():
+                pipeline.hset(name, mapping=fields)
+                pipeline.expire(name, self.ttl)
+            if entries:
+                pipeline.execute()
+        for key, entry in large.items():
+            self._write_large(key, entry)
+
+    def _write_large(self, key: str, entry: Entry) -> None:
+        """Write an entry piece by piece, then publish it; again if pieces were lost, as a restart loses them."""
+        generation = secrets.token_hex(8)
+        temporary = f"{{{key}}}:tmp:{generation}"
+        head = json.dumps({**_content(entry), "generation": generation}, allow_nan=False)
+        views = [bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values()]
+        pieces = [view[start : start + PIECE] for view in views for start in range(0, len(view), PIECE)]
         for _ in range(_ATTEMPTS):
-            self.client.hset(temporary, "head", head)
+            self.client.hset(temporary, "head:", head)
             self.client.expire(temporary, TEMPORARY_SECONDS)
             for number, piece in enumerate(pieces):
                 self.client.hset(temporary, str(number), piece)  # sent uncopied
@@ -156,140 +312,100 @@ class ArrayCache:
             "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
         )
 
-    def head(self, key: str) -> dict[str, Any] | None:
-        """Return an entry's metadata without its arrays, or None."""
-        return self.heads([key])[0]
+    def _read_entries(
+        self, keys: Sequence[str], read: Callable[[ObjectStore, Objects], dict[str, Entry | None]]
+    ) -> list[Entry | None]:
+        """Return entries of the cache, and of the store by `read`; count the reads."""
+        replies = self._read_fields(keys, "head", "data")
+        read_back = {key: self._assemble(key, head, data) for key, (head, data) in replies.items()}
+        entries = {key: entry for key, entry in read_back.items() if entry is not None}
+        cached = len(entries)
+        found = self._fill_from_store(keys, entries, read)
+        self._count("server", cached, len(replies) - cached)
+        if self.objects is not None:
+            self._count("store", len(entries) - cached, len(replies) - len(entries))
+        return found
 
-    def heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
-        """Return the metadata of entries in one round trip, each as `head` does."""
-        with self.client.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.hget(key, "head")
-            replies = pipeline.execute()
-        return [None if raw is None else dict(json.loads(raw)["meta"]) for raw in replies]
+    def _count(self, place: str, hits: int, misses: int) -> None:
+        for outcome, number in (("hit", hits), ("miss", misses)):
+            if self._counts is not None and number:
+                self._counts.add("cache_reads", place, outcome, by=number)
 
-    def get(self, key: str) -> Entry | None:
-        """Return an entry, its arrays perhaps read-only, or None if a part is missing."""
-        return self._entry(key, self.client.hmget(key, _FIRST))
+    def _cached_heads(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the metadata of the entries in the cache."""
+        replies = self._read_fields(keys, "head")
+        return {key: json.loads(head)["meta"] for key, (head,) in replies.items() if head}
 
-    def get_many(self, keys: list[str]) -> list[Entry | None]:
-        """Return entries, each as `get` does; those of one piece in one round trip."""
-        with self.client.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.hmget(key, _FIRST)
-            return [self._entry(key, reply) for key, reply in zip(keys, pipeline.execute(), strict=True)]
+    def _read_fields(self, keys: Sequence[str], *names: str) -> dict[str, Fields]:
+        """Return the named fields of each entry, of its separate hash if it has one."""
+        replies = self._fetch({key: place_of(key) for key in keys}, names)
+        return replies | self._fetch({key: (key, "") for key, reply in replies.items() if reply[0] == _SEPARATE}, names)
 
-    def _entry(self, key: str, reply: list[Any]) -> Entry | None:
-        entry = self._assemble(key, reply)
-        self.count_read(is_hit=entry is not None)
-        return entry
-
-    def count_read(self, *, is_hit: bool) -> None:
-        """Count the read of an entry."""
-        if self._counts is not None:
-            self._counts.add("cache_reads", "server", "hit" if is_hit else "miss")
-
-    def _assemble(self, key: str, reply: list[Any]) -> Entry | None:
-        """Build an entry from its head and first piece; read the other pieces."""
-        raw, first = reply
-        if raw is None:
-            return None
-        head = json.loads(raw)
-        arrays: dict[str, Array] = {}
-        number, rest = 1, memoryview(first or b"")
-        for name, dtype, shape in head["arrays"]:
-            size = np.dtype(dtype).itemsize * math.prod(shape)
-            if size <= len(rest):  # uncopied
-                arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
-                rest = rest[size:]
-                continue
-            arrays[name] = array = np.empty(shape, dtype)
-            view = bytes_of(array)
-            while view:
-                if not rest:
-                    piece = self.client.hget(key, str(number)) if first is not None else None
-                    if not isinstance(piece, bytes):  # evicted
-                        return None
-                    number, rest = number + 1, memoryview(piece)
-                length = min(len(view), len(rest))
-                view[:length] = rest[:length]
-                view, rest = view[length:], rest[length:]
-        # Overwritten during the read: the pieces may be of two generations.
-        if number > 1 and self.client.hget(key, "head") != raw:
-            return None
-        return Entry(head["meta"], arrays)
-
-    def contains(self, keys: list[str]) -> list[bool]:
-        """Return for each key whether it has an entry."""
-        with self.client.pipeline(transaction=False) as pipeline:
-            for key in keys:
-                pipeline.exists(key)
-            return [bool(count) for count in pipeline.execute()]
-
-    def delete(self, key: str) -> None:
-        """Remove an entry, if it exists."""
-        self.client.unlink(key)
-
-    def create_index(self, subject: str) -> None:
-        """Create the index of a subject that has no entries yet."""
-        with self.client.pipeline() as pipeline:
-            pipeline.sadd(_index(subject), _PLACEHOLDER)
-            pipeline.expire(_index(subject), self.ttl)
-            pipeline.execute()
-
-    def prepare_hashes(self, pipeline: Pipeline, subject: str, keys: Sequence[str]) -> None:
-        """Within a pipeline, index keys and create their hashes with an expiry; the fields follow in the pipeline.
-
-        It is one command: a script that writes the fields as well would copy their bytes twice, which takes ten times
-        as long. On a cluster it is one command per key after that of the index, because their servers differ.
-        """
-        indexed = (str(self.ttl), str(MOST_INDEXED), *keys)
-        if isinstance(self.client, Cluster):
-            self.client.eval(_ADD_TO_INDEX, 1, _index(subject), *indexed)
-            for key in keys:
-                pipeline.eval(_CREATE_HASHES, 2, key, key, str(self.ttl))
+    def _fetch(self, places: Mapping[str, tuple[str, str]], names: Sequence[str]) -> dict[str, Fields]:
+        """Return the named fields of entries, with one command per hash, in one round trip."""
+        members: defaultdict[str, list[str]] = defaultdict(list)
+        for key, (place, _) in places.items():
+            members[place].append(key)
+        commands = [
+            (place, [f"{name}:{places[key][1]}" for key in keys for name in names]) for place, keys in members.items()
+        ]
+        if len(commands) == 1:  # a pipeline takes a third longer
+            replies: list[list[Any]] = [self.client.hmget(*commands[0])]
         else:
-            pipeline.eval(_CREATE_HASHES + _ADD_TO_INDEX, 1 + len(keys), _index(subject), *keys, *indexed)
+            with self.client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.hmget(*command)
+                replies = pipeline.execute() if commands else []
+        width = len(names)
+        return {
+            key: reply[width * i : width * (i + 1)]
+            for keys, reply in zip(members.values(), replies, strict=True)
+            for i, key in enumerate(keys)
+        }
 
-    def may_contain(self, subject: str, keys: Sequence[str]) -> list[bool]:
-        """Return False for each key that the index of its subject excludes, in one command."""
-        has_index, *indexed = self.client.smismember(_index(subject), [_PLACEHOLDER, *keys])
-        return [bool(is_indexed) or not has_index for is_indexed in indexed]
+    def _assemble(self, key: str, head: bytes | None, data: bytes | None) -> Entry | None:
+        """Return an entry of the values of its fields; read the pieces of a large one."""
+        if not head or data is not None:
+            return parse_entry(head, data)
+        content = json.loads(head)
+        arrays: dict[str, Array] = {}
+        numbers = count()
+        for name, dtype, shape in content["arrays"]:
+            arrays[name] = np.empty(shape, dtype)
+            view = bytes_of(arrays[name])
+            for start in range(0, len(view), PIECE):
+                piece: Any = self.client.hget(key, str(next(numbers)))
+                if piece is None or len(piece) != len(view[start : start + PIECE]):  # evicted
+                    return None
+                view[start : start + PIECE] = piece
+        # Overwritten during the read: the pieces may be of two generations.
+        return Entry(content["meta"], arrays) if self.client.hget(key, "head:") == head else None
 
-    def _add_to_indexes(self, pipeline: Pipeline, keys: Iterable[str]) -> None:
-        """Add keys to the indexes of their subjects, within a pipeline."""
+    def _fill_from_store(
+        self, keys: Sequence[str], cached: dict[str, T], read: Callable[[ObjectStore, Objects], Mapping[str, T | None]]
+    ) -> list[T | None]:
+        """Add the values in the store to the cached ones; return them in the order of the keys."""
+        missing = [key for key in dict.fromkeys(keys) if key not in cached]
+        if self.objects is not None and missing and (stored := self.objects.index.find(missing)):
+            found = read(self.objects, stored)
+            cached.update((key, value) for key, value in found.items() if value is not None)
+        return [cached.get(key) for key in keys]
+
+    def _add_to_indexes(self, pipeline: Pipeline, names: Iterable[str]) -> None:
+        """Add hashes to the indexes of their subjects, within a pipeline."""
         by_subject: defaultdict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            if (match := _SUBJECT.match(key)) is not None:
-                by_subject[match[1]].append(key)
+        for name in names:
+            if (match := _SUBJECT.match(name)) is not None:
+                by_subject[match[1]].append(name)
         for subject, members in by_subject.items():
-            pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self.ttl), str(MOST_INDEXED), *members)
+            pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self.ttl), str(MAX_INDEXED), *members)
 
-    def keys_of(self, subject: str) -> Iterable[str]:
-        """Return the keys of a subject's entries, which are `<kind>:<subject>:...`; some may have been evicted."""
+    def _hashes_of(self, subject: str) -> Iterable[str]:
+        """Return the names of a subject's hashes, which are `<kind>:<subject>:...`; some may be evicted."""
         members = {text(raw) for raw in self.client.smembers(_index(subject))}
         if members:
             return members - {_PLACEHOLDER}
         return map(text, self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED))
-
-    def forget(self, subject: str) -> None:
-        """Remove a subject's index and all its entries."""
-        remaining = iter(self.keys_of(subject))
-        while batch := list(islice(remaining, SCANNED)):
-            self.client.unlink(*batch)
-        self.client.unlink(_index(subject))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.client.close()
-
-    def info(self) -> dict[str, Any]:
-        """Return the server's INFO; raises `redis.RedisError`."""
-        return dict(self.client.info())
-
-
-def _index(subject: str) -> str:
-    return f"keys:{subject}"
 
 
 def bytes_of(array: Array) -> memoryview:
@@ -297,21 +413,35 @@ def bytes_of(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _pieces(arrays: list[Array]) -> Iterator[bytes | memoryview]:
-    """Cut the concatenated bytes of arrays into pieces; a piece within one array is not copied."""
-    partial = b""
-    for array in arrays:
-        view = bytes_of(array)
-        if partial:
-            missing = PIECE - len(partial)
-            partial, view = partial + view[:missing], view[missing:]
-            if len(partial) == PIECE:
-                yield partial
-                partial = b""
-        while len(view) >= PIECE:
-            yield view[:PIECE]
-            view = view[PIECE:]
-        if view:
-            partial = bytes(view)
-    if partial:
-        yield partial
+def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
+    """Return head and data of a small entry."""
+    arrays = (np.asarray(array, order="C") for array in entry.arrays.values())
+    return json.dumps(_content(entry), allow_nan=False).encode(), b"".join(map(bytes_of, arrays))
+
+
+def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
+    """Return the entry of a head and data, None if a part is missing."""
+    if not head or data is None:
+        return None
+    content = json.loads(head)
+    arrays: dict[str, Array] = {}
+    rest = memoryview(data)
+    for name, dtype, shape in content["arrays"]:
+        size = np.dtype(dtype).itemsize * math.prod(shape)
+        if size > len(rest):
+            return None
+        arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
+        rest = rest[size:]
+    return None if rest else Entry(content["meta"], arrays)
+
+
+def _content(entry: Entry) -> dict[str, Any]:
+    """Return the content of a head."""
+    return {
+        "meta": entry.meta,
+        "arrays": [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()],
+    }
+
+
+def _index(subject: str) -> str:
+    return f"keys:{subject}"

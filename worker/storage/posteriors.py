@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import redis
 
     from worker.records.cache_entry import Entry
-    from worker.storage.tiered_cache import TieredCache
+    from worker.storage.array_cache import ArrayCache
 
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
@@ -163,7 +163,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
 
     """
 
-    def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None, most: int = 0) -> None:
+    def __init__(self, client: redis.Redis, cache: ArrayCache, tenant: str | None = None, most: int = 0) -> None:
         super().__init__(client, KIND, tenant)
         self._cache = cache
         self._most = most
@@ -272,7 +272,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry | None:
-        """Return a record's arrays for partial reads (`TieredCache.view`), or None if evicted."""
+        """Return a record's arrays for partial reads (`ArrayCache.view`), or None if evicted."""
         entry = self._cache.view(_cache_key(record.id))
         return entry if entry is not None and entry.meta[ARRAYS] == record.arrays_sha256 else None
 

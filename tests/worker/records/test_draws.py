@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
@@ -11,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.linalg import LANES
-from worker.base.versions import versioned
 from worker.records.cache_entry import PIECE
 from worker.records.draws import (
     AUTO,
     DrawKey,
     DrawsSpec,
     batch_end,
-    parse_draw_key,
-    parse_group_key,
+    keys_of_group,
+    place_of,
 )
 from worker.records.sharding import MAX_SHARDS
 
@@ -114,14 +114,13 @@ DRAW_KEYS = st.builds(
 
 
 @given(DRAW_KEYS, st.sampled_from(["post_1", "post_1:0123"]))
-def test_keys_are_parsed(key: DrawKey, arrays_id: str) -> None:
-    """The parsed key of a draw is the draw; that of a lane group has its draws in order."""
-    assert parse_draw_key(key.cache_key(arrays_id).removeprefix(versioned(""))) == (arrays_id, key)
-    parsed_id, group = parse_group_key(key.group_key(arrays_id).removeprefix(versioned("")))
-    assert parsed_id == arrays_id
-    assert group[key.index % LANES] == key
-    assert {other.group_key(arrays_id) for other in group} == {key.group_key(arrays_id)}
-    assert [other.index for other in group] == list(range(group[0].index, group[0].index + LANES))
+def test_draws_of_a_lane_group_have_one_place(key: DrawKey, arrays_id: str) -> None:
+    """The place of a draw is its lane group, whose keys are those of its draws in order."""
+    assert place_of(key.cache_key(arrays_id)) == (key.group_key(arrays_id), str(key.index))
+    first = key.index - key.index % LANES
+    group = [replace(key, index=index).cache_key(arrays_id) for index in range(first, first + LANES)]
+    assert keys_of_group(key.group_key(arrays_id)) == group
+    assert {place_of(other)[0] for other in group} == {key.group_key(arrays_id)}
 
 
 @given(st.integers(0, 9), st.integers(1, 60), st.sampled_from([100, PIECE // 6, PIECE // 2, PIECE, PIECE + 1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -111,55 +110,17 @@ def test_a_lane_group_is_one_hash(stores: Stores) -> None:
     assert stores.draws.get("post_1:4567", KEY) is None
 
 
-@pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_lane_group_costs_two_commands(stores: Stores, *, is_indexed: bool) -> None:
-    """A write is a script without the draws' bytes, then their fields, without a transaction; a read is one command."""
-    if is_indexed:
-        stores.cache.create_index("post_1")
+def test_a_lane_group_is_one_command(stores: Stores) -> None:
+    """The draws of a lane group are written by one command, in a transaction that indexes them, and read by one."""
+    stores.cache.create_index("post_1")
     with Commands(stores) as writing:
         put(stores, *range(LANES))
-    assert writing.top == ["EVAL", "HSET"]
-    assert len(writing.inner) == (5 if is_indexed else 3)
+    assert writing.top == ["MULTI", "EVAL", "HSET", "EXPIRE", "EXEC"]
     keys = keys_of(*range(LANES))
     for read in (stores.draws.get_many, stores.draws.views, stores.draws.heads, stores.draws.contains):
         with Commands(stores) as reading:
             assert all(read(ID, keys))
         assert reading.top == ["HMGET"]
-
-
-def test_the_lane_groups_of_a_shard_are_prepared_together(stores: Stores) -> None:
-    """The first write prepares them all, each later one is a command, and none lacks an expiry or an index."""
-    stores.cache.create_index("post_1")
-    keys = keys_of(*range(3 * LANES))
-    prepare = keys
-    for start in range(0, len(keys), LANES):
-        group = keys[start : start + LANES]
-        with Commands(stores) as writing:
-            stores.draws.put(ID, {key: entry_of(key.index) for key in group}, prepare=prepare)
-        assert writing.top == (["HSET"] if start else ["EVAL", "HSET"])
-        prepare = []
-        assert stores.draws.contains(ID, keys) == [key.index < start + LANES for key in keys]
-        assert all(stores.cache.client.ttl(key.group_key(ID)) > 0 for key in keys)
-    stores.cache.forget("post_1")
-    assert stores.cache.client.dbsize() == 0
-
-
-def test_the_draws_of_a_job_are_looked_up_in_the_index(stores: Stores) -> None:
-    """Only lane groups that the index lists are read; without an index all are."""
-    keys = keys_of(*range(16 * LANES))
-    stores.cache.create_index("post_1")
-    with Commands(stores) as empty:
-        assert stores.draws.contains(ID, keys) == [False] * len(keys)
-    assert empty.top == ["SMISMEMBER"]
-    put(stores, 5, 9)
-    expected = [key.index in {5, 9} for key in keys]
-    with Commands(stores) as some:
-        assert stores.draws.contains(ID, keys) == expected
-    assert Counter(some.top) == {"SMISMEMBER": 1, "HMGET": 2}
-    stores.cache.client.delete("keys:post_1")
-    with Commands(stores) as unknown:
-        assert stores.draws.contains(ID, keys) == expected
-    assert Counter(unknown.top) == {"SMISMEMBER": 1, "HMGET": 16}
 
 
 def test_each_draw_counts_as_one_read(stores: Stores) -> None:

@@ -15,17 +15,15 @@ import numpy as np
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
 from worker.operations.backup.archive import member_of
-from worker.records.draws import DRAW, parse_draw_key
-from worker.records.ids import text
+from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.job import job_from
 from worker.storage.records import Record
-from worker.storage.tiered_cache import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.operations.backup.archive import Writer
-    from worker.records.cache_entry import Array, Entry
+    from worker.records.cache_entry import Array
     from worker.records.dataset import Dataset
     from worker.storage.posteriors import PosteriorRecord
     from worker.storage.records import RecordStore
@@ -133,7 +131,7 @@ class _Dump:
         number, written = 0, set[str]()
         for key in self._cache_keys():
             is_included = key.split(":")[1] in self._subjects and key not in written
-            if not is_included or (entry := self._entry(key)) is None:
+            if not is_included or (entry := self._stores.cache.get(versioned(key))) is None:
                 continue
             written.add(key)
             members = {}
@@ -148,18 +146,9 @@ class _Dump:
     def _cache_keys(self) -> Iterator[str]:
         """Yield the keys of the cache's entries without the schema's prefix; each draw has one."""
         prefix = versioned("")
-        for kind in ("posterior", "result"):
-            for raw in self._stores.cache.client.scan_iter(match=f"{prefix}{kind}:*", count=1000):
-                key = text(raw).removeprefix(prefix)
-                if ":tmp:" not in key and not key.endswith(HEAD):  # an unfinished write, no entry
-                    yield key
-        for arrays_id, draw in self._stores.draws.all():
-            yield draw.cache_key(arrays_id).removeprefix(prefix)
-
-    def _entry(self, key: str) -> Entry | None:
-        if key.startswith(f"{DRAW}:"):
-            return self._stores.draws.get(*parse_draw_key(key))
-        return self._stores.cache.get(versioned(key))
+        for kind in ("posterior", "result", LANE_GROUP):
+            for key in self._stores.cache.cached_keys(kind):
+                yield key.removeprefix(prefix)
 
 
 def _size(file: IO[bytes]) -> int:

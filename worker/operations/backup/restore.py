@@ -15,20 +15,17 @@ from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged, member_of
 from worker.operations.backup.dump import CACHED, KINDS, BackupScope
 from worker.operations.backup.validate import array_in, require_dataset, require_import
-from worker.records.cache_entry import Entry
 from worker.records.dataset import VALUES
-from worker.records.draws import DRAW, parse_draw_key
 from worker.records.job import job_from
 from worker.records.tenants import is_tenant_name
+from worker.storage.array_cache import HEAD
 from worker.storage.object_store.data_files import pieces_of
 from worker.storage.records import Record
-from worker.storage.tiered_cache import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.records.dataset import Dataset
-    from worker.records.draws import DrawKey
     from worker.records.job import Job
     from worker.storage.posteriors import PosteriorRecord
     from worker.storage.records import RecordStore
@@ -202,31 +199,16 @@ class _Restoration:
             raise damaged("an entry of the cache is none")
         if not all(str(member) in self._archive for member in members.values()):
             raise damaged("an entry of the cache lacks its arrays")
-        draw = self._draw_of(key)
-        is_present = (
-            self._stores.cache.contains([versioned(key)])
-            if draw is None
-            else self._stores.draws.contains(draw[0], [draw[1]])
-        )
-        if all(is_present):
-            return "there already"
-        arrays = {name: array_in(self._archive, member) for name, member in members.items()}
-        if self._is_dry_run:
-            return "restored"
-        if draw is None:
-            self._stores.cache.put(versioned(key), metadata, arrays)
-        else:
-            self._stores.draws.put(draw[0], {draw[1]: Entry(metadata, arrays)})
-        return "restored"
-
-    def _draw_of(self, key: str) -> tuple[str, DrawKey] | None:
-        """Return the name of the arrays and the draw of a draw's key, None for another entry."""
-        if not key.startswith(f"{DRAW}:"):
-            return None
         try:
-            return parse_draw_key(key)
+            is_present = self._stores.cache.contains([versioned(key)])[0]
         except ValueError as error:
             raise damaged("a draw of the cache has no address") from error
+        if is_present:
+            return "there already"
+        arrays = {name: array_in(self._archive, member) for name, member in members.items()}
+        if not self._is_dry_run:
+            self._stores.cache.put(versioned(key), metadata, arrays)
+        return "restored"
 
 
 def _expiry(line: dict[str, Any]) -> int:
