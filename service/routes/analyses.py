@@ -26,7 +26,6 @@ from service.submission.validation import (
     new_points,
     require_calibratable,
     require_data,
-    require_dataset,
     require_drawable,
     require_not_all_equal,
     require_posterior,
@@ -241,7 +240,7 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
-    dataset = require_dataset(stores, body.dataset)
+    dataset = stores.datasets.fetch(body.dataset)
     ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= MAX_NEIGHBORS] or [MAX_NEIGHBORS]
     require_within("n_neighbors", max(ks))
     require_within("n_components", body.n_components)

@@ -15,7 +15,7 @@ from service.submission.idempotency import once
 from service.submission.jobs import analysis_job, job_response
 from service.submission.planning import Allowance, Plan, require_affordable_together, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
-from service.submission.validation import require_dataset, require_not_all_equal
+from service.submission.validation import require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
 from worker.analyses.spread import spread_of
@@ -50,7 +50,7 @@ async def compare(body: ComparisonIn, stores: TenantStores, command: Command) ->
 
 
 def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job:
-    dataset = require_dataset(stores, body.dataset)
+    dataset = stores.datasets.fetch(body.dataset)
     plans = [_plan(number, row) for number, row in enumerate(body.methods)]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
@@ -100,7 +100,7 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
         return
     dimensions = {plan.spec.n_components for plan in plans}
     if body.align == "truth" and truth is not None:
-        dataset = require_dataset(stores, truth)
+        dataset = stores.datasets.fetch(truth)
         dimensions.add(2 if dataset.has_coordinates else dataset.d)
     if len(dimensions) > 1:
         raise InvalidParameterError(

@@ -28,7 +28,6 @@ from service.schemas.results import ArrayOut, DatasetValuesOut
 from service.submission.idempotency import IN_USE, Key, content_digest, creations, remembered
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
-from service.submission.validation import require_dataset
 from service.uploads.limits import Limits
 from service.uploads.packing import MULTIPART
 from service.uploads.reading import Upload
@@ -253,7 +252,7 @@ async def list_datasets(
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="No such data set."))
 def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     """Return shape, dtype, names and origin of a data set."""
-    return DatasetOut.of(require_dataset(stores, id_))
+    return DatasetOut.of(stores.datasets.fetch(id_))
 
 
 @router.get(
@@ -280,7 +279,7 @@ def get_data(
     JSON and npz also have labels, colors, true coordinates and ids, if they exist; CSV and Arrow have one row for each
     point, the first column `id`, and the columns `label` and `color`; npy has the values alone.
     """
-    dataset = require_dataset(stores, id_)
+    dataset = stores.datasets.fetch(id_)
     media = negotiate(request, MEDIA)
     selection = Selection.of(points, dataset.n, "points")
     kind = dtype or dataset.dtype
@@ -319,7 +318,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
 
     They are int64 if all are whole numbers to 2^53 in their usual digits, otherwise text; a missing one is empty.
     """
-    dataset = require_dataset(stores, id_)
+    dataset = stores.datasets.fetch(id_)
     media = negotiate(request, (JSON, NPY))
     selection = Selection.of(points, dataset.n, "points")
     if not dataset.has_ids:
@@ -364,7 +363,7 @@ def delete_dataset(
 
     Without `force` a data set with posteriors is kept, because an evicted posterior is fitted again from it.
     """
-    require_dataset(stores, id_)
+    stores.datasets.fetch(id_)
     posteriors = stores.posteriors.of_dataset(id_)
     if posteriors and not force:
         raise refuse(

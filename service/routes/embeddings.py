@@ -26,7 +26,7 @@ from service.submission.idempotency import Answers, once, remembered
 from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
-from service.submission.validation import new_points, require_dataset, require_not_all_equal
+from service.submission.validation import new_points, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.spread import PART, SpreadSpec
@@ -70,7 +70,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
 def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline = None) -> EstimateOut:
     """Estimate the seconds and bytes of an embedding, and whether a request for it would be accepted."""
     if body.dataset is not None:
-        dataset = require_dataset(stores, body.dataset)
+        dataset = stores.datasets.fetch(body.dataset)
         n, d = dataset.n, dataset.d
     else:
         assert body.n is not None
@@ -248,7 +248,7 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open:
         return job
-    in_thread(require_dataset, stores, record.recipe.dataset)
+    in_thread(stores.datasets.fetch, record.recipe.dataset)
     return analysis_job(stores, record.spec, posterior=None)
 
 
@@ -270,7 +270,7 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     embedder = method_of(recipe.method)
     if embedder.restore is None:
         raise no_map(embedder.title)
-    training = require_dataset(stores, recipe.dataset)
+    training = stores.datasets.fetch(recipe.dataset)
     dataset, (m, _), points = new_points(stores, body, training.d)
     parameters = embedder.spec.from_dict(recipe.parameters)
     if parameters.space[1] != "euclidean":
@@ -290,7 +290,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     recipe = stores.embeddings.fetch(id_).recipe
     embedder = method_of(recipe.method)
     plan = Plan(embedder, embedder.spec.from_dict(recipe.parameters))
-    dataset = require_dataset(stores, recipe.dataset)
+    dataset = stores.datasets.fetch(recipe.dataset)
     n, d, p = dataset.n, dataset.d, plan.spec.n_components
     require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None, share=body.share)
     if body.n_neighbors > n - 2:
@@ -320,7 +320,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
-    dataset = require_dataset(stores, body.dataset)
+    dataset = stores.datasets.fetch(body.dataset)
     plan = Plan.of(body)
     uses = frozenset({"labels"} if plan.method.labels else ())
     judged = judgement(stores, dataset, body, uses=uses)

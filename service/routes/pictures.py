@@ -14,7 +14,6 @@ from service.submission.fit_planning import require_affordable_summary, summary_
 from service.submission.jobs import accepted, analysis_job, computed, settle
 from service.submission.validation import (
     require_data,
-    require_dataset,
     require_posterior,
     require_sample,
     require_success,
@@ -217,7 +216,7 @@ async def _picture(
 
 
 def _require_color(stores: Stores, id_: str, color: str) -> None:
-    dataset = require_dataset(stores, id_)
+    dataset = stores.datasets.fetch(id_)
     columns = {"labels": dataset.has_labels, "color": dataset.has_color, "coordinates": dataset.has_coordinates}
     resolve_color(id_, {name for name, exists in columns.items() if exists}, color)
 

@@ -37,7 +37,6 @@ from service.submission.idempotency import IN_USE, Answers, Key, content_digest,
 from service.submission.jobs import accepted, computed, delete_posterior_of, settle, submitted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
-    require_dataset,
     require_not_all_equal,
     require_posterior,
     require_success,
@@ -294,7 +293,7 @@ def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
     """Return the identity of the data of a posterior, which an imported one keeps in its file."""
     if record.is_imported and (origin := stores.imports.origin(record)) is not None:
         return {"id": record.dataset, **origin["dataset"]}
-    dataset = require_dataset(stores, record.dataset)
+    dataset = stores.datasets.fetch(record.dataset)
     return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
 
 
@@ -405,7 +404,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
 def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     """Return data set and specification of a request; raise problems that need no data."""
     spec = body.fit_spec()
-    dataset = in_thread(require_dataset, stores, body.dataset)
+    dataset = in_thread(stores.datasets.fetch, body.dataset)
     if body.neighbors is not None:
         spec = body.fit_spec(in_thread(_given_neighbors, stores, body.neighbors, dataset.n))
     spec = spec.of_points(dataset.n)
@@ -417,7 +416,7 @@ def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     """Return the number of neighbors in a data set for each of n points; raise a problem unless they are valid."""
-    given = require_dataset(stores, id_)
+    given = stores.datasets.fetch(id_)
     if given.n != n:
         raise InvalidShapeError(
             f"The data set of neighbors has {given.n} rows; the data have {n} points.",

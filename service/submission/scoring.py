@@ -9,7 +9,6 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.methods.resampling import MOST_CLASSES
 from glle_engine.metrics.registry import SCORES
-from service.submission.validation import require_dataset
 from worker.analyses.embedding import ScoreSpec
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
     """
     inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
     if body.labels is not None:
-        _require_classes(stores, require_dataset(stores, body.labels), dataset.n)
+        _require_classes(stores, stores.datasets.fetch(body.labels), dataset.n)
     if body.truth is not None:
-        _require_rows("truth", require_dataset(stores, body.truth), dataset.n)
+        _require_rows("truth", stores.datasets.fetch(body.truth), dataset.n)
     if body.scores is None:
         names = {
             name
@@ -69,7 +68,7 @@ def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> 
         If it has more classes than are compared.
 
     """
-    source = dataset if labels is None else require_dataset(stores, labels)
+    source = dataset if labels is None else stores.datasets.fetch(labels)
     if labels is None and not dataset.has_labels:
         return None
     if labels is not None:

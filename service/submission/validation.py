@@ -14,7 +14,7 @@ from worker.connections.event_loop import in_thread
 from worker.records.draws import draws_bytes
 from worker.records.fits import neighbors_of, spec_of
 from worker.records.priority import is_quick_draws
-from worker.storage.datasets import all_points_equal, not_found
+from worker.storage.datasets import all_points_equal
 
 if TYPE_CHECKING:
     from glle_engine.base.spec import Source
@@ -51,13 +51,6 @@ def require_draws(job: Job) -> None:
         )
 
 
-def require_dataset(stores: Stores, id_: str) -> Dataset:
-    """Return the record of a data set, or raise ``dataset-not-found``."""
-    if (dataset := stores.datasets.get(id_)) is None:
-        raise not_found(id_)
-    return dataset
-
-
 def require_data(stores: Stores, record: PosteriorRecord) -> None:
     """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
     if record.is_imported and stores.datasets.get(record.dataset) is None:
@@ -71,7 +64,7 @@ def new_points(stores: Stores, body: PointsIn, d: int) -> tuple[str, tuple[int, 
     """
     points: Array | None = None
     if body.dataset is not None:
-        dataset = require_dataset(stores, body.dataset)
+        dataset = stores.datasets.fetch(body.dataset)
         id_, shape = dataset.id, (dataset.n, dataset.d)
     else:
         table = table_of({"data": body.data}, Limits.of(stores.settings))

@@ -15,7 +15,6 @@ from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.analyses.plots.picture import PictureSpec
 from worker.analyses.spread import spread_prefix
 from worker.base.clock import now_iso
-from worker.base.problems import refuse
 from worker.records.tenants import DEFAULT
 from worker.storage.records import RecordKind, RecordStore
 
@@ -54,6 +53,7 @@ class EmbeddingRecord:
 KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
+    "Request it with POST /v1/embeddings: cached results are not computed twice. Newer ones replace the oldest.",
     lambda fields: EmbeddingRecord(**{**fields, "recipe": Recipe(**fields["recipe"])}),
     counts=lambda _: {"embeddings": 1},
     sets=lambda record: [f"of:{record.recipe.dataset}"],
@@ -71,18 +71,6 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
         elif (surplus := self.usage()["embeddings"] - MAX_EMBEDDINGS) > 0:
             for id_ in self.ids_in("", surplus):
                 self.delete(id_)
-
-    def fetch(self, id_: str) -> EmbeddingRecord:
-        """Return a record; raises ``embedding-not-found``."""
-        if (record := self.get(id_)) is None:
-            raise refuse(
-                "embedding-not-found",
-                404,
-                f"Embedding {id_} does not exist, or was removed for newer ones.",
-                "Request it with POST /v1/embeddings: cached results are not computed twice.",
-                embedding=id_,
-            )
-        return record
 
 
 def remove_results(cache: ArrayCache, recipe: Recipe) -> None:

@@ -26,7 +26,6 @@ from worker.records.draws import draws_bytes
 from worker.records.fits import neighbors_of, spec_of
 from worker.records.ids import content_sha256
 from worker.records.resamples import PER_BLOCK, resample_blocks, resamples_bytes
-from worker.storage.datasets import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -102,9 +101,7 @@ class TaskContext:
 
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays."""
-        if (record := self.stores.datasets.get(dataset)) is None:
-            raise not_found(dataset)
-        return self.stores.datasets.load_extras(record)
+        return self.stores.datasets.load_extras(self.stores.datasets.fetch(dataset))
 
     def calibration(self) -> Entry:
         """Return the posterior's default calibration."""

@@ -40,7 +40,6 @@ from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
 from worker.records.fits import neighbors_of, recorded, spec_of
-from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, process_stores
 
@@ -185,7 +184,7 @@ def _fit(stores: Stores, job: Job) -> bool:
     for source in filter(None, (dataset, neighbors)):
         if stores.datasets.get(source) is None:  # its deletion preceded the posterior's record
             stores.posteriors.delete(record.id)
-            raise not_found(source)
+            raise stores.datasets.kind.not_found(source)
     stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
     return True
 

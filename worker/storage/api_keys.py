@@ -25,7 +25,6 @@ from worker.storage.records import RecordKind, RecordStore
 if TYPE_CHECKING:
     import redis
 
-    from worker.base.problems import ProblemError
 
 Scope = Literal["read", "write", "admin"]
 
@@ -68,7 +67,7 @@ class Key:
         return asdict(self)
 
 
-KIND = RecordKind[Key]("key", "key", Key.from_dict, counts=lambda _: {COUNTER: 1})
+KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key.from_dict, counts=lambda _: {COUNTER: 1})
 
 
 class KeyStore:
@@ -135,7 +134,7 @@ class KeyStore:
         Raises
         ------
         ProblemError
-            ``no-such-key``.
+            ``key-not-found``.
 
         """
         secret, until, now = secrets.token_urlsafe(SECRET_BYTES), _in(timedelta(hours=overlap_hours)), now_iso()
@@ -146,7 +145,7 @@ class KeyStore:
             return replace(key, secrets=(_hashed(secret), *valid))
 
         if (key := self.records.change(id_, rotated)) is None:
-            raise _not_found(id_)
+            raise KIND.not_found(id_)
         return key, _token(key, secret)
 
     def revoke(self, id_: str) -> Key:
@@ -155,11 +154,11 @@ class KeyStore:
         Raises
         ------
         ProblemError
-            ``no-such-key``.
+            ``key-not-found``.
 
         """
         if (key := self.records.delete(id_)) is None:
-            raise _not_found(id_)
+            raise KIND.not_found(id_)
         return key
 
     def all(self) -> list[Key]:
@@ -233,10 +232,6 @@ class KeyStore:
         else:
             self._read[id_] = found, now + LOOK_SECONDS
         return found
-
-
-def _not_found(id_: str) -> ProblemError:
-    return refuse("no-such-key", 404, f"There is no key {id_}.", "See `glle keys list` for the ids.", key=id_)
 
 
 def _hashed(secret: str) -> Secret:

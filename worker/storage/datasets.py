@@ -13,9 +13,7 @@ import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
-from worker.base.problems import ProblemError, refuse
 from worker.records.dataset import VALUES, Array, Content, Dataset, Table
-from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
 from worker.storage.integrity import IntegrityChecker, damaged
 from worker.storage.object_store.data_files import STORED_BYTES
@@ -31,13 +29,14 @@ if TYPE_CHECKING:
     from worker.storage.free_space import QueueCapacity
     from worker.storage.object_store.data_files import DataFiles, Source
 
-__all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
+__all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
 ATTEMPTS = 3  # at a read whose file is replaced, or whose local copy another process removes
 
 KIND = RecordKind[Dataset](
     "dataset",
     "data set",
+    "Upload it with POST /v1/datasets.",
     lambda fields: Dataset(**fields),
     counts=lambda dataset: {"datasets": 1, STORED_BYTES: sum(dataset.sizes.values())},
 )
@@ -142,19 +141,6 @@ class DatasetStore(RecordStore[Dataset]):
         """Return the id of a table's data set without storing it; raises as `add` for its values."""
         return dataset_id(_sha256(table), self._tenant or DEFAULT)
 
-    def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
-        """Change name and tags (`worker.records.labels.with_labels`); return the record.
-
-        Raises
-        ------
-        ProblemError
-            ``dataset-not-found``.
-
-        """
-        if (dataset := self.change(id_, lambda old: with_labels(old, changes))) is None:
-            raise not_found(id_)
-        return dataset
-
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the verified file.
 
@@ -220,18 +206,7 @@ class DatasetStore(RecordStore[Dataset]):
                 with NPY_HEADER_LOCK:
                     return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
             dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
-        raise not_found(id_) if dataset is None else damaged(dataset)
-
-
-def not_found(id_: str) -> ProblemError:
-    """Return the problem of a missing data set."""
-    return refuse(
-        "dataset-not-found",
-        404,
-        f"There is no data set {id_}.",
-        "Upload it with POST /v1/datasets.",
-        dataset=id_,
-    )
+        raise KIND.not_found(id_) if dataset is None else damaged(dataset)
 
 
 def all_points_equal(values: Array) -> bool:

@@ -11,7 +11,6 @@ from worker.base.problems import refuse
 from worker.base.versions import dump_record, versioned
 from worker.records.fits import neighbors_of
 from worker.records.ids import DIGEST, content_sha256
-from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT
 from worker.storage.records import RecordKind, RecordStore
 from worker.tenancy.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
@@ -135,6 +134,7 @@ class PosteriorRecord:
 KIND = RecordKind[PosteriorRecord](
     "posterior",
     "posterior",
+    "Fit it with POST /v1/posteriors, and wait for the job to succeed.",
     lambda fields: PosteriorRecord(**fields),
     counts=lambda record: {
         "posteriors": 1,
@@ -230,29 +230,6 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
             return True
         self._cache.forget(record.id)
         return False
-
-    def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
-        """Change name and tags (`worker.records.labels.with_labels`); return the record; raises as `fetch`."""
-        return self.change(id_, lambda record: with_labels(record, changes)) or self.fetch(id_)
-
-    def fetch(self, id_: str) -> PosteriorRecord:
-        """Return the record.
-
-        Raises
-        ------
-        ProblemError
-            ``posterior-not-found``.
-
-        """
-        if (record := self.get(id_)) is None:
-            raise refuse(
-                "posterior-not-found",
-                404,
-                f"There is no posterior {id_}.",
-                "Fit it with POST /v1/posteriors, and wait for the job to succeed.",
-                posterior=id_,
-            )
-        return record
 
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
         """Record a posterior's calibration unless there is one; return the recorded one.

@@ -13,21 +13,23 @@ that it replaces, and is repeated if that has changed meanwhile. So no change is
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha1
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
 from worker.records.ids import index_member, member_name, text
-from worker.records.labels import matches_labels
 from worker.records.tenants import DEFAULT, tenant_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import redis
+
+    from worker.base.problems import ProblemError
 
 PAGE = 100  # records of two round trips
 MAX_PARSED = 512  # records that a process keeps parsed, some 10 kB each
@@ -104,6 +106,8 @@ class RecordKind(Generic[R]):
     ----------
     name, title
         Singular in keys, and in messages.
+    remedy
+        For a missing record.
     parse
         Makes a record of its dictionary.
     counts
@@ -115,6 +119,7 @@ class RecordKind(Generic[R]):
 
     name: str
     title: str
+    remedy: str
     parse: Callable[[dict[str, Any]], R]
     counts: Callable[[R], Mapping[str, int]]
     sets: Callable[[R], Sequence[str]] = lambda _: ()
@@ -130,6 +135,11 @@ class RecordKind(Generic[R]):
     def key(self, id_: str) -> str:
         """Return the key of a record."""
         return f"glle:{self.name}:{id_}"
+
+    def not_found(self, id_: str) -> ProblemError:
+        """Return the problem of a missing record, such as ``dataset-not-found``."""
+        detail = f"There is no {self.title} {id_}."
+        return refuse(f"{self.name}-not-found", 404, detail, self.remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
         """Return the key of a set of a tenant's records; without a name, of all."""
@@ -184,6 +194,12 @@ class RecordStore(Generic[R]):
         """Return a record, or None; raises as `RecordKind.load`."""
         return self._visible(id_, self._client.get(self.kind.key(id_)))
 
+    def fetch(self, id_: str) -> R:
+        """Return a record; raises `RecordKind.not_found`."""
+        if (record := self.get(id_)) is None:
+            raise self.kind.not_found(id_)
+        return record
+
     def exists(self, id_: str) -> bool:
         """Return whether there is a record of any tenant."""
         return bool(self._client.exists(self.kind.key(id_)))
@@ -215,6 +231,14 @@ class RecordStore(Generic[R]):
                 return new
         return None
 
+    def rename(self, id_: str, changes: dict[str, Any]) -> R:
+        """Apply a JSON merge patch (RFC 7396) of name and tags; return the record; raises as `fetch`."""
+        defaults: dict[str, Any] = {"name": None, "tags": []}
+        labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
+        # Every record is a dataclass.
+        renamed = self.change(id_, lambda record: replace(record, **labels))  # type: ignore[type-var]
+        return renamed if renamed is not None else self.fetch(id_)
+
     def delete(self, id_: str) -> R | None:
         """Remove a record; return it, or None."""
         while (found := self._stored(id_)) is not None:
@@ -233,7 +257,8 @@ class RecordStore(Generic[R]):
         label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
         for member, id_, raw in self._members(label, before):
             record = self._visible(id_, raw)
-            yield member, record if record is not None and matches_labels(record, name, tags) else None
+            is_match = record is not None and name in {None, record.name} and set(tags) <= set(record.tags)
+            yield member, record if is_match else None
 
     def ids_in(self, name: str, oldest: int = 0) -> list[str]:
         """Return the ids of the tenant's records in a set of the kind (empty: all), or of the `oldest` ones."""

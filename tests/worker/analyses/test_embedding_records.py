@@ -27,7 +27,7 @@ def test_a_repeated_request_names_the_last_job(stores: Stores) -> None:
     record = alice.fetch(recipe("pca").id)
     assert (record.claim, record.tenant, record.recipe) == ("second", "alice", recipe("pca"))
     assert alice.usage() == {"embeddings": 1}
-    with pytest.raises(ProblemError, match="does not exist"):
+    with pytest.raises(ProblemError, match="There is no embedding"):
         stores.embeddings.of("bob").fetch(record.id)
 
 

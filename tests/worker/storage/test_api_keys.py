@@ -95,7 +95,7 @@ def test_a_revoked_key_is_refused_and_the_service_stays_guarded(store: KeyStore,
     for change in (lambda: store.revoke(key.id), lambda: store.rotate(key.id, 1)):
         with pytest.raises(ProblemError) as caught:
             change()
-        assert caught.value.problem.code == "no-such-key"
+        assert caught.value.problem.code == "key-not-found"
 
 
 def test_a_rotated_key_has_two_secrets_until_the_overlap_ends(store: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ class Sheet:
 KIND = RecordKind[Sheet](
     "sheet",
     "sheet",
+    "Write it first.",
     lambda record: Sheet(**record),
     counts=lambda sheet: {"sheets": 1, "bytes": sheet.size},
     sets=lambda sheet: [f"of:{sheet.source}"],
