@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.cli.options import add_data_dir, add_flags, span
-from worker.storage.object_store.index import ORPHAN_SECONDS
+from worker.storage.object_store.store import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
     import argparse

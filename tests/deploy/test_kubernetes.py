@@ -23,7 +23,7 @@ from tests.conftest import until
 from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import Settings, table
-from worker.storage.object_store.local_copies import MAX_COPIES
+from worker.storage.object_store.data_files import MAX_COPIES
 
 if TYPE_CHECKING:
     from pathlib import Path

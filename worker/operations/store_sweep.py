@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from worker.storage.object_store.index import FOLDER, ORPHAN_SECONDS, path_of
+from worker.storage.object_store.store import FOLDER, ORPHAN_SECONDS, path_of
 
 if TYPE_CHECKING:
     from worker.storage.object_store.store import ObjectStore

@@ -35,7 +35,7 @@ from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import PIECE, Array, Entry
 from worker.records.draws import LANE_GROUP, keys_of_group, place_of
 from worker.records.ids import text
-from worker.storage.object_store.index import subject_of
+from worker.storage.object_store.store import subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
 
     from worker.observability.counters import Counters
-    from worker.storage.object_store.index import StoredObject
-    from worker.storage.object_store.store import ObjectStore
+    from worker.storage.object_store.store import ObjectStore, StoredObject
 
     Objects = Mapping[str, StoredObject]  # by key
     Fields = list[bytes | None]

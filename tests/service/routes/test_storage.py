@@ -122,7 +122,7 @@ def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.Mon
     later = SimpleNamespace(time=lambda: time.time() + stored.settings.cache_ttl + 1)
     assert stored.cache.objects is not None
     with monkeypatch.context() as old:
-        old.setattr("worker.storage.object_store.index.time", later)
+        old.setattr("worker.storage.object_store.store.time", later)
         checks = {check.name: check.state for check in doctor._object_store(stored.cache.objects)}
         assert (checks["object store"], checks["object store's sweep"]) == ("ok", "warning")
     unreachable(stored, monkeypatch)

@@ -18,7 +18,7 @@ from worker.base.files import Temporary
 from worker.base.problems import ProblemError
 from worker.operations.unnamed_files import unnamed_files
 from worker.storage.datasets import DatasetStore, Table
-from worker.storage.object_store import backend, local_copies
+from worker.storage.object_store import backend, data_files
 from worker.storage.object_store.data_files import COPIES, FOLDER
 from worker.stores import Stores
 
@@ -208,10 +208,10 @@ def test_a_damaged_object_is_reported_and_an_upload_repairs_it(one: Stores, two:
 @pytest.mark.parametrize("connect", ["memory"], indirect=True)
 def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used are removed, and read again when they are needed; those in use stay."""
-    monkeypatch.setattr(local_copies, "RECENT_SECONDS", 0.0)
+    monkeypatch.setattr(data_files, "RECENT_SECONDS", 0.0)
     values = [np.random.default_rng(seed).normal(size=(2**13, 4)) for seed in range(6)]  # 256 kB each
     stored = [one.datasets.add(table(value))[0].id for value in values]
-    monkeypatch.setattr(local_copies, "MAX_COPIES", 2**20)
+    monkeypatch.setattr(data_files, "MAX_COPIES", 2**20)
     small = connect("small")
     for _ in range(2):
         for id_, value in zip(stored, values, strict=True):
@@ -222,7 +222,7 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
     names = {path.name for path in copies(small)}
     small.datasets.values(stored[3])
     assert {path.name for path in copies(small)} == names
-    monkeypatch.setattr(local_copies, "RECENT_SECONDS", 60.0)
+    monkeypatch.setattr(data_files, "RECENT_SECONDS", 60.0)
     for id_ in stored:
         small.datasets.values(id_)
     assert names < {path.name for path in copies(small)}

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from worker.records.cache_entry import Entry
-from worker.storage.object_store import lazy_array, object_format
-from worker.storage.object_store.lazy_array import LazyArray, Payload
-from worker.storage.object_store.object_format import CorruptObjectError, ObjectHead, PackedObject
+from worker.storage.object_store import object_format
+from worker.storage.object_store.object_format import CorruptObjectError, LazyArray, ObjectHead, Payload, pack_object
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,16 +26,12 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=3), ARRAYS, max_si
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set blocks of 64 bytes, so that small arrays have several."""
-    for module in (object_format, lazy_array):
-        monkeypatch.setattr(module, "BLOCK", 64)
+    monkeypatch.setattr(object_format, "BLOCK", 64)
 
 
 def raw_of(entry: Entry) -> bytes:
     """Encode an entry as an object."""
-    packed = PackedObject.of("result:post_a:x", entry)
-    raw = b"".join(packed.parts())
-    assert len(raw) == packed.size
-    return raw
+    return b"".join(pack_object("result:post_a:x", entry))
 
 
 def read(raw: bytes) -> Entry:

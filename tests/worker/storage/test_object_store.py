@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker.base.files import PREFIX
+from worker.base.files import PREFIX, make_folder
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
 from worker.operations.store_sweep import sweep
 from worker.records.cache_entry import Entry
 from worker.storage.object_store import backend
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.index import path_of
+from worker.storage.object_store.store import path_of
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def test_expired_objects_are_unreadable_and_swept(
     """Objects expire after the cache's time to live."""
     tiered.cache.put(KEY, {}, LARGE)
     later = SimpleNamespace(time=lambda: time.time() + tiered.settings.cache_ttl + 1)
-    for module in ("storage.object_store.index", "operations.store_sweep"):
+    for module in ("storage.object_store.store", "operations.store_sweep"):
         monkeypatch.setattr(f"worker.{module}.time", later)
     tiered.cache.client.flushall()
     assert tiered.cache.get(KEY) is None
@@ -297,6 +297,22 @@ def test_an_object_of_a_folder_is_on_the_disk_before_its_name(tmp_path: Path, mo
     folder = bucket.local_path("a").stat()
     assert steps[-3:] == [("fsync", file.st_ino), ("rename", file.st_ino), ("fsync", folder.st_ino)]
     assert (file.st_mode & 0o077, folder.st_mode & 0o077) == (0, 0)
+
+
+def test_a_folder_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal of the last object of a folder also removes the folder, perhaps before the next one is written."""
+    removed: list[Path] = []
+
+    def make_and_lose(folder: Path) -> None:
+        make_folder(folder)
+        if folder.name == "a" and not removed:
+            removed.append(folder)
+            folder.rmdir()
+
+    monkeypatch.setattr(backend, "make_folder", make_and_lose)
+    bucket = Bucket(f"file://{tmp_path}/objects")
+    bucket.write("a/b", [b"x"], 1)
+    assert (bucket.read("a/b", 0, 1), len(removed)) == (b"x", 1)
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from worker.observability.counters import Counters
 
 PIECE = 2**23  # bytes of a request, at most, because the time limit is per request
+SECONDS = 15.0  # time limit of a request
 RETRIES = 3  # of a failed request, within a second or two
 _PARALLEL = 2  # requests of a long write
+_ATTEMPTS = 10  # at a folder that other processes remove when they have emptied it
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss", "memory")
 _LOCAL = "file://"
 
@@ -67,7 +70,9 @@ class Bucket:
 
     _user: ClassVar[int] = 0  # process that sends requests
 
-    def __init__(self, url: str, *, seconds: float, counts: Counters | None = None, retries: int = RETRIES) -> None:
+    def __init__(
+        self, url: str, *, seconds: float = SECONDS, counts: Counters | None = None, retries: int = RETRIES
+    ) -> None:
         self._counts = counts
         self._root = Path(url.removeprefix(_LOCAL))  # of a local store
         self.is_local = url.startswith(_LOCAL)
@@ -85,7 +90,7 @@ class Bucket:
 
         def put(store: Store) -> None:
             if self.is_local:
-                self._write_file(self.local_path(path), parts)
+                _write_file(self.local_path(path), parts)
             else:
                 store.put(path, iter(parts), use_multipart=is_long, chunk_size=PIECE, max_concurrency=_PARALLEL)
 
@@ -146,13 +151,6 @@ class Bucket:
             self._store = LocalStore(self._root, automatic_cleanup=True)
         return self._store
 
-    def _write_file(self, file: Path, parts: Iterable[bytes | memoryview]) -> None:
-        make_folder(file.parent)
-        with temporary(file.parent) as target:
-            for part in parts:
-                target.write(part)
-            target.publish(file)
-
     def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
         """Return the result of a request, None for a missing object to read, delete or list."""
         try:
@@ -177,6 +175,22 @@ class Bucket:
     def _count(self, *series: str, by: int = 1) -> None:
         if self._counts is not None and by:
             self._counts.add(*series, by=by)
+
+
+def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file as a whole, durable; another process may remove its folder as long as that is empty."""
+    with ExitStack() as stack:
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                make_folder(file.parent)
+                target = stack.enter_context(temporary(file.parent))
+                break
+            except FileNotFoundError:
+                if not attempts_left:
+                    raise
+        for part in parts:
+            target.write(part)
+        target.publish(file)
 
 
 def _open(url: str, seconds: timedelta, retries: int) -> Store:

@@ -4,20 +4,27 @@
 
 A record names its files once they are durable. So a reader finds all of them or none, and two writers of one record do
 not disturb each other. What a killed process leaves is named by no record (`worker.operations.unnamed_files`).
+
+The files of a remote store are read from local copies, bounded in bytes: a copy may vanish at any time, and is read
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import secrets
+import shutil
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, Self, TypeVar
 
-from worker.base.files import remove_abandoned
-from worker.base.problems import ProblemError
+from worker.base.files import PREFIX, remove_abandoned, restrict_folder, temporary
+from worker.base.problems import ProblemError, refuse
+from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.local_copies import LocalCopies, copies_limit
 from worker.storage.records import LimitExceededError, Record
 from worker.tenancy.quotas import too_many_bytes
 
@@ -34,7 +41,10 @@ LOCAL = "objects"  # folder of the store within the data folder, without another
 COPIES = "copies"  # folder within the data folder
 STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
 COPY_BYTES = 2**20
-SECONDS = 15.0  # time limit of a request to the store
+MAX_COPIES = 2**32  # bytes
+RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
+_REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
+_WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +58,92 @@ class RecordWithFiles(Record, Protocol):
 
 
 R = TypeVar("R", bound=RecordWithFiles)
+
+
+class LocalCopies:
+    """Folder of copies, named by the paths of their objects, which never change.
+
+    Any number of processes of a machine may share it. A removed copy stays readable where it is open. A copy is as long
+    as its object; its reader compares the content with a digest.
+
+    Parameters
+    ----------
+    folder
+        Created by the first copy.
+    max_bytes
+        Bytes of all copies, the least recently used are removed. Copies in use, and the last one, may exceed it.
+
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+
+    def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
+        """Return the path of a copy; a missing one is read.
+
+        Raises
+        ------
+        FileNotFoundError
+            The object is missing or shorter.
+        ProblemError
+            ``storage-full``, ``data-folder-read-only``.
+
+        """
+        path = self._folder / name
+        try:
+            status = path.stat()
+            if status.st_size == size:
+                os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # the last use, on any file system
+                return path
+        except FileNotFoundError:  # or removed in between
+            pass
+        try:
+            self._read(path, size, read)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                detail = "There is no space left for a copy of a data set."
+                raise refuse("storage-full", 507, detail, _REMEDY) from error
+            if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
+                detail = f"{self._folder} cannot be written: {error.strerror}."
+                raise refuse("data-folder-read-only", 503, detail, _WRITABLE) from error
+            raise
+        return path
+
+    def _read(self, path: Path, size: int, read: Callable[[], Iterable[bytes]]) -> None:
+        restrict_folder(self._folder)
+        with temporary(self._folder) as file:
+            self._make_room(size)
+            if sum(file.write(piece) for piece in read()) != size:
+                raise FileNotFoundError(errno.ENOENT, "The stored object is missing or shorter", path.name)
+            file.publish(path)
+
+    def discard(self, name: str) -> None:
+        """Remove a copy, if it exists."""
+        (self._folder / name).unlink(missing_ok=True)
+
+    def remove_abandoned(self) -> int:
+        """Remove the temporary files of killed writers; return their number."""
+        return remove_abandoned(self._folder) if self._folder.is_dir() else 0
+
+    def _make_room(self, size: int) -> None:
+        """Remove copies until one of `size` bytes fits, except those in use."""
+        copies: list[tuple[int, int, str]] = []
+        with os.scandir(self._folder) as files:
+            for file in files:
+                if not file.name.startswith(PREFIX):
+                    try:
+                        status = file.stat()
+                    except FileNotFoundError:  # another process removed it
+                        continue
+                    copies.append((status.st_atime_ns, status.st_size, file.path))
+        excess = sum(nbytes for _, nbytes, _ in copies) + size - self._max_bytes
+        recent = time.time_ns() - int(RECENT_SECONDS * 1e9)
+        for used, nbytes, path in sorted(copies):
+            if excess <= 0 or used > recent:
+                return
+            (self._folder / path).unlink(missing_ok=True)
+            excess -= nbytes
 
 
 class DataFiles:
@@ -70,7 +166,7 @@ class DataFiles:
     def of(cls, settings: Settings, bucket: Bucket | None) -> Self:
         """Return the files of a store, by default of a folder in the data folder."""
         folder = Path(settings.data_dir).absolute()
-        bucket = bucket or Bucket(f"file://{folder / LOCAL}", seconds=SECONDS)
+        bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         return cls(bucket, LocalCopies(folder / COPIES, copies_limit(folder)))
 
     def write(self, sources: Mapping[str, Source]) -> str:
@@ -192,6 +288,11 @@ class DataFiles:
             with contextlib.suppress(OSError):  # it has files, which a record may name
                 folder.rmdir()
         return removed
+
+
+def copies_limit(folder: Path) -> int:
+    """Return the bytes of the copies that a machine keeps in a folder: a quarter of the disk at most."""
+    return min(MAX_COPIES, shutil.disk_usage(nearest_existing(folder)).total // 4)
 
 
 def pieces_of(file: IO[bytes]) -> Iterator[bytes]:
