@@ -22,6 +22,7 @@ from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
+from worker.records.quotas import MAX_JOBS, JobLimits, Quotas
 from worker.storage.api_keys import KeyStore
 from worker.storage.array_cache import ArrayCache
 from worker.storage.datasets import DatasetStore
@@ -31,7 +32,6 @@ from worker.storage.imported_posteriors import ImportedPosteriors
 from worker.storage.object_store.data_files import DataFiles
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
-from worker.tenancy.quotas import MAX_JOBS, JobLimits, Quotas
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
 WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once

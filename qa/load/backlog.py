@@ -24,8 +24,7 @@ import numpy as np
 from glle_engine import NUMBERS, FitSpec
 from tests.system.conftest import Up, fitted, running, synthetic
 from worker.base.settings import Settings
-from worker.records.ids import posterior_id
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT, posterior_id
 from worker.stores import Stores
 
 FILTERS = ("status=failed", "status=queued", "status=running&kind=fit", "kind=draws", "status=succeeded&limit=100")

@@ -32,7 +32,7 @@ RESPONSE_SECONDS = 60.0
 WAIT_SECONDS = 30  # of one request; a service may wait for less
 PAUSE_SECONDS = 0.5  # between two requests
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
-# More than a quick fit has (worker/records/priority.py), so that a worker forks a process for the task. It takes some
+# More than a quick fit has (worker/records/job.py), so that a worker forks a process for the task. It takes some
 # seconds, because a shorter task may end before its dying worker; the posterior has 25 MB.
 POINTS, NEIGHBORS = 5000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.cli.options import add_data_dir, span
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 from worker.storage.api_keys import SCOPES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from service.middleware.cors import allowed_origins
 from service.middleware.proxies import Proxies, proxy_trace
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import SettingsError
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -18,7 +18,7 @@ from service.middleware.access_policy import METRICS, required_scope
 from service.schemas.problems import problem_response, redis_problem
 from worker.base.problems import ProblemError
 from worker.connections.event_loop import on_loop
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import redis
 
 from worker.connections.event_loop import on_loop
-from worker.records.tenants import tenant_key
-from worker.tenancy.quotas import too_many_requests
+from worker.records.ids import tenant_key
+from worker.records.quotas import too_many_requests
 
 if TYPE_CHECKING:
-    from worker.tenancy.quotas import Quotas
+    from worker.records.quotas import Quotas
 
 # KEYS: bucket. ARGV: requests per minute, requests wanted. Returns the requests reserved, and the milliseconds until
 # the next one is available. A bucket without requests for a minute is full, so it may expire.

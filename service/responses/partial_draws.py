@@ -13,7 +13,7 @@ from service.responses.streaming import LimitedStreamingResponse, job_states
 from service.submission.jobs import reopened
 from worker.connections.event_loop import on_loop
 from worker.records.draws import batch_end
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -44,9 +44,8 @@ from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
 from worker.records.dataset import Array
-from worker.records.fits import spec_of
-from worker.records.priority import Terms, is_quick_fit
-from worker.storage.posteriors import PosteriorRecord
+from worker.records.job import Terms, is_quick_fit
+from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
 
 router = APIRouter(tags=["analyses"])

@@ -24,7 +24,7 @@ from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
-from worker.records.priority import Terms
+from worker.records.job import Terms
 from worker.records.sharding import PartsSharding
 from worker.storage.datasets import Dataset
 from worker.stores import Stores

@@ -34,7 +34,7 @@ from worker.records import sharding
 from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO, QUICK_SECONDS, DrawsSpec
 from worker.records.ids import digest
-from worker.records.priority import Terms
+from worker.records.job import Terms
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

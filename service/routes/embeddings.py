@@ -35,7 +35,7 @@ from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry, entry_bytes
-from worker.records.priority import Terms
+from worker.records.job import Terms
 from worker.records.sharding import PartsSharding
 from worker.stores import Stores
 

@@ -29,7 +29,7 @@ from worker.analyses.registry import analysis_of
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 from worker.stores import Stores
 
 _EVENT = {

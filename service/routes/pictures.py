@@ -24,7 +24,7 @@ from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records import sharding
-from worker.records.priority import ANY_TIME, Terms
+from worker.records.job import ANY_TIME, Terms
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

@@ -49,13 +49,11 @@ from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
-from worker.records.fits import recorded
-from worker.records.ids import posterior_id
-from worker.records.priority import Priority, Terms, is_quick_fit
-from worker.records.tenants import DEFAULT, dataset_id
+from worker.records.ids import DEFAULT, dataset_id, posterior_id
+from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
 from worker.storage.imported_posteriors import imported_id
-from worker.storage.posteriors import PosteriorRecord
+from worker.storage.posteriors import PosteriorRecord, recorded
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])

@@ -36,9 +36,9 @@ from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
+from worker.records.quotas import MAX_IDEMPOTENCY_KEYS, MAX_JOBS
 from worker.stores import Stores
-from worker.tenancy.quotas import MAX_IDEMPOTENCY_KEYS, MAX_JOBS
 
 router = APIRouter(tags=["service"])
 

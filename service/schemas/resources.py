@@ -15,7 +15,7 @@ from worker.analyses.embedding import EmbeddingSpec
 from worker.base.clock import iso
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
-from worker.records.priority import Priority
+from worker.records.job import Priority
 from worker.storage.datasets import Dataset, Table
 from worker.storage.posteriors import PosteriorRecord
 

@@ -9,7 +9,7 @@ from worker.jobs.draw_stream import DrawAnswer, waited_name
 from worker.observability.request_context import task_metadata
 from worker.records.cache_entry import Entry
 from worker.records.draws import QUICK_SECONDS, DrawKey
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

@@ -22,9 +22,8 @@ from service.submission.validation import obstacle_to_resampling
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
 from worker.base.problems import Problem, ProblemError, refuse
 from worker.records import sharding
-from worker.records.priority import Terms
-from worker.records.resamples import PER_BLOCK, resamples_bytes
-from worker.records.sharding import PartsSharding
+from worker.records.job import Terms
+from worker.records.sharding import PER_BLOCK, PartsSharding, resamples_bytes
 
 if TYPE_CHECKING:
     from glle_engine import FitSpec

@@ -15,9 +15,8 @@ from fastapi import Header
 
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
-from worker.records.ids import digest, text
-from worker.records.tenants import DEFAULT, tenant_key
-from worker.tenancy.quotas import MAX_IDEMPOTENCY_KEYS, too_many_idempotency_keys
+from worker.records.ids import DEFAULT, digest, tenant_key, text
+from worker.records.quotas import MAX_IDEMPOTENCY_KEYS, too_many_idempotency_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
-from worker.records.priority import ANY_TIME, Terms
+from worker.records.ids import DEFAULT
+from worker.records.job import ANY_TIME, Terms
 from worker.records.sharding import PartsSharding
-from worker.records.tenants import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

@@ -12,9 +12,9 @@ from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.connections.event_loop import in_thread
 from worker.records.draws import draws_bytes
-from worker.records.fits import neighbors_of, spec_of
-from worker.records.priority import is_quick_draws
+from worker.records.job import is_quick_draws
 from worker.storage.datasets import all_points_equal
+from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
     from glle_engine.base.spec import Source

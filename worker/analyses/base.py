@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
     from worker.records.job import Kind
-    from worker.records.resamples import ResampleBlock
+    from worker.records.sharding import ResampleBlock
 
 
 class AnalysisContext(Protocol):

@@ -15,7 +15,7 @@ from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.analyses.plots.picture import PictureSpec
 from worker.analyses.spread import spread_prefix
 from worker.base.clock import now_iso
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from glle_engine.posterior.summary import summarize
 from worker.analyses.base import AnalysisSpec, Part
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawKey
-from worker.records.resamples import PER_BLOCK, ResampleBlock, resample_blocks
+from worker.records.sharding import PER_BLOCK, ResampleBlock, resample_blocks
 
 if TYPE_CHECKING:
     from glle_engine import Posterior

@@ -23,9 +23,9 @@ from worker.execution.telemetry import stage
 from worker.jobs.rq_types import INTERACTIVE
 from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
-from worker.records.fits import neighbors_of, spec_of
 from worker.records.ids import content_sha256
-from worker.records.resamples import PER_BLOCK, resample_blocks, resamples_bytes
+from worker.records.sharding import PER_BLOCK, resample_blocks, resamples_bytes
+from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
-    from worker.records.resamples import ResampleBlock
+    from worker.records.sharding import ResampleBlock
     from worker.storage.array_cache import Tier
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
@@ -235,7 +235,7 @@ def read_again(stores: Stores, record: PosteriorRecord) -> Posterior:
 
 
 def fitted(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
-    """Return the posterior of values (n, d) by recorded parameters (`worker.records.fits`)."""
+    """Return the posterior of values (n, d) by recorded parameters (`worker.storage.posteriors`)."""
     given = neighbors_of(parameters)
     neighbors = None if given is None else stored_indices(stores.datasets.values(given))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)

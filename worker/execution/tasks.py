@@ -39,8 +39,7 @@ from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
-from worker.records.fits import neighbors_of, recorded, spec_of
-from worker.storage.posteriors import ARRAYS, PosteriorRecord
+from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, recorded, spec_of
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:

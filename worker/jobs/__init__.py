@@ -1,4 +1,4 @@
 """Jobs: their records, the queue of their tasks, recovery, shards, and notifications of changes.
 
-May import `base`, `records`, `tenancy`, `observability`, `connections` and `storage`. Start with `store`, then `queue`.
+May import `base`, `records`, `observability`, `connections` and `storage`. Start with `store`, then `queue`.
 """

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from worker.base.clock import now_ms
 from worker.jobs.index import INDEX, TENANTS
 from worker.jobs.lua_scripts import ALL_OPEN, OPEN
-from worker.records.ids import text
-from worker.records.tenants import tenant_key
+from worker.records.ids import tenant_key, text
 
 if TYPE_CHECKING:
     import redis

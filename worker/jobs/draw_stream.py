@@ -21,8 +21,7 @@ import redis
 
 from worker.base.problems import Problem, refuse
 from worker.records.draws import DrawKey
-from worker.records.ids import text
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT, text
 from worker.storage.array_cache import pack_entry, parse_entry
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import get_args
 import redis
 
 from worker.base.clock import now_ms
-from worker.records.ids import index_member, text
+from worker.records.ids import DEFAULT, index_member, tenant_key, text
 from worker.records.job import Kind, Status, job_key
-from worker.records.tenants import DEFAULT, tenant_key
 
 INDEX = "glle:jobs"
 TENANTS = "glle:tenants"  # the set of tenants with jobs

@@ -11,7 +11,7 @@ from worker.records.job import FIELDS, PARTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
-OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.tenants.own` names those of others
+OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.own` names those of others
 ENTERED = "glle:jobs:entered"  # transitions by kind and entered status
 ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
 PROGRESS_MS = 100  # between two publications of a job's progress

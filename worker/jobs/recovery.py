@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from worker.base.problems import ProblemError, timed_out, worker_lost
 from worker.jobs.queue import RETRIES, task_id, task_ids
 from worker.jobs.rq_types import fetch_tasks
-from worker.tenancy.quotas import Quotas
+from worker.records.quotas import Quotas
 
 if TYPE_CHECKING:
     import redis

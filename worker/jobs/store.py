@@ -24,8 +24,9 @@ from worker.jobs import lua_scripts
 from worker.jobs.backlog import Backlog
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.rq_types import BATCH, INTERACTIVE
-from worker.records.ids import index_member, member_name, new_job_id, text
+from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
 from worker.records.job import (
+    ANY_TIME,
     FIELDS,
     OPEN,
     PARTS,
@@ -33,14 +34,13 @@ from worker.records.job import (
     Job,
     Kind,
     Status,
+    Terms,
     inline_fields,
     inline_points,
     job_key,
     job_of,
 )
-from worker.records.priority import ANY_TIME, Terms
-from worker.records.tenants import DEFAULT, tenant_key
-from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_jobs_overall
+from worker.records.quotas import JobLimits, too_many_jobs, too_many_jobs_overall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Value types of stored records: ids, tenants, labels, jobs, data sets, draws, cache entries.
+"""Value types of stored records: ids, tenants, quotas, jobs, data sets, draws, cache entries.
 
 May import `base`. Start with `job`.
 """

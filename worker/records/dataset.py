@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

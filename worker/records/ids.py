@@ -1,9 +1,10 @@
-"""Ids of records: digests of their content, or random."""
+"""Ids of records, which are digests of their content or random, and names of tenants."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ DIGEST = 32  # hex digits: 128 bits, no collision by chance
 MAX_ID = 64  # characters; with a suffix an id is a file name, of which systems allow 255
 KEY_PREFIX = "glle"  # of a bearer key: <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
+DEFAULT = "default"  # tenant of requests without a key
+_TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 def digest(*parts: Any) -> str:
@@ -63,3 +66,21 @@ def member_name(member: str) -> str:
 def text(reply: object) -> str:
     """Decode a Redis reply; the clients return bytes, because RQ requires it."""
     return reply.decode() if isinstance(reply, bytes) else str(reply)
+
+
+def is_tenant_name(text: str) -> bool:
+    """Return whether a text is a tenant name; the name becomes part of Redis keys and file names."""
+    return _TENANT.fullmatch(text) is not None
+
+
+def tenant_key(name: str, tenant: str) -> str:
+    """Return a tenant's Redis key for the default tenant's key `name`."""
+    return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
+
+
+def dataset_id(sha256: str, tenant: str) -> str:
+    """Return the id of a tenant's data set with this content.
+
+    Only the default tenant's id shows the digest. So equal data does not reveal the data sets of another tenant.
+    """
+    return "ds_" + (sha256[:DIGEST] if tenant == DEFAULT else digest(tenant, sha256))

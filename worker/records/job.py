@@ -1,4 +1,8 @@
-"""Job record."""
+"""Job record, and the terms of a job: deadline and priority.
+
+The terms are not part of the result. Equal requests share one job, which gets the latest deadline of them and the
+highest priority.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import io
 import json
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -19,7 +23,6 @@ from worker.records.ids import text
 from worker.records.sharding import PartsSharding
 
 if TYPE_CHECKING:
-    from worker.records.priority import Priority
     from worker.records.sharding import Sharding
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -39,6 +42,7 @@ Kind = Literal[
     "comparison",
     "picture",
 ]
+Priority = Literal["interactive", "batch"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
@@ -51,6 +55,52 @@ FIELDS = (
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
     "tenant", "numbers", "queue", IS_INLINE, PARTS, MEMBER,
 )  # fmt: skip
+
+
+# A fit below all of these took less than two seconds on one core, also for noise without a manifold.
+QUICK_POINTS = 2000
+QUICK_NEIGHBORS = 25
+QUICK_VALUES = 200_000
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of a job.
+
+    Parameters
+    ----------
+    deadline
+        Milliseconds since 1970; an open job fails then. None: never.
+    priority
+        ``interactive`` goes before ``batch``; for work of a few seconds.
+
+    """
+
+    deadline: int | None = None
+    priority: Priority = "batch"
+
+    @classmethod
+    def within(cls, seconds: float | None, priority: Priority = "batch") -> Self:
+        """Return terms with a deadline in `seconds` from now."""
+        return cls(None if seconds is None else now_ms() + int(1000 * seconds), priority)
+
+
+ANY_TIME = Terms()
+
+
+def is_quick_draws(spec: DrawsSpec, seconds: float) -> bool:
+    """Return whether a draws job takes at most `seconds` by estimate."""
+    return not spec.is_auto and spec.seconds <= seconds
+
+
+def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
+    """Return whether the fit of n points with d features takes at most the time of a shard."""
+    return (
+        n <= QUICK_POINTS
+        and n * d <= QUICK_VALUES
+        and spec["n_neighbors"] <= QUICK_NEIGHBORS
+        and spec["variant"] == "constrained"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +122,7 @@ class Job:
     since, base
         Start of the stage in milliseconds since 1970, and the value of `done` then.
     deadline, priority
-        Terms (`worker.records.priority`).
+        `Terms`.
     numbers
         Numerics version of the result.
     queue

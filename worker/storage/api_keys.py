@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import refuse
-from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
-from worker.records.tenants import is_tenant_name
+from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX, is_tenant_name
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
 from worker.records.dataset import VALUES, Array, Content, Dataset, Table
-from worker.records.tenants import DEFAULT, dataset_id
+from worker.records.ids import DEFAULT, dataset_id
+from worker.records.quotas import too_many_bytes
 from worker.storage.integrity import IntegrityChecker, damaged
 from worker.storage.object_store.data_files import STORED_BYTES
 from worker.storage.records import RecordKind, RecordStore
 from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
-from worker.tenancy.quotas import too_many_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

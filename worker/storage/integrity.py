@@ -17,7 +17,7 @@ import numpy as np
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
 from worker.records.dataset import VALUES, Content
-from worker.records.tenants import dataset_id
+from worker.records.ids import dataset_id
 
 if TYPE_CHECKING:
     from pathlib import Path

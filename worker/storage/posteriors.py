@@ -7,21 +7,23 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import glle_engine
+from glle_engine.base.spec import FitSpec
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, versioned
-from worker.records.fits import neighbors_of
-from worker.records.ids import DIGEST, content_sha256
-from worker.records.tenants import DEFAULT
+from worker.records.ids import DEFAULT, DIGEST, content_sha256
+from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 from worker.storage.records import RecordKind, RecordStore
-from worker.tenancy.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import redis
 
     from worker.records.cache_entry import Entry
     from worker.storage.array_cache import ArrayCache
 
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
+NEIGHBORS = "neighbors"  # of a spec: the data set of given neighbors; absent otherwise, so that other ids stay
 IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
 
 
@@ -32,7 +34,7 @@ class PosteriorRecord:
     Parameters
     ----------
     spec
-        Full specification, with the value of every parameter (`worker.records.fits`).
+        Full specification, with the value of every parameter (`recorded`).
     diagnostics
         Figures and notes of the fit.
     eigenvalues
@@ -291,3 +293,18 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
 
 def _cache_key(id_: str) -> str:
     return versioned(f"posterior:{id_}")
+
+
+def recorded(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
+    """Return the parameters of a record and of a posterior's id."""
+    return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS: neighbors}
+
+
+def spec_of(parameters: Mapping[str, Any]) -> FitSpec:
+    """Return the engine's specification of recorded parameters."""
+    return FitSpec.from_dict({name: value for name, value in parameters.items() if name != NEIGHBORS})
+
+
+def neighbors_of(parameters: Mapping[str, Any]) -> str | None:
+    """Return the id of the data set of given neighbors, or None."""
+    return parameters.get(NEIGHBORS)

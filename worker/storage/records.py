@@ -6,7 +6,7 @@
     glle:usage                   hash: what the default tenant's records of all kinds count, such as `datasets`
     glle:usage:all               the same of all tenants
 
-The sets and the usage of other tenants are named by `worker.records.tenants.tenant_key`. A change names the record
+The sets and the usage of other tenants are named by `worker.records.ids.tenant_key`. A change names the record
 that it replaces, and is repeated if that has changed meanwhile. So no change is lost, and sets and usage are exact.
 """
 
@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
-from worker.records.ids import index_member, member_name, text
-from worker.records.tenants import DEFAULT, tenant_key
+from worker.records.ids import DEFAULT, index_member, member_name, tenant_key, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -19,11 +19,10 @@ from service.uploads.formats.statements import checked_diagnostics, checked_prov
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_numbers
-from worker.records.fits import neighbors_of, recorded
 from worker.records.ids import content_sha256
+from worker.records.quotas import MAX_RECORD
 from worker.storage.imported_posteriors import posterior_sha256, write_posterior
-from worker.storage.posteriors import ARRAYS, IMPORTED
-from worker.tenancy.quotas import MAX_RECORD
+from worker.storage.posteriors import ARRAYS, IMPORTED, neighbors_of, recorded
 
 if TYPE_CHECKING:
     from service.uploads.limits import Limits

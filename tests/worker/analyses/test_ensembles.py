@@ -17,7 +17,7 @@ from tests.worker.execution.test_tasks import SHEET, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec
 from worker.execution import context, tasks
 from worker.jobs.store import Cancelled
-from worker.records.resamples import PER_BLOCK, resample_blocks
+from worker.records.sharding import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
     from worker.stores import Stores

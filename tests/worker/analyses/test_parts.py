@@ -32,8 +32,7 @@ from worker.execution.rq_worker import TaskJob
 from worker.jobs.recovery import STALE_SECONDS
 from worker.jobs.rq_types import BATCH, QUEUES, SERIALIZER
 from worker.records.ids import text
-from worker.records.resamples import PER_BLOCK
-from worker.records.sharding import PartsSharding
+from worker.records.sharding import PER_BLOCK, PartsSharding
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:

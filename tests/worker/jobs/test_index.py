@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.index import INDEX, KINDS, STATUSES
-from worker.records.ids import text
-from worker.records.tenants import tenant_key
-from worker.tenancy.quotas import JobLimits
+from worker.records.ids import tenant_key, text
+from worker.records.quotas import JobLimits
 
 if TYPE_CHECKING:
     from worker.jobs.store import Job, JobStore

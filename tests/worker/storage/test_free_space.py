@@ -11,8 +11,8 @@ from tests.service.conftest import register_worker
 from tests.worker.jobs.test_queue import fit_job
 from worker.base.problems import ProblemError
 from worker.jobs.store import Cancelled
+from worker.records.quotas import JobLimits
 from worker.storage import free_space
-from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from worker.operations.backup.archive import Archive, damaged, member_of
 from worker.operations.backup.dump import CACHED, KINDS, BackupScope
 from worker.operations.backup.validate import array_in, require_dataset, require_import
 from worker.records.dataset import VALUES
+from worker.records.ids import is_tenant_name
 from worker.records.job import job_from
-from worker.records.tenants import is_tenant_name
 from worker.storage.array_cache import HEAD
 from worker.storage.object_store.data_files import pieces_of
 from worker.storage.records import Record

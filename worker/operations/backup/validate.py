@@ -11,8 +11,7 @@ import numpy as np
 
 from worker.operations.backup.archive import PIECE, Archive, damaged, member_of
 from worker.records.dataset import EXTRAS, VALUES, Content, Dataset
-from worker.records.ids import content_sha256
-from worker.records.tenants import dataset_id
+from worker.records.ids import content_sha256, dataset_id
 from worker.storage.imported_posteriors import verified
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from typing import IO, TYPE_CHECKING, Protocol, Self, TypeVar
 
 from worker.base.files import PREFIX, remove_abandoned, restrict_folder, temporary
 from worker.base.problems import ProblemError, refuse
+from worker.records.quotas import too_many_bytes
 from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.backend import Bucket
 from worker.storage.records import LimitExceededError, Record
-from worker.tenancy.quotas import too_many_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -13,7 +13,7 @@ from tests.conftest import in_turn
 from tests.service.conftest import register_worker
 from tests.service.routes.posteriors.conftest import NPZ, N, check_problem, fitted, npz, result_of
 from worker.jobs.rq_types import BATCH
-from worker.records.resamples import PER_BLOCK, resample_blocks
+from worker.records.sharding import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
     import httpx

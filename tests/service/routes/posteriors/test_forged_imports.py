@@ -27,7 +27,7 @@ from tests.service.tenants import served
 from tests.worker.storage.test_free_space import used
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec
-from worker.tenancy.quotas import MAX_RECORD, RECORD_BYTES
+from worker.records.quotas import MAX_RECORD, RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError, parse_size
-from worker.records.tenants import is_tenant_name
+from worker.records.ids import is_tenant_name
 
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError

@@ -10,29 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.base.problems import ProblemError
-from worker.records import tenants
+from worker.records import ids
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.stores import Stores
 
-NAMES = st.text("ab0-", min_size=1, max_size=40).filter(tenants.is_tenant_name) | st.just(tenants.DEFAULT)
+NAMES = st.text("ab0-", min_size=1, max_size=40).filter(ids.is_tenant_name) | st.just(ids.DEFAULT)
 X = np.random.default_rng(0).normal(size=(50, 3))
 
 
 @given(first=NAMES, second=NAMES, name=st.sampled_from(["glle:jobs", "glle:open", "glle:claim:c", "glle:once:x"]))
 def test_no_two_tenants_share_a_name(first: str, second: str, name: str) -> None:
     """Redis keys and data set ids differ between any two tenants."""
-    assert tenants.is_tenant_name(first)
-    assert (tenants.tenant_key(name, first) == tenants.tenant_key(name, second)) == (first == second)
+    assert ids.is_tenant_name(first)
+    assert (ids.tenant_key(name, first) == ids.tenant_key(name, second)) == (first == second)
     sha256 = "5" * 64
-    assert (tenants.dataset_id(sha256, first) == tenants.dataset_id(sha256, second)) == (first == second)
+    assert (ids.dataset_id(sha256, first) == ids.dataset_id(sha256, second)) == (first == second)
 
 
 def test_the_default_tenant_has_the_plain_names() -> None:
     """Its names are those of versions without tenants."""
-    assert tenants.tenant_key("glle:jobs", "default") == "glle:jobs"
-    assert tenants.dataset_id("ab" * 32, "default") == "ds_" + "ab" * 16
+    assert ids.tenant_key("glle:jobs", "default") == "glle:jobs"
+    assert ids.dataset_id("ab" * 32, "default") == "ds_" + "ab" * 16
 
 
 def test_a_data_set_belongs_to_its_tenant(stores: Stores) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
+from worker.records.quotas import JobLimits, Quota, Quotas
 from worker.storage.datasets import Table
-from worker.tenancy.quotas import JobLimits, Quota, Quotas
 
 if TYPE_CHECKING:
     from worker.stores import Stores

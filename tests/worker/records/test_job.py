@@ -11,7 +11,7 @@ from tests.worker.execution.test_worker import fit_job
 from tests.worker.execution.workers import worker
 from worker.base.clock import iso, now_ms
 from worker.jobs.store import Cancelled
-from worker.records.priority import ANY_TIME, Terms
+from worker.records.job import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

@@ -1,4 +1,0 @@
-"""Quotas of tenants.
-
-May import `base` and `records`. Start with `quotas`.
-"""
