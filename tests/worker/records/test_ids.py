@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.base.problems import ProblemError
 from worker.records import ids
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -33,24 +30,6 @@ def test_the_default_tenant_has_the_plain_names() -> None:
     """Its names are those of versions without tenants."""
     assert ids.tenant_key("glle:jobs", "default") == "glle:jobs"
     assert ids.dataset_id("ab" * 32, "default") == "ds_" + "ab" * 16
-
-
-def test_a_data_set_belongs_to_its_tenant(stores: Stores) -> None:
-    """Another tenant can neither read nor delete it; workers read all data sets."""
-    alice, bob = stores.of("alice").datasets, stores.of("bob").datasets
-    id_ = alice.add(Table(values=X, labels=np.zeros(50), source={}))[0].id
-    assert bob.get(id_) is None
-    assert not bob.delete(id_)
-    record = alice.get(id_)
-    assert record is not None
-    for read in (lambda: bob.values(id_), lambda: bob.load_extras(record)):
-        with pytest.raises(ProblemError) as caught:
-            read()
-        assert caught.value.problem.code == "dataset-not-found"
-    np.testing.assert_array_equal(stores.datasets.values(id_), X)
-    np.testing.assert_array_equal(alice.values(id_), X)
-    assert [dataset for _, dataset in alice.newest()] == [record]
-    assert list(bob.newest()) == []
 
 
 def test_a_claim_belongs_to_its_tenant(stores: Stores) -> None:

@@ -27,20 +27,6 @@ def test_labels_count_too(stores: Stores) -> None:
     alice.add(Table(values=X, source={}))
 
 
-def test_concurrent_uploads_respect_the_quota(stores: Stores) -> None:
-    """Of eight concurrent uploads with room for one, one is stored."""
-    alice = stores.datasets.of("alice", 2500)
-
-    def stored(shift: int) -> bool:
-        try:
-            return alice.add(Table(values=X + shift, source={}))[1]
-        except ProblemError as error:
-            return error.problem.code != "quota-exceeded"
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(stored, range(8))) == 1
-
-
 def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
     """Running, cancelling and reopened jobs count, ended ones do not."""
     jobs = stores.of("alice").jobs.of("alice", JobLimits(open=1))

@@ -81,23 +81,6 @@ def test_a_missing_entry_is_none(stores: Stores) -> None:
     assert stores.cache.contains(["there", "nowhere"]) == [True, False]
 
 
-def test_value_without_arrays(stores: Stores) -> None:
-    """An entry may consist of its head."""
-    stores.cache.put("key", {"only": "meta"}, {})
-    entry = stores.cache.get("key")
-    assert entry is not None
-    assert entry.meta == {"only": "meta"}
-    assert entry.arrays == {}
-
-
-def test_forgetting_a_subject_keeps_others(stores: Stores) -> None:
-    """Entries of a subject with a similar name stay."""
-    for key in ("draw:a:1", "draw:a:2", "draw:ab:1"):
-        stores.cache.put(key, {}, {})
-    stores.cache.forget("a")
-    assert stores.cache.contains(["draw:a:1", "draw:a:2", "draw:ab:1"]) == [False, False, True]
-
-
 def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
     """A value that would evict the rest is a problem with a remedy, and writes nothing."""
     stores.cache.put("small", {}, {"x": np.zeros(10)})

@@ -74,7 +74,7 @@ def bucket_of(stores: Stores) -> Bucket:
 
 def paths(stores: Stores) -> list[str]:
     """Return the paths of all files."""
-    return bucket_of(stores).paths(FOLDER)
+    return list(bucket_of(stores).modified(FOLDER))
 
 
 def copies(stores: Stores) -> list[Path]:

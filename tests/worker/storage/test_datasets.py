@@ -145,28 +145,6 @@ def test_long_double_beyond_float64_is_refused(store: DatasetStore) -> None:
         store.add(table(np.array([[1, 2], [np.longdouble("1e4000"), 3]])))
 
 
-def test_listing_is_newest_first_and_goes_on_after_a_cursor(
-    store: DatasetStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cursor of an entry leads to the next one."""
-    times = iter(f"2025-01-0{day}T00:00:00.000Z" for day in range(1, 5))
-    monkeypatch.setattr(datasets, "now_iso", lambda: next(times))
-    ids = [store.add(table(X + shift))[0].id for shift in range(4)]
-    listed = list(store.newest())
-    assert [dataset and dataset.id for _, dataset in listed] == ids[::-1]
-    assert [dataset and dataset.id for _, dataset in store.newest(before=listed[1][0])] == ids[1::-1]
-
-
-def test_lists_of_a_name_or_tags(store: DatasetStore) -> None:
-    """They are read from an index of the name, or of the first tag."""
-    ids = [store.add(table(X + shift))[0].id for shift in range(3)]
-    store.rename(ids[0], {"name": "sheet", "tags": ["a", "b"]})
-    store.rename(ids[1], {"tags": ["a"]})
-    for query, expected in (({"name": "sheet"}, ids[:1]), ({"tags": ["a"]}, ids[:2]), ({"tags": ["a", "b"]}, ids[:1])):
-        found = [dataset.id for _, dataset in store.newest(**query) if dataset is not None]
-        assert sorted(found) == sorted(expected)
-
-
 def test_delete_removes_every_file(stores: Stores) -> None:
     """No file is left, a second delete returns None, and a read is a 404 with a remedy."""
     store = stores.datasets
@@ -197,41 +175,12 @@ def test_a_deletion_begins_with_the_record(store: DatasetStore, monkeypatch: pyt
     assert removed == list(dataset.files)
 
 
-def test_rename_changes_the_record_alone(stores: Stores) -> None:
-    """Name and tags are stored, id and digest stay; a deleted record is not written again."""
-    store = stores.datasets
-    dataset, _ = store.add(table(X))
-    renamed = store.rename(dataset.id, {"name": "x", "tags": ["a"]})
-    assert store.get(dataset.id) == renamed
-    assert (renamed.sha256, renamed.name, renamed.tags) == (dataset.sha256, "x", ["a"])
-    assert store.delete(dataset.id)
-    with pytest.raises(ProblemError, match="no data set"):
-        store.rename(dataset.id, {"name": "y"})
-    assert stored_files(stores) == []
-
-
 @pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é", "ds_*"])
 def test_an_invalid_id_is_unknown(store: DatasetStore, id_: str) -> None:
     """No file is named by an id, so that it may be any text."""
     store.add(table(X))
     assert store.get(id_) is None
     assert not store.delete(id_)
-
-
-def test_failed_write_leaves_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error between the files leaves no data set and no file."""
-    write = Bucket.write
-
-    def fail(self: Bucket, path: str, *arguments: Any) -> None:
-        if path.endswith("labels.npy"):
-            raise OSError(28, "No space left on device")
-        write(self, path, *arguments)
-
-    monkeypatch.setattr(Bucket, "write", fail)
-    with pytest.raises(OSError, match="No space"):
-        stores.datasets.add(table(X, labels=np.zeros(50)))
-    assert list(stores.datasets.newest()) == []
-    assert stored_files(stores) == []
 
 
 @pytest.mark.parametrize("n", [1, 2, 1000])

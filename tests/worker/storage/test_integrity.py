@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import stored_files
 from worker.base.problems import ProblemError
 from worker.records.ids import text
 from worker.storage import integrity
 from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from worker.records.dataset import Dataset
@@ -110,18 +107,6 @@ def test_no_bit_of_a_header_changes_the_content(stores: Stores, dataset: Dataset
     assert read(fresh(stores), dataset) == good
 
 
-def test_the_last_bit_of_the_values_is_noticed(stores: Stores, dataset: Dataset) -> None:
-    """Every reading process and a scrub report it; the record is still listed."""
-    path = path_of(stores, dataset)
-    flip(path, 8 * path.stat().st_size - 1)
-    store = fresh(stores)
-    for reader in (store, store.of("default", 0)):
-        with pytest.raises(ProblemError, match="differ from the upload"):
-            reader.values(dataset.id)
-    assert list(store.damaged()) == [dataset.id]
-    assert store.get(dataset.id) == dataset
-
-
 def test_a_record_of_other_data_is_noticed(stores: Stores) -> None:
     """Shape, dtype, names and owner belong to the content."""
     store = fresh(stores).of("alice", 0)
@@ -133,27 +118,6 @@ def test_a_record_of_other_data_is_noticed(stores: Stores) -> None:
         stores.client.set(key, good.replace(old, new))
         with pytest.raises(ProblemError, match="differ from"):
             fresh(stores).values(dataset.id)
-
-
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_an_upload_repairs_a_damaged_data_set(stores: Stores, dataset: Dataset, damage: str) -> None:
-    """Id and name stay, so that posteriors of the data set stay valid; the damaged files are removed."""
-    store = fresh(stores)
-    named = store.rename(dataset.id, {"name": "sheet", "tags": ["a"]})
-    path = path_of(stores, dataset)
-    do: dict[str, Callable[[], object]] = {
-        "flip": lambda: flip(path, 8 * path.stat().st_size - 1),
-        "truncate": lambda: os.truncate(path, 200),
-        "remove": path.unlink,
-    }
-    do[damage]()
-    with pytest.raises(ProblemError):
-        fresh(stores).values(dataset.id)
-    repaired, new = store.add(TABLE)
-    assert (replace(repaired, folder=named.folder), new) == (named, False)
-    assert repaired.folder != named.folder
-    assert len(stored_files(stores)) == len(FILES)
-    np.testing.assert_array_equal(fresh(stores).values(dataset.id), X)
 
 
 def test_hot_reads_hash_nothing(stores: Stores, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

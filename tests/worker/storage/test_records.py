@@ -115,6 +115,19 @@ def test_names_and_tags_are_indexed(sheets: RecordStore[Sheet]) -> None:
     assert ids(sheets.newest()) == ["s3", "s2", "s1"]
 
 
+def test_a_renamed_record_has_the_labels_of_a_merge_patch(sheets: RecordStore[Sheet]) -> None:
+    """Null resets a member; the refusal of a missing record is its kind's, and nothing is written."""
+    sheets.create(sheet(1, name="roll", tags=["a"]))
+    assert sheets.rename("s1", {"tags": ["b"]}) == sheet(1, name="roll", tags=["b"])
+    assert sheets.rename("s1", {"name": None, "tags": None}) == sheets.fetch("s1") == sheet(1)
+    for request in (sheets.fetch, lambda id_: sheets.rename(id_, {"name": "x"})):
+        with pytest.raises(ProblemError, match="no sheet s2") as caught:
+            request("s2")
+        problem = caught.value.problem
+        assert (problem.code, problem.status, problem.remedy) == ("sheet-not-found", 404, "Write it first.")
+    assert ids(sheets.newest()) == ["s1"]
+
+
 def test_a_kind_has_further_sets(sheets: RecordStore[Sheet]) -> None:
     """Such as the posteriors of a data set; a deleted record leaves all sets."""
     sheets.create(sheet(1))

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import LocalStore, MemoryStore, from_url
 
-from worker.base.files import PREFIX, make_folder, temporary
+from worker.base.files import make_folder, temporary
 from worker.base.problems import refuse
 from worker.base.settings import SettingsError
 
@@ -123,10 +123,6 @@ class Bucket:
             if not piece:
                 return
             yield piece
-
-    def paths(self, folder: str = "") -> list[str]:
-        """Return the paths of all objects, or of those below a folder."""
-        return [path for path in self.modified(folder) if not path.rpartition("/")[2].startswith(PREFIX)]
 
     def modified(self, folder: str = "") -> dict[str, float]:
         """Return the times of the last writes by path, of temporary files as well, in seconds since 1970."""
