@@ -4,6 +4,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -276,7 +277,7 @@ def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job
     entry = stores.posteriors.arrays(record)
     if entry is None:
         return _refit(stores, record)
-    members = {name: value for name, value in record.to_dict().items() if name not in _OWN}
+    members = {name: value for name, value in asdict(record).items() if name not in _OWN}
     about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": record.arrays_sha256}
     heads = {"head.json": entry.meta["head"], "export.json": about}
     texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}

@@ -1,6 +1,6 @@
 """JSON of data sets, posteriors, draws, jobs and the service itself; `CommandIn` is the base of request bodies."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import numpy as np
@@ -146,7 +146,7 @@ class DatasetOut(BaseModel):
         url = f"/v1/datasets/{dataset.id}"
         source = dataset.source
         return cls(
-            **{"has_ids": False, **dataset.to_dict()},
+            **asdict(dataset),
             columns=source.get("columns", {}),
             notices=source.get("notices", []),
             links={"self": url, "data": f"{url}/data", **({"ids": f"{url}/ids"} if dataset.has_ids else {})},
@@ -258,7 +258,7 @@ class PosteriorOut(BaseModel):
         }
         for neighbors in record.datasets[1:]:
             links["neighbors"] = f"/v1/datasets/{neighbors}"
-        return cls(**record.to_dict(), links=links)
+        return cls(**asdict(record), links=links)
 
 
 class ProgressOut(BaseModel):

@@ -45,10 +45,6 @@ class EmbeddingRecord:
         """The analysis that computes the embedding, without scores."""
         return EmbeddingSpec(**asdict(self.recipe))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return asdict(self)
-
 
 KIND = RecordKind[EmbeddingRecord](
     "embedding",

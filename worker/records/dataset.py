@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,10 +102,6 @@ class Dataset:
     def path(self, name: str) -> str:
         """Return the path of a file."""
         return f"{self.folder}/{name}.npy"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return asdict(self)
 
 
 class Content:

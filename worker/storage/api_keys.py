@@ -12,7 +12,7 @@ import hmac
 import math
 import secrets
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -57,13 +57,9 @@ class Key:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the key of a stored dictionary."""
         stored = tuple(Secret(**secret) for secret in value["secrets"])
         return cls(**{**value, "scopes": tuple(value["scopes"]), "secrets": stored})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return asdict(self)
 
 
 KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key.from_dict, counts=lambda _: {COUNTER: 1})

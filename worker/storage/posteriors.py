@@ -128,10 +128,6 @@ class PosteriorRecord:
         """Name of the content, which differs after a deletion and a new fit of the same id."""
         return f"{self.arrays_id} {self.created}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return asdict(self)
-
 
 KIND = RecordKind[PosteriorRecord](
     "posterior",
@@ -142,7 +138,7 @@ KIND = RecordKind[PosteriorRecord](
         "posteriors": 1,
         "posterior_bytes": record.nbytes,
         "stored_bytes": record.file_bytes,
-        "posterior_record_bytes": len(dump_record(record.to_dict())),
+        "posterior_record_bytes": len(dump_record(asdict(record))),
     },
     sets=lambda record: [f"of:{dataset}" for dataset in record.datasets],
 )

@@ -13,11 +13,11 @@ that it replaces, and is repeated if that has changed meanwhile. So no change is
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import sha1
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
@@ -68,7 +68,9 @@ return 'done'
 
 
 class Record(Protocol):
-    """Record of a resource: a dataclass."""
+    """Record of a resource: a dataclass of JSON-able values."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def id(self) -> str:
@@ -89,9 +91,6 @@ class Record(Protocol):
     @property
     def tags(self) -> list[str]:
         """Tags in the user's order."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
 
 
 R = TypeVar("R", bound=Record)
@@ -234,8 +233,7 @@ class RecordStore(Generic[R]):
         """Apply a JSON merge patch (RFC 7396) of name and tags; return the record; raises as `fetch`."""
         defaults: dict[str, Any] = {"name": None, "tags": []}
         labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
-        # Every record is a dataclass.
-        renamed = self.change(id_, lambda record: replace(record, **labels))  # type: ignore[type-var]
+        renamed = self.change(id_, lambda record: replace(record, **labels))
         return renamed if renamed is not None else self.fetch(id_)
 
     def delete(self, id_: str) -> R | None:
@@ -314,7 +312,7 @@ class RecordStore(Generic[R]):
             (counter, change, limits.get(counter, 0)) for counter, change in changes.items()
         ]
         key = self.kind.key(record.id)
-        raw = "" if new is None else dump_record(new.to_dict())
+        raw = "" if new is None else dump_record(asdict(new))
         member = index_member(record.created, record.id)
         outcome = text(
             self._script(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,8 +122,7 @@ def test_a_long_job_is_not_interactive(
     """Draws that would delay other jobs cannot be interactive."""
     record = stores.posteriors.fetch("post_1")
     stores.client.delete("glle:posterior:post_1")
-    large = {"draw_cost": {**record.draw_cost, "each_seconds": 0.004}}
-    stores.posteriors.record(PosteriorRecord(**{**record.to_dict(), **large}))
+    stores.posteriors.record(replace(record, draw_cost={**record.draw_cost, "each_seconds": 0.004}))
     answer = client.post(posterior + "/draws", json={**body, "priority": "interactive"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:not-interactive")
     assert in_turn(stores) == []

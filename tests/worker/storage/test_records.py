@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,10 +29,6 @@ class Sheet:
     tags: list[str] = field(default_factory=list)
     size: int = 1
     source: str = "a"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
 
 
 KIND = RecordKind[Sheet](
