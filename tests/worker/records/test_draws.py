@@ -84,12 +84,6 @@ def test_auto_is_replaced_by_the_calibrated_scale() -> None:
     assert not job.at(0.7).is_auto
 
 
-def test_a_specification_survives_json() -> None:
-    """The job's record gives the same value."""
-    job = spec(scales=(0.01, 1.0))
-    assert DrawsSpec.from_dict(json.loads(json.dumps(job.to_dict()))) == job
-
-
 @pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
 def test_the_cache_key_covers_every_field(change: str) -> None:
     """Equal draws of two jobs have one key, and draws of one lane group one group key."""

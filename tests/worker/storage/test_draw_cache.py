@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from glle_engine.linalg import LANES
 from worker.records.cache_entry import PIECE, Entry, entry_bytes
 from worker.records.draws import DrawKey, draws_bytes
 from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ID = "post_1:0123"
 KEY = DrawKey(0, 0, 1.0, "posterior", "procrustes")
@@ -50,27 +54,19 @@ def indices(entries: list[Entry | None]) -> list[int | None]:
     return [None if entry is None else entry.meta["index"] for entry in entries]
 
 
-class Commands:
-    """Commands that a server received, from its MONITOR."""
-
-    def __init__(self, stores: Stores) -> None:
-        self._client = stores.cache.client
-        self.top: list[str] = []
-        self.inner: list[str] = []
-
-    def __enter__(self) -> Self:
-        self._monitor = self._client.monitor()  # type: ignore[no-untyped-call] # redis-py's
-        self._monitor.__enter__()
-        self._client.echo("begin")  # on another connection, which may be new
-        while self._monitor.next_command()["command"] != "ECHO begin":
+@contextmanager
+def received(stores: Stores) -> Iterator[list[str]]:
+    """Yield a list, which has the names of the commands that the server received at the end."""
+    client, names = stores.cache.client, list[str]()
+    with client.monitor() as monitor:  # type: ignore[no-untyped-call] # redis-py's
+        client.echo("begin")  # on another connection, which may be new
+        while monitor.next_command()["command"] != "ECHO begin":
             pass
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.echo("end")
-        while (row := self._monitor.next_command())["command"] != "ECHO end":
-            (self.inner if row["client_type"] == "lua" else self.top).append(row["command"].split()[0].upper())
-        self._monitor.__exit__(None, None, None)
+        yield names
+        client.echo("end")
+        while (row := monitor.next_command())["command"] != "ECHO end":
+            if row["client_type"] != "lua":
+                names.append(row["command"].split()[0].upper())
 
 
 def test_a_lane_group_is_one_hash(stores: Stores) -> None:
@@ -89,14 +85,14 @@ def test_a_lane_group_is_one_hash(stores: Stores) -> None:
 def test_a_lane_group_is_one_command(stores: Stores) -> None:
     """The draws of a lane group are written by one command, in a transaction that indexes them, and read by one."""
     stores.cache.create_index("post_1")
-    with Commands(stores) as writing:
+    with received(stores) as written:
         put(stores, *range(LANES))
-    assert writing.top == ["MULTI", "EVAL", "HSET", "EXPIRE", "EXEC"]
+    assert written == ["MULTI", "EVAL", "HSET", "EXPIRE", "EXEC"]
     keys = keys_of(*range(LANES))
     for read in (stores.draws.get_many, stores.draws.views, stores.draws.heads, stores.draws.contains):
-        with Commands(stores) as reading:
+        with received(stores) as commands:
             assert all(read(ID, keys))
-        assert reading.top == ["HMGET"]
+        assert commands == ["HMGET"]
 
 
 def test_each_draw_counts_as_one_read(stores: Stores) -> None:

@@ -11,7 +11,6 @@ from tests.service.conftest import register_worker
 from tests.worker.jobs.test_queue import fit_job
 from worker.base.problems import ProblemError
 from worker.jobs.store import Cancelled
-from worker.records.quotas import JobLimits
 from worker.storage import free_space
 
 if TYPE_CHECKING:
@@ -65,20 +64,3 @@ def test_memory_without_a_limit_is_never_full() -> None:
     assert free_space.memory_share({"used_memory": 5, "maxmemory": 0}) is None
     assert free_space.memory_share({}) is None
     assert free_space.memory_share({"used_memory": 60, "maxmemory": 100, "mem_not_counted_for_evict": 10}) == 0.5
-
-
-def test_jobs_of_all_tenants_are_bounded(stores: Stores) -> None:
-    """A job beyond the limit is refused for any tenant; an end makes room, and a shared job takes none."""
-    alice, bob = (stores.jobs.of(name, JobLimits(all_open=2)) for name in ("alice", "bob"))
-    fields = {"kind": "fit", "posterior": "post_1", "spec": {}, "total": 1}
-    first, _ = alice.create(claim="a", **fields)  # type: ignore[arg-type] # of a test
-    bob.create(claim="b", **fields)  # type: ignore[arg-type]
-    for jobs in (alice, bob):
-        with pytest.raises(ProblemError) as caught:
-            jobs.create(claim="c", **fields)  # type: ignore[arg-type]
-        problem = caught.value.problem
-        assert (problem.code, problem.status) == ("too-many-jobs", 503)
-        assert problem.details["retry_after"] > 0
-    assert not alice.create(claim="a", **fields)[1]  # type: ignore[arg-type]
-    alice.cancel(first.id)
-    assert bob.create(claim="c", **fields)[1]  # type: ignore[arg-type]
