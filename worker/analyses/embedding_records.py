@@ -61,7 +61,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
 
     def note(self, recipe: Recipe, claim: str) -> None:
         """Write the record of an embedding before the job with a claim; remove the tenant's oldest surplus records."""
-        record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self._tenant or DEFAULT)
+        record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
         if not self.create(record):
             self.change(record.id, lambda old: replace(old, claim=claim))
         elif (surplus := self.usage()["embeddings"] - MAX_EMBEDDINGS) > 0:

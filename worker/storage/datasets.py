@@ -7,7 +7,7 @@ import io
 import math
 from dataclasses import replace
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ KIND = RecordKind[Dataset](
 
 
 class DatasetStore(RecordStore[Dataset]):
-    """Data sets: records, and npy files that they name.
+    """Data sets: records, and npy files that they name; the quota is of these and of imported posteriors.
 
     Parameters
     ----------
@@ -53,33 +53,14 @@ class DatasetStore(RecordStore[Dataset]):
         Their files.
     room
         Of the queue's Redis; new data sets need it.
-    tenant
-        Tenant whose data sets are visible; None: all by id, and new ones are the default tenant's.
-    max_bytes
-        Quota of the tenant's files, with those of its imported posteriors; 0: no limit.
-    checker
-        Shared with the store of another tenant; None: new.
 
     """
 
-    def __init__(
-        self,
-        client: redis.Redis,
-        files: DataFiles,
-        room: QueueCapacity,
-        tenant: str | None = None,
-        max_bytes: int = 0,
-        checker: IntegrityChecker | None = None,
-    ) -> None:
-        super().__init__(client, KIND, tenant)
+    def __init__(self, client: redis.Redis, files: DataFiles, room: QueueCapacity) -> None:
+        super().__init__(client, KIND)
         self.files = files
         self._room = room
-        self._max_bytes = max_bytes
-        self._checker = checker or IntegrityChecker(files)
-
-    def of(self, tenant: str, max_bytes: int = 0) -> Self:
-        """Return a tenant's view of the store."""
-        return type(self)(self._client, self.files, self._room, tenant, max_bytes, self._checker)
+        self._checker = IntegrityChecker(files)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -94,7 +75,7 @@ class DatasetStore(RecordStore[Dataset]):
             ``redis-full``.
 
         """
-        tenant = self._tenant or DEFAULT
+        tenant = self.tenant or DEFAULT
         n, d = table.values.shape
         dtype, extras = _stored_dtype(table), table.extras
         sha256 = _sha256(table)
@@ -134,12 +115,12 @@ class DatasetStore(RecordStore[Dataset]):
             replace(dataset, folder=folder, sizes={name: size for name, (_, size) in sources.items()}),
             is_intact=self.is_intact,
             with_files=lambda old, new: replace(old, folder=new.folder, sizes=new.sizes),
-            max_bytes=self._max_bytes,
+            max_bytes=self.quota,
         )
 
     def id_of(self, table: Table) -> str:
         """Return the id of a table's data set without storing it; raises as `add` for its values."""
-        return dataset_id(_sha256(table), self._tenant or DEFAULT)
+        return dataset_id(_sha256(table), self.tenant or DEFAULT)
 
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the verified file.
@@ -191,9 +172,9 @@ class DatasetStore(RecordStore[Dataset]):
 
     def require_room(self, nbytes: int) -> None:
         """Raise ``quota-exceeded`` unless the tenant may store so many more bytes now."""
-        stored = self.usage()[STORED_BYTES] if self._max_bytes else 0
-        if stored + nbytes > self._max_bytes > 0:
-            raise too_many_bytes(self._tenant, nbytes, stored, self._max_bytes)
+        stored = self.usage()[STORED_BYTES] if self.quota else 0
+        if stored + nbytes > self.quota > 0:
+            raise too_many_bytes(self.tenant, nbytes, stored, self.quota)
 
     def _load(self, id_: str, name: str) -> Array:
         dataset = self.get(id_)

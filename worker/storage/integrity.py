@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.storage.object_store.data_files import DataFiles
 
 AGAIN_SECONDS = 3600.0  # disks lose bits without a change of the file times
-MOST_REMEMBERED = 2**16  # data sets, some 200 bytes each
+MAX_REMEMBERED = 2**16  # data sets, some 200 bytes each
 PIECE = 2**22  # bytes hashed at a time
 
 Status = tuple[tuple[int, int, int], ...]  # inode, size, mtime in ns of each file
@@ -67,7 +67,7 @@ class IntegrityChecker:
             self._status(dataset)  # raises FileNotFoundError after a deletion
             raise damaged(dataset)
         with self._lock:
-            if len(self._verified) >= MOST_REMEMBERED:
+            if len(self._verified) >= MAX_REMEMBERED:
                 self._verified.clear()
             self._verified[dataset.id] = status, dataset, time.monotonic() + AGAIN_SECONDS
 

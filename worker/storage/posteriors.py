@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import glle_engine
 from glle_engine.base.spec import FitSpec
@@ -154,32 +154,22 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     cache
         The cache of the arrays.
 
-    tenant
-        Tenant whose posteriors are visible; None: all by id, and a list of the default tenant's.
-    most
-        Quota of the tenant; 0: no limit.
-
     """
 
-    def __init__(self, client: redis.Redis, cache: ArrayCache, tenant: str | None = None, most: int = 0) -> None:
-        super().__init__(client, KIND, tenant)
+    def __init__(self, client: redis.Redis, cache: ArrayCache) -> None:
+        super().__init__(client, KIND)
         self._cache = cache
-        self._most = most
-
-    def of(self, tenant: str, most: int = 0) -> Self:
-        """Return a tenant's view of the store."""
-        return type(self)(self._client, self._cache, tenant, most)
 
     def require_room(self) -> None:
         """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
 
         Concurrent fits may all pass, so the quota can be exceeded by the number of running jobs: no fit is lost.
         """
-        usage, allowed = self.usage() if self._most else Counter[str](), self._most * RECORD_BYTES
-        if 0 < self._most <= usage["posteriors"]:
-            raise too_many_posteriors(self._tenant, self._most)
+        usage, allowed = self.usage() if self.quota else Counter[str](), self.quota * RECORD_BYTES
+        if 0 < self.quota <= usage["posteriors"]:
+            raise too_many_posteriors(self.tenant, self.quota)
         if 0 < allowed <= usage["posterior_record_bytes"]:
-            raise too_many_record_bytes(self._tenant, usage["posterior_record_bytes"], allowed)
+            raise too_many_record_bytes(self.tenant, usage["posterior_record_bytes"], allowed)
 
     def cache(self, id_: str, posterior: glle_engine.Posterior, seconds: float = 0.0) -> str:
         """Cache a posterior's arrays; return their digest.

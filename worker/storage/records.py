@@ -13,6 +13,7 @@ that it replaces, and is repeated if that has changed meanwhile. So no change is
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import sha1
@@ -173,20 +174,28 @@ class RecordStore(Generic[R]):
         The queue's Redis.
     kind
         Of the records.
+
+    Attributes
+    ----------
     tenant
         Tenant whose records are visible; None: all by id, and lists of the default tenant's.
+    quota
+        Of the tenant: bytes of data sets, or number of posteriors; 0: no limit.
 
     """
 
-    def __init__(self, client: redis.Redis, kind: RecordKind[R], tenant: str | None = None) -> None:
+    def __init__(self, client: redis.Redis, kind: RecordKind[R]) -> None:
         self._client = client
         self.kind = kind
-        self._tenant = tenant
+        self.tenant: str | None = None
+        self.quota = 0
         self._script = client.register_script(_REPLACE)
 
-    def of(self, tenant: str) -> Self:
+    def of(self, tenant: str, quota: int = 0) -> Self:
         """Return a tenant's view of the store."""
-        return type(self)(self._client, self.kind, tenant)
+        store = copy(self)
+        store.tenant, store.quota = tenant, quota
+        return store
 
     def get(self, id_: str) -> R | None:
         """Return a record, or None; raises as `RecordKind.load`."""
@@ -269,7 +278,7 @@ class RecordStore(Generic[R]):
 
     def usage(self) -> Counter[str]:
         """Return the counters of the tenant; without a tenant, of all tenants."""
-        counters = self._client.hgetall(self._usage(self._tenant)).items()
+        counters = self._client.hgetall(self._usage(self.tenant)).items()
         return Counter({text(counter): int(value) for counter, value in counters})
 
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
@@ -281,7 +290,7 @@ class RecordStore(Generic[R]):
             upper = f"({members[-1]}"
 
     def _set(self, name: str) -> str:
-        return self.kind.set_of(self._tenant or DEFAULT, name)
+        return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def _stored(self, id_: str) -> tuple[str, R] | None:
         """Return the digest of a stored record and the record, or None."""
@@ -295,7 +304,7 @@ class RecordStore(Generic[R]):
 
     def _visible(self, id_: str, raw: Any) -> R | None:
         record = None if raw is None else self.kind.load(id_, raw)
-        return record if record is not None and self._tenant in {None, record.tenant} else None
+        return record if record is not None and self.tenant in {None, record.tenant} else None
 
     def _replace(
         self, digest: str, old: R | None, new: R | None, limits: Mapping[str, int], job: str | None = None
