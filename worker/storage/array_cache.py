@@ -4,8 +4,8 @@ An entry is visible completely or not at all. It is two fields of a Redis hash: 
 and the arrays' names, dtypes and shapes; `data:` is the arrays' concatenated bytes. The draws of a lane group share one
 hash, and the number of a draw ends the names of its fields (`worker.records.draws.place_of`). An entry larger than
 `PIECE` has a separate hash under its key, with the pieces of each array in the fields `0`, `1`, ... It is written under
-the temporary key `{key}:tmp:...`, and one script counts its pieces and renames it. The braces put both keys on one
-server of a cluster. In the hash of a lane group, an empty head refers to such a separate hash.
+the temporary key `{key}:tmp:...`, which is renamed if it has all pieces. The braces put both keys on one server of a
+cluster. In the hash of a lane group, an empty head refers to such a separate hash.
 
 The index of a subject, a posterior or a data set, lists the hashes `<kind>:<subject>:...`, so that `forget` need not
 scan all keys. It is created before the subject's first entry, and a hash is added with its first entry, so the index is
@@ -24,10 +24,12 @@ import math
 import re
 import secrets
 from collections import defaultdict
+from contextlib import suppress
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+import redis
 
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned
@@ -40,7 +42,6 @@ from worker.storage.object_store.store import subject_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    import redis
     from redis.client import Pipeline
 
     from worker.observability.counters import Counters
@@ -60,16 +61,6 @@ _ATTEMPTS = 3  # at a large entry whose pieces get lost
 _SEPARATE = b""  # the head of an entry with a separate hash
 _SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with its schema
 _PLACEHOLDER = ""  # a set needs a member
-
-_PUBLISH = """
-if redis.call('HLEN', KEYS[1]) ~= tonumber(ARGV[1]) then
-  redis.call('UNLINK', KEYS[1])
-  return 0
-end
-redis.call('EXPIRE', KEYS[1], ARGV[2])
-redis.call('RENAME', KEYS[1], KEYS[2])
-return 1
-"""
 
 # KEYS: an index. ARGV: its lifetime in seconds, the largest number of keys, then keys.
 _ADD_TO_INDEX = """
@@ -302,8 +293,12 @@ class ArrayCache:
             self.client.expire(temporary, TEMPORARY_SECONDS)
             for number, piece in enumerate(pieces):
                 self.client.hset(temporary, str(number), piece)  # sent uncopied
-            if self.client.eval(_PUBLISH, 2, temporary, key, len(pieces) + 1, self.ttl):
-                return
+            if self.client.hlen(temporary) == len(pieces) + 1:
+                with suppress(redis.ResponseError):  # evicted since
+                    self.client.rename(temporary, key)
+                    self.client.expire(key, self.ttl)
+                    return
+            self.client.unlink(temporary)
         raise refuse(
             "cache-too-small",
             422,

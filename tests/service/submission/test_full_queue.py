@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.service.conftest import register_worker
 from tests.service.routes.test_resources import upload
 from tests.service.tenants import resources_of, served
-from tests.worker.storage.test_free_space import used
+from tests.worker.storage.conftest import used
 
 if TYPE_CHECKING:
     import httpx

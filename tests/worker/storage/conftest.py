@@ -1,7 +1,8 @@
-"""Stores with an object store."""
+"""Stores with an object store, and a full queue server."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,3 +24,18 @@ def tiered(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, s
     connected = Stores.connect(replace(settings, store_url=url, cache_bytes=4 * 2**20))
     yield connected
     connected.close()
+
+
+@contextmanager
+def used(stores: Stores, share: float) -> Iterator[None]:
+    """Fill the queue server's memory to a share; the ballast leaves room for accepted work."""
+    before = str(stores.client.config_get("maxmemory")["maxmemory"])
+    stores.client.setbit("ballast", 2**26 - 1, 0)  # 8 MB, in a buffer that does not shrink
+    stores.client.config_set("maxmemory", int(int(stores.client.info("memory")["used_memory"]) / share))
+    stores.room._look_again = 0.0
+    try:
+        yield
+    finally:
+        stores.client.config_set("maxmemory", before)
+        stores.client.delete("ballast")
+        stores.room._look_again = 0.0

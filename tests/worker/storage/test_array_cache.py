@@ -157,7 +157,7 @@ def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> N
 def test_unfinished_value_expires(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed writer leaves a temporary value that expires."""
     cache = stores.cache
-    monkeypatch.setattr(cache.client, "eval", lambda *_: pytest.fail("killed"))
+    monkeypatch.setattr(cache.client, "rename", lambda *_: pytest.fail("killed"))
     with pytest.raises(pytest.fail.Exception):
         cache.put("key", {}, {"x": np.zeros(200_000)})
     (key,) = cache.client.scan_iter("*key*")

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.service.conftest import register_worker
 from tests.worker.jobs.test_queue import fit_job
+from tests.worker.storage.conftest import used
 from worker.base.problems import ProblemError
 from worker.jobs.store import Cancelled
 from worker.storage import free_space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from worker.stores import Stores
-
-
-@contextmanager
-def used(stores: Stores, share: float) -> Iterator[None]:
-    """Fill the queue server's memory to a share; the ballast leaves room for accepted work."""
-    before = str(stores.client.config_get("maxmemory")["maxmemory"])
-    stores.client.setbit("ballast", 2**26 - 1, 0)  # 8 MB, in a buffer that does not shrink
-    stores.client.config_set("maxmemory", int(int(stores.client.info("memory")["used_memory"]) / share))
-    stores.room._look_again = 0.0
-    try:
-        yield
-    finally:
-        stores.client.config_set("maxmemory", before)
-        stores.client.delete("ballast")
-        stores.room._look_again = 0.0
 
 
 def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Stores) -> None:

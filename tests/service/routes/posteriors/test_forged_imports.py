@@ -24,7 +24,7 @@ from tests.service.routes.posteriors.forged import (
     written,
 )
 from tests.service.tenants import served
-from tests.worker.storage.test_free_space import used
+from tests.worker.storage.conftest import used
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 from worker.records.quotas import MAX_RECORD, RECORD_BYTES
