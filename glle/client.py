@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: one service as an object."""
+"""`Client` and `AsyncClient`: one service as an object. Its public names are also those of `glle`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,23 @@ from glle.resources.jobs import AsyncJob, Job
 from glle.resources.methods import EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
 from glle.resources.results import Result
-from glle.transport.calls import NPZ, Body, Call, Steps, path_of
+from glle.transport.calls import NPZ, Body, Call, path_of
 from glle.transport.drivers import AsyncSession, BlockingSession, http_options
+from glle.transport.errors import (
+    AuthError,
+    ConflictError,
+    GlleServiceError,
+    InvalidRequestError,
+    JobTimeoutError,
+    NotFoundError,
+    RateLimitedError,
+    UnavailableError,
+)
 from glle.transport.operation import Async, Blocking, listing, operation
 from glle.transport.retries import Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from typing import Unpack
 
     from glle.options import AdviceDataOptions, DataOptions, FitDataOptions
@@ -37,6 +47,29 @@ if TYPE_CHECKING:
         SyntheticOptions,
         UsageOut,
     )
+
+__all__ = [
+    "AsyncClient",
+    "AsyncDataset",
+    "AsyncEmbedding",
+    "AsyncJob",
+    "AsyncPosterior",
+    "AuthError",
+    "Client",
+    "ConflictError",
+    "Dataset",
+    "Embedding",
+    "GlleServiceError",
+    "InvalidRequestError",
+    "Job",
+    "JobTimeoutError",
+    "NotFoundError",
+    "Posterior",
+    "RateLimitedError",
+    "Result",
+    "Retries",
+    "UnavailableError",
+]
 
 URL = "http://127.0.0.1:8000"
 TIMEOUT = 120.0  # seconds
@@ -72,7 +105,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return f"{type(self).__name__}({self._session.url!r})"
 
     @operation
-    def dataset(self, data: Any, **options: Unpack[DataOptions]) -> Steps[DatasetT]:
+    async def dataset(self, data: Any, **options: Unpack[DataOptions]) -> DatasetT:
         """Return the data set of an array, a table, the path of a file, or an id; data are uploaded.
 
         Parameters
@@ -95,32 +128,32 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         """
         if is_stored(data, options):
-            stored: Any = data if isinstance(data, BaseDataset) else (yield from self._get("dataset", data))
+            stored: Any = data if isinstance(data, BaseDataset) else await self._get("dataset", data)
             return stored
-        metadata, index = yield from upload(self._session, data, options)
+        metadata, index = await upload(self._session, data, options)
         return self._session.build("dataset", metadata, index)
 
     @operation
-    def preview(self, data: Any, **options: Unpack[DataOptions]) -> Steps[DatasetPreviewOut]:
+    async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
         """Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or None."""
-        return (yield from upload(self._session, data, options, "/preview", call="preview(frame"))[0]
+        return (await upload(self._session, data, options, "/preview", call="preview(frame"))[0]
 
     @operation
-    def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> Steps[DatasetT]:
+    async def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> DatasetT:
         """Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. Options: `noise`, `seed`."""
-        body = Body.of_json({"name": name, "n": n, **options})
-        reply = yield from self._session.send(Call("POST", "/v1/datasets/synthetic", body=body, by_content=True))
+        call = Call.by_content_of("/v1/datasets/synthetic", {"name": name, "n": n, **options})
+        reply = await self._session.send(call)
         return self._session.build("dataset", reply.json())
 
     @operation
-    def fit(
+    async def fit(
         self,
         data: Any,
         *,
         neighbors: Any = None,
         timeout: float | None = None,
         **options: Unpack[FitDataOptions],
-    ) -> Steps[PosteriorT]:
+    ) -> PosteriorT:
         """Return the posterior of a data set; fit it unless the service has it.
 
         Parameters
@@ -159,100 +192,99 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")
         of_data, spec = data_options(options)
         body: dict[str, Any] = {
-            "dataset": (yield from dataset_id(self._session, data, of_data, call="fit(frame")),
+            "dataset": await dataset_id(self._session, data, of_data, call="fit(frame"),
             **spec,
         }
         if neighbors is not None:
-            body["neighbors"] = yield from neighbors_id(self._session, neighbors)
-        reply = yield from self._session.send(Call.command("/v1/posteriors", body))
+            body["neighbors"] = await neighbors_id(self._session, neighbors)
+        reply = await self._session.send(Call.command("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
-            job = yield from self._session.follow(reply.json(), timeout)
-            reply = yield from self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
+            job = await self._session.follow(reply.json(), timeout)
+            reply = await self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
         return self._session.build("posterior", reply.json(), data.index if is_frame_or_dataset else None)
 
     @operation
-    def estimate_fit(
+    async def estimate_fit(
         self, data: Any, *, timeout: float | None = None, **options: Unpack[FitDataOptions]
-    ) -> Steps[PosteriorEstimateOut]:
+    ) -> PosteriorEstimateOut:
         """Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or None.
 
         Parameters as for `fit`.
         """
         of_data, spec = data_options(options)
-        dataset = yield from dataset_id(self._session, data, of_data, call="estimate_fit(frame")
-        body = Body.of_json({"dataset": dataset, **spec})
+        dataset = await dataset_id(self._session, data, of_data, call="estimate_fit(frame")
         query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
-        call = Call("POST", "/v1/posteriors/estimate", query, body=body, by_content=True)
-        return (yield from self._session.fetch(call, timeout)).json()
+        call = Call.by_content_of("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
+        return (await self._session.fetch(call, timeout)).json()
 
     @operation
-    def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceDataOptions]) -> Steps[Result]:
+    async def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceDataOptions]) -> Result:
         """Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them.
 
         Options: those of `dataset` for data to upload, and `n_neighbors`, `n_components`, `max_components` to examine.
         """
         of_data, spec = data_options(options)
-        body = {"dataset": (yield from dataset_id(self._session, data, of_data, call="advice(frame")), **spec}
-        _, reply = yield from self._session.run_job("/v1/advice", body, timeout)
+        body = {"dataset": await dataset_id(self._session, data, of_data, call="advice(frame"), **spec}
+        _, reply = await self._session.run_job("/v1/advice", body, timeout)
         return Result.of_json(reply.json())
 
     @operation
-    def posterior(self, id: str) -> Steps[PosteriorT]:  # noqa: A002 # the name in the API
+    async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
         """Return the posterior of an id; wait for a running fit."""
-        return (yield from self._get("posterior", id))
+        return await self._get("posterior", id)
 
     @operation
-    def import_posterior(self, path: str | Path) -> Steps[PosteriorT]:
+    async def import_posterior(self, path: str | Path) -> PosteriorT:
         """Return the posterior of a file that `Posterior.export` wrote, stored in this service; draws have equal bits.
 
         Draws need no data; summaries, new points, generated data, pictures and calibrations need the data set here.
         """
-        body = Body.of_file(Path(path), NPZ)
-        reply = yield from self._session.send(Call("POST", "/v1/posteriors/import", body=body, by_content=True))
+        call = Call.by_content_of("/v1/posteriors/import", Body.of_file(Path(path), NPZ))
+        reply = await self._session.send(call)
         return self._session.build("posterior", reply.json())
 
     @operation
-    def job(self, id: str) -> Steps[JobT]:  # noqa: A002 # the name in the API
+    async def job(self, id: str) -> JobT:  # noqa: A002 # the name in the API
         """Return the job of an id."""
-        return self._session.build("job", (yield from self._session.send(Call("GET", path_of("jobs", id)))).json())
+        return self._session.build("job", await self._session.get(path_of("jobs", id)))
 
     @listing
-    def datasets(
-        self, cursor: str | None, **filters: Unpack[DatasetsOptions]
-    ) -> Steps[tuple[list[DatasetT], str | None]]:
+    def datasets(self, **filters: Unpack[DatasetsOptions]) -> AsyncIterator[DatasetT]:
         """Iterate over the data sets, newest first."""
-        return (yield from self._page("dataset", cursor, {**filters}))
+        return self._items("dataset", {**filters})
 
     @listing
-    def posteriors(
-        self, cursor: str | None, **filters: Unpack[PosteriorsOptions]
-    ) -> Steps[tuple[list[PosteriorT], str | None]]:
+    def posteriors(self, **filters: Unpack[PosteriorsOptions]) -> AsyncIterator[PosteriorT]:
         """Iterate over the posteriors, newest first."""
-        return (yield from self._page("posterior", cursor, {**filters}))
+        return self._items("posterior", {**filters})
 
     @listing
-    def jobs(self, cursor: str | None, **filters: Unpack[JobsOptions]) -> Steps[tuple[list[JobT], str | None]]:
+    def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
         """Iterate over the jobs, newest first: all, or those of a `status` or a `kind`."""
-        return (yield from self._page("job", cursor, {**filters}))
+        return self._items("job", {**filters})
 
     @operation
-    def info(self) -> Steps[InfoOut]:
+    async def info(self) -> InfoOut:
         """Return the service's versions and limits."""
-        return (yield from self._session.send(Call("GET", "/v1/info"))).json()
+        return await self._session.get("/v1/info")
 
     @operation
-    def usage(self) -> Steps[UsageOut]:
+    async def usage(self) -> UsageOut:
         """Return what the key's tenant stores and does, beside its quotas."""
-        return (yield from self._session.send(Call("GET", "/v1/usage"))).json()
+        return await self._session.get("/v1/usage")
 
-    def _get(self, kind: str, id_: str) -> Steps[Any]:
-        reply = yield from self._session.fetch(Call("GET", path_of(f"{kind}s", id_)))
+    async def _get(self, kind: str, id_: str) -> Any:
+        reply = await self._session.fetch(Call("GET", path_of(f"{kind}s", id_)))
         return self._session.build(kind, reply.json())
 
-    def _page(self, kind: str, cursor: str | None, query: dict[str, Any]) -> Steps[tuple[list[Any], str | None]]:
-        call = Call("GET", f"/v1/{kind}s", {**query, "limit": 100, "cursor": cursor})
-        page = (yield from self._session.send(call)).json()
-        return [self._session.build(kind, item) for item in page["items"]], page["next"]
+    async def _items(self, kind: str, query: dict[str, Any]) -> AsyncIterator[Any]:
+        cursor = None
+        while True:
+            page = await self._session.get(f"/v1/{kind}s", {**query, "limit": 100, "cursor": cursor})
+            for item in page["items"]:
+                yield self._session.build(kind, item)
+            if (cursor := page["next"]) is None:
+                return
 
 
 class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):

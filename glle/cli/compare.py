@@ -25,7 +25,7 @@ from glle.options import DataOptions
 from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
-    from glle import Client, Dataset
+    from glle.client import Client, Dataset
     from glle.types import MethodOut
 
 SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a comparison

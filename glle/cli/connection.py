@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from glle import Client
+    from glle.client import Client
 
 # Exit codes; 2 is that of argparse, 130 and 141 are those of shells for SIGINT and SIGPIPE.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
@@ -32,7 +32,7 @@ def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[a
 
     def command(args: argparse.Namespace) -> int:
         try:
-            from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
+            from glle.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
             from glle.transport.errors import flag, in_words  # noqa: PLC0415 # the same
         except ImportError as error:
             return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)

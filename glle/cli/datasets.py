@@ -15,7 +15,7 @@ from glle.types import DatasetsOptions, SyntheticOptions, UploadOptions
 if TYPE_CHECKING:
     import argparse
 
-    from glle import Client, Dataset
+    from glle.client import Client, Dataset
     from glle.transport.sinks import Array
     from glle.types import DatasetOut
 
@@ -93,7 +93,7 @@ def ids_of(client: Client, id_: str, out: Path | None) -> Array | None:
     """Return the ids of the rows of a data set if a table is written, or None."""
     if out is None or out.suffix.lower() not in TABLES:
         return None
-    from glle import NotFoundError  # noqa: PLC0415 # needs the extra `client`
+    from glle.client import NotFoundError  # noqa: PLC0415 # needs the extra `client`
 
     try:
         return client.dataset(id_).ids()

@@ -11,7 +11,7 @@ from glle.types import JobsOptions
 if TYPE_CHECKING:
     import argparse
 
-    from glle import Client, Job
+    from glle.client import Client, Job
     from glle.types import JobOut
 
 

@@ -29,7 +29,7 @@ from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOption
 if TYPE_CHECKING:
     import argparse
 
-    from glle import Client
+    from glle.client import Client
 
 _FIT_TEXTS = {
     "n_neighbors": ("-k", "neighbours of a point"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle.inputs import as_array, neighbor_indices, upload_of
-from glle.transport.calls import Call, Steps, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.errors import in_words, keyword
 from glle.transport.operation import Async, Blocking, operation
 
@@ -59,25 +59,25 @@ class BaseDataset:
         return f"{type(self).__name__}({self.id!r}, n={self.n}, d={self.d})"
 
     @operation
-    def data(self, *, dtype: Dtype | None = None, out: str | Path | None = None) -> Steps[Array]:
+    async def data(self, *, dtype: Dtype | None = None, out: str | Path | None = None) -> Array:
         """Return the values (n, d); with `out`, written to that npy file and memory-mapped."""
         call = Call.npy(path_of("datasets", self.id, "data"), {"dtype": dtype}, out)
-        return (yield from self._session.send(call)).body
+        return (await self._session.send(call)).body
 
     @operation
-    def arrays(self) -> Steps[dict[str, Array]]:
+    async def arrays(self) -> dict[str, Array]:
         """Return `data`, and those of `labels`, `color`, `coordinates` and `ids` that the data set has."""
-        return (yield from self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
+        return (await self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
 
     @operation
-    def ids(self) -> Steps[Array | None]:
+    async def ids(self) -> Array | None:
         """Return the ids of the rows as in the file: (n,), of several columns (n, columns), or None without ids."""
-        return (yield from ids_of(self._session, self.metadata))
+        return await ids_of(self._session, self.metadata)
 
     @operation
-    def delete(self, *, force: bool = False) -> Steps[None]:
+    async def delete(self, *, force: bool = False) -> None:
         """Delete the data set; with `force` also its posteriors, which otherwise prevent it."""
-        yield from self._session.send(Call("DELETE", path_of("datasets", self.id), {"force": force}))
+        await self._session.send(Call("DELETE", path_of("datasets", self.id), {"force": force}))
 
 
 class Dataset(BaseDataset, Blocking):
@@ -88,13 +88,13 @@ class AsyncDataset(BaseDataset, Async):
     """Data set of an `AsyncClient`."""
 
 
-def ids_of(session: Session, dataset: Any) -> Steps[Array | None]:
+async def ids_of(session: Session, dataset: Any) -> Array | None:
     """Return the ids of the rows of a data set, of its description or its id; None without ids."""
     if isinstance(dataset, str):
-        dataset = (yield from session.send(Call("GET", path_of("datasets", dataset)))).json()
+        dataset = await session.get(path_of("datasets", dataset))
     if not dataset.get("has_ids"):
         return None
-    return (yield from session.send(Call.npy(path_of("datasets", dataset["id"], "ids"), {}))).body
+    return (await session.send(Call.npy(path_of("datasets", dataset["id"], "ids"), {}))).body
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
@@ -110,45 +110,45 @@ def is_stored(data: Any, options: DataOptions) -> bool:
     return True
 
 
-def dataset_id(
+async def dataset_id(
     session: Session, data: Any, options: DataOptions | None = None, *, call: str = "dataset(frame"
-) -> Steps[str]:
+) -> str:
     """Return the id of a data set; upload data that have none. `call` as for `glle.inputs.upload_of`."""
     options = options or {}
     if is_stored(data, options):
         return data.id if isinstance(data, BaseDataset) else data
-    metadata, _ = yield from upload(session, data, options, call=call)
+    metadata, _ = await upload(session, data, options, call=call)
     return metadata["id"]
 
 
-def neighbors_id(session: Session, neighbors: Any) -> Steps[str]:
+async def neighbors_id(session: Session, neighbors: Any) -> str:
     """Return the id of the data set of neighbors (`glle.inputs.neighbor_indices`); upload those that have none."""
-    return (yield from dataset_id(session, neighbor_indices(neighbors), call="neighbors=client.dataset(frame"))
+    return await dataset_id(session, neighbor_indices(neighbors), call="neighbors=client.dataset(frame")
 
 
-def labelled_dataset(session: Session, data: Any, options: DataOptions, *, call: str) -> Steps[tuple[str, bool]]:
+async def labelled_dataset(session: Session, data: Any, options: DataOptions, *, call: str) -> tuple[str, bool]:
     """Return the id of a data set, and whether it has labels; upload data that have none."""
     if not is_stored(data, options):
-        metadata, _ = yield from upload(session, data, options, call=call)
+        metadata, _ = await upload(session, data, options, call=call)
     elif isinstance(data, BaseDataset):
         metadata = data.metadata
     else:
-        metadata = (yield from session.send(Call("GET", path_of("datasets", data)))).json()
+        metadata = await session.get(path_of("datasets", data))
     return metadata["id"], metadata["has_labels"]
 
 
-def upload(
+async def upload(
     session: Session, data: Any, options: DataOptions, path: str = "", *, call: str = "dataset(frame"
-) -> Steps[tuple[Any, Any]]:
+) -> tuple[Any, Any]:
     """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
     roles: Any = {**options}
     labels, colors = roles.pop("labels", None), roles.pop("colors", None)
     content = upload_of(data, roles, labels, colors, call=call)
-    request = Call("POST", "/v1/datasets" + path, content.query, content.body, by_content=True)
-    return (yield from session.send(request)).json(), content.index
+    reply = await session.send(Call.by_content_of("/v1/datasets" + path, content.body, content.query))
+    return reply.json(), content.index
 
 
-def column_id(session: Session, data: Any, keyword: str) -> Steps[str | None]:
+async def column_id(session: Session, data: Any, keyword: str) -> str | None:
     """Return the id of a data set of one value per point, the argument `keyword`; words become numbers."""
     if data is None:
         return None
@@ -157,4 +157,4 @@ def column_id(session: Session, data: Any, keyword: str) -> Steps[str | None]:
         if vector.dtype.kind not in "iufb":
             vector = np.unique(vector, return_inverse=True)[1]
         data = vector.astype(np.float64)[:, None]
-    return (yield from dataset_id(session, data, call=f"{keyword}=client.dataset(frame"))
+    return await dataset_id(session, data, call=f"{keyword}=client.dataset(frame")

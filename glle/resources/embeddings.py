@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glle.resources.datasets import column_id, dataset_id
 from glle.resources.results import Result
-from glle.transport.calls import Call, Steps, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
@@ -31,20 +31,20 @@ class BaseEmbedding(Result):
         return str(self.metadata["id"])
 
     @operation
-    def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Steps[Result]:
+    async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
         """Place new points: `embedding` (m, p). Training points get their coordinates. Options as for `dataset`.
 
         PCA, PPCA, kernel PCA and NPE have a map to new points; other methods raise `InvalidRequestError`.
         """
-        body = {"dataset": (yield from dataset_id(self._session, data, options, call="transform(frame"))}
+        body = {"dataset": await dataset_id(self._session, data, options, call="transform(frame")}
         path = path_of("embeddings", self.id, "transform")
-        _, reply = yield from self._session.run_job(path, body, timeout, Call.npz)
+        _, reply = await self._session.run_job(path, body, timeout, Call.npz)
         return Result(reply.body)
 
     @operation
-    def spread(
+    async def spread(
         self, *, labels: Any = None, timeout: float | None = None, **options: Unpack[SpreadOptions]
-    ) -> Steps[Result]:
+    ) -> Result:
         """Return how far the embedding moves when its method is refitted to random halves of the data.
 
         Parameters
@@ -67,18 +67,18 @@ class BaseEmbedding(Result):
             `covariance`, `baseline` and `classes`.
 
         """
-        body = {"labels": (yield from column_id(self._session, labels, "labels")), **options}
-        _, reply = yield from self._session.run_job(path_of("embeddings", self.id, "spread"), body, timeout)
+        body = {"labels": await column_id(self._session, labels, "labels"), **options}
+        _, reply = await self._session.run_job(path_of("embeddings", self.id, "spread"), body, timeout)
         return Result.of_json(reply.json())
 
     @operation
-    def map_arrays(self, *, timeout: float | None = None) -> Steps[dict[str, Array]]:
+    async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
         """Return the arrays of the map by name, none without a map.
 
         `mean` (d,) and `components` (p, d) of PCA, PPCA and NPE: a point x is at `components @ (x - mean)`. Kernel PCA
         has the `kernel_means` (n,) of its columns.
         """
-        reply = yield from self._session.fetch(Call.npz(path_of("embeddings", self.id, "arrays")), timeout)
+        reply = await self._session.fetch(Call.npz(path_of("embeddings", self.id, "arrays")), timeout)
         return {name: array for name, array in reply.body.items() if name != "embedding"}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from glle.resources.results import Result, warn_of_scale
-from glle.transport.calls import Call, Steps, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
@@ -46,41 +46,41 @@ class BaseJob(Generic[JobT]):
         return f"{type(self).__name__}({self.id!r}, {self.kind}, {self.status}, {progress['done']}/{progress['total']})"
 
     @operation
-    def wait(self, timeout: float | None = None) -> Steps[JobT]:
+    async def wait(self, timeout: float | None = None) -> JobT:
         """Wait until the job has succeeded, and return it; raise the problem of a failed job."""
-        return self._session.build("job", (yield from self._session.follow(self.metadata, timeout)))
+        return self._session.build("job", await self._session.follow(self.metadata, timeout))
 
     @operation
-    def refresh(self) -> Steps[JobT]:
+    async def refresh(self) -> JobT:
         """Return the job in its present state."""
-        return self._session.build("job", (yield from self._session.send(Call("GET", path_of("jobs", self.id)))).json())
+        return self._session.build("job", await self._session.get(path_of("jobs", self.id)))
 
     @operation
-    def cancel(self) -> Steps[JobT]:
+    async def cancel(self) -> JobT:
         """Cancel the job: at once if it is queued, soon if it runs; an ended job stays as it is."""
         call = Call("DELETE", path_of("jobs", self.id))
-        return self._session.build("job", (yield from self._session.send(call)).json())
+        return self._session.build("job", (await self._session.send(call)).json())
 
     @operation
-    def result(
+    async def result(
         self, timeout: float | None = None, *, dtype: Dtype | None = None, out: str | Path | None = None
-    ) -> Steps[Any]:
+    ) -> Any:
         """Wait until the job has succeeded, and return its result.
 
         Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d). With `out`, the
         array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
         """
-        yield from self._session.follow(self.metadata, timeout)
+        await self._session.follow(self.metadata, timeout)
         path, query = path_of("jobs", self.id, "result"), {"dtype": dtype}
         if self.kind in {"draws", "reconstructions"}:
-            reply = yield from self._session.fetch(Call.npy(path, query, out), timeout)
+            reply = await self._session.fetch(Call.npy(path, query, out), timeout)
             warn_of_scale(reply)
             return reply.body
         if out is not None:
             raise ValueError(f"The result of a job {self.kind} is not one array: leave out `out`.")
         if self.kind == "transform":
-            return Result((yield from self._session.fetch(Call.npz(path, query), timeout)).body)
-        content = (yield from self._session.fetch(Call("GET", path, query), timeout)).json()
+            return Result((await self._session.fetch(Call.npz(path, query), timeout)).body)
+        content = (await self._session.fetch(Call("GET", path, query), timeout)).json()
         return self._session.build("posterior", content) if self.kind == "fit" else Result.of_json(content)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from glle.options import data_options
 from glle.resources.datasets import column_id, dataset_id, labelled_dataset
 from glle.resources.results import Result
-from glle.transport.calls import Body, Call, Steps, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.operation import operation
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ class MethodOperations(Generic[EmbeddingT]):
     _session: Session
 
     @operation
-    def methods(self, **options: Unpack[MethodsOptions]) -> Steps[list[MethodOut]]:
+    async def methods(self, **options: Unpack[MethodsOptions]) -> list[MethodOut]:
         """Return the methods with their parameters; `makes="embedding"` for those of `embed`."""
-        return (yield from self._session.send(Call("GET", "/v1/methods", {**options}))).json()["items"]
+        return (await self._session.get("/v1/methods", {**options}))["items"]
 
     @operation
-    def scores(self) -> Steps[list[ScoreOut]]:
+    async def scores(self) -> list[ScoreOut]:
         """Return the scores: the data that they need, and which direction is better."""
-        return (yield from self._session.send(Call("GET", "/v1/scores"))).json()["items"]
+        return (await self._session.get("/v1/scores"))["items"]
 
     @operation
-    def embed(
+    async def embed(
         self,
         data: Any,
         method: str,
@@ -50,7 +50,7 @@ class MethodOperations(Generic[EmbeddingT]):
         score_neighbors: int | None = None,
         timeout: float | None = None,
         **parameters: Any,
-    ) -> Steps[EmbeddingT]:
+    ) -> EmbeddingT:
         """Return the embedding of a data set by a method.
 
         Parameters
@@ -81,30 +81,30 @@ class MethodOperations(Generic[EmbeddingT]):
         """
         of_data, spec = data_options(parameters)
         body = {
-            **(yield from self._scored_data(data, of_data, {method}, scores, f"embed(frame, {method!r}")),
+            **await self._scored_data(data, of_data, {method}, scores, f"embed(frame, {method!r}"),
             "method": method,
             "parameters": spec,
-            "truth": (yield from column_id(self._session, truth, "truth")),
+            "truth": await column_id(self._session, truth, "truth"),
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
         }
-        return self._embedding((yield from self._run("/v1/embeddings", body, timeout)))
+        return self._embedding(await self._run("/v1/embeddings", body, timeout))
 
     @operation
-    def embedding(self, id: str, *, timeout: float | None = None) -> Steps[EmbeddingT]:  # noqa: A002 # name in the API
+    async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # name in the API
         """Return the embedding of an id, without scores; an evicted one is computed again."""
         path = path_of("embeddings", id)
-        metadata = (yield from self._session.fetch(Call("GET", path), timeout)).json()
-        places = (yield from self._session.fetch(Call.npy(f"{path}/coordinates", {}), timeout)).body
+        metadata = (await self._session.fetch(Call("GET", path), timeout)).json()
+        places = (await self._session.fetch(Call.npy(f"{path}/coordinates", {}), timeout)).body
         return self._embedding(Result({"embedding": places}, metadata))
 
     @operation
-    def delete_embedding(self, id: str, /) -> Steps[None]:  # noqa: A002 # the name in the API
+    async def delete_embedding(self, id: str, /) -> None:  # noqa: A002 # the name in the API
         """Delete an embedding (`id` of the result of `embed`), its scores and its pictures; comparisons stay."""
-        yield from self._session.send(Call("DELETE", path_of("embeddings", id)))
+        await self._session.send(Call("DELETE", path_of("embeddings", id)))
 
     @operation
-    def compare(
+    async def compare(
         self,
         data: Any,
         methods: Sequence[str | dict[str, Any]],
@@ -112,7 +112,7 @@ class MethodOperations(Generic[EmbeddingT]):
         truth: Any = None,
         timeout: float | None = None,
         **options: Unpack[CompareDataOptions],
-    ) -> Steps[Result]:
+    ) -> Result:
         """Return the scores of several methods on one data set.
 
         Parameters
@@ -136,38 +136,37 @@ class MethodOperations(Generic[EmbeddingT]):
         compared = [{"method": method} if isinstance(method, str) else method for method in methods]
         names = {method.get("method") for method in compared}
         body = {
-            **(yield from self._scored_data(data, of_data, names, spec.get("scores"), "compare(frame, methods")),
+            **await self._scored_data(data, of_data, names, spec.get("scores"), "compare(frame, methods"),
             "methods": compared,
-            "truth": (yield from column_id(self._session, truth, "truth")),
+            "truth": await column_id(self._session, truth, "truth"),
             **spec,
         }
-        return (yield from self._run("/v1/comparisons", body, timeout))
+        return await self._run("/v1/comparisons", body, timeout)
 
     @operation
-    def picture(
+    async def picture(
         self, path: str, /, *, out: str | Path | None = None, timeout: float | None = None, **options: Any
-    ) -> Steps[bytes]:
+    ) -> bytes:
         """Return the picture of a path, ``f"/v1/jobs/{result.job}/result.png"`` or ``f"/v1/embeddings/{id}.svg"``.
 
         With `out`, also written to that file. Options: `color`, `theme`, `width`.
         """
-        return (yield from self._session.picture(path, options, out, timeout))
+        return await self._session.picture(path, options, out, timeout)
 
     @operation
-    def estimate(self, data: Any, method: str, /, **parameters: Any) -> Steps[EstimateOut]:
+    async def estimate(self, data: Any, method: str, /, **parameters: Any) -> EstimateOut:
         """Return the expected seconds and bytes of an embedding, and the `problem` of its refusal, or None.
 
         Parameters as for `embed`.
         """
         of_data, spec = data_options(parameters)
-        dataset = yield from dataset_id(self._session, data, of_data, call=f"estimate(frame, {method!r}")
-        body = Body.of_json({"dataset": dataset, "method": method, "parameters": spec})
-        call = Call("POST", "/v1/embeddings/estimate", body=body, by_content=True)
-        return (yield from self._session.send(call)).json()
+        dataset = await dataset_id(self._session, data, of_data, call=f"estimate(frame, {method!r}")
+        body = {"dataset": dataset, "method": method, "parameters": spec}
+        return (await self._session.send(Call.by_content_of("/v1/embeddings/estimate", body))).json()
 
-    def _scored_data(
+    async def _scored_data(
         self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None, call: str
-    ) -> Steps[dict[str, str | None]]:
+    ) -> dict[str, str | None]:
         """Return the ids of a data set and of its labels: a separate vector, or those of the data set if they are used.
 
         The service refuses labels that neither a method nor a score uses.
@@ -176,17 +175,17 @@ class MethodOperations(Generic[EmbeddingT]):
         labels = options.get("labels")
         if labels is not None and options.get("label") is not None:
             raise ValueError("label= names a column, labels= has the values: give one of them.")
-        dataset, has_labels = yield from labelled_dataset(self._session, data, of_upload, call=call)
-        if labels is None and has_labels and (yield from self._use_labels(methods, scores)):
+        dataset, has_labels = await labelled_dataset(self._session, data, of_upload, call=call)
+        if labels is None and has_labels and await self._use_labels(methods, scores):
             labels = dataset
-        return {"dataset": dataset, "labels": (yield from column_id(self._session, labels, "labels"))}
+        return {"dataset": dataset, "labels": await column_id(self._session, labels, "labels")}
 
-    def _use_labels(self, methods: set[Any], scores: Sequence[str] | None) -> Steps[bool]:
+    async def _use_labels(self, methods: set[Any], scores: Sequence[str] | None) -> bool:
         """Return whether one of the methods or scores uses labels, as the default scores (None) do."""
         if scores is None:
             return True
         for path, names, needs in (("scores", set(scores), "needs"), ("methods", methods, "needs_labels")):
-            items = (yield from self._session.send(Call("GET", f"/v1/{path}"))).json()["items"] if names else []
+            items = (await self._session.get(f"/v1/{path}"))["items"] if names else []
             if any(item["name"] in names and item[needs] in {"labels", True} for item in items):
                 return True
         return False
@@ -195,6 +194,6 @@ class MethodOperations(Generic[EmbeddingT]):
         made: EmbeddingT = self._session.classes["embedding"](result.arrays, result.metadata, _session=self._session)
         return made
 
-    def _run(self, path: str, body: dict[str, Any], timeout: float | None) -> Steps[Result]:
-        job, reply = yield from self._session.run_job(path, body, timeout)
+    async def _run(self, path: str, body: dict[str, Any], timeout: float | None) -> Result:
+        job, reply = await self._session.run_job(path, body, timeout)
         return Result.of_json({**reply.json(), "job": job["id"]})

@@ -13,7 +13,7 @@ from glle.options import data_options
 from glle.resources.datasets import dataset_id
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.results import Result, warn_of_scale
-from glle.transport.calls import NPZ, Call, Steps, path_of
+from glle.transport.calls import NPZ, Call, path_of
 from glle.transport.operation import Async, Blocking, operation
 from glle.transport.sinks import DownloadSink
 
@@ -95,19 +95,19 @@ class BasePosterior(Generic[JobT]):
         return pd.concat(frames, keys=draws, names=["draw"]) if frames else pd.DataFrame(columns=columns)
 
     @operation
-    def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Steps[Array]:
+    async def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Array:
         """Return one embedding (n, p), always the same for the same arguments.
 
         Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`. A doubtful scale of "auto" is a
         warning.
         """
         call = Call.npy(self._path("draws", str(index)), {**options})
-        reply = yield from self._session.fetch(call, timeout)
+        reply = await self._session.fetch(call, timeout)
         warn_of_scale(reply)
         return reply.body
 
     @operation
-    def draws(
+    async def draws(
         self,
         count: int,
         *,
@@ -115,27 +115,27 @@ class BasePosterior(Generic[JobT]):
         dtype: Dtype | None = None,
         out: str | Path | None = None,
         **options: Unpack[DrawsOptions],
-    ) -> Steps[Array]:
+    ) -> Array:
         """Return embeddings first, ..., first + count - 1: (count, n, p), or (scales, count, n, p).
 
         With `out`, written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers,
         or "auto"), `source`, `align`. A doubtful scale of "auto" is a warning.
         """
         result = partial(Call.npy, query={"dtype": dtype}, out=out)
-        reply = yield from self._run("draws", {"count": count, **options}, timeout, result)
+        reply = await self._run("draws", {"count": count, **options}, timeout, result)
         warn_of_scale(reply)
         return reply.body
 
     @operation
-    def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> Steps[JobT]:
+    async def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> JobT:
         """Start a job of draws and return it at once; `result()` of the job returns the draws."""
-        reply = yield from self._session.send(Call.command(self._path("draws"), {"count": count, **options}))
+        reply = await self._session.send(Call.command(self._path("draws"), {"count": count, **options}))
         return self._session.build("job", reply.json())
 
     @operation
-    def summary(
+    async def summary(
         self, count: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
-    ) -> Steps[Result]:
+    ) -> Result:
         """Return how far points move over new samples of the data: `spread`, `covariance`, `half_axes` and more.
 
         `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default it is
@@ -144,10 +144,10 @@ class BasePosterior(Generic[JobT]):
         `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "count": count})
-        return Result.of_json((yield from self._session.fetch(call, timeout)).json())
+        return Result.of_json((await self._session.fetch(call, timeout)).json())
 
     @operation
-    def picture(
+    async def picture(
         self,
         of: int | Literal["draws", "summary"] = "summary",
         /,
@@ -156,7 +156,7 @@ class BasePosterior(Generic[JobT]):
         out: str | Path | None = None,
         timeout: float | None = None,
         **options: Any,
-    ) -> Steps[bytes]:
+    ) -> bytes:
         """Return a picture of one draw (its index), of a sheet of draws, or of the summary.
 
         With `out`, also written to that file. Options: `color`, `theme`, `width`, `seed`, `scale`; for a sheet also
@@ -165,65 +165,65 @@ class BasePosterior(Generic[JobT]):
         path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")
         if of == "draws" and "scale" in options:
             options["scales"] = [options.pop("scale")]
-        return (yield from self._session.picture(path, options, out, timeout))
+        return await self._session.picture(path, options, out, timeout)
 
     @operation
-    def transform(
+    async def transform(
         self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformDataOptions]
-    ) -> Steps[Result]:
+    ) -> Result:
         """Embed new points: `embedding` (m, p), `distances` (m,); with `draws=` also `mean` and `covariance`.
 
         Options: those of `dataset` for data to upload; `draws`, `first`, `seed` and `scale` of the draws.
         """
         of_data, spec = data_options(options)
-        dataset = yield from dataset_id(self._session, data, of_data, call="transform(frame")
-        return Result((yield from self._run("transform", {"dataset": dataset, **spec}, timeout, Call.npz)).body)
+        dataset = await dataset_id(self._session, data, of_data, call="transform(frame")
+        return Result((await self._run("transform", {"dataset": dataset, **spec}, timeout, Call.npz)).body)
 
     @operation
-    def reconstructions(
+    async def reconstructions(
         self,
         count: int,
         *,
         timeout: float | None = None,
         out: str | Path | None = None,
         **options: Unpack[ReconstructionsOptions],
-    ) -> Steps[Array]:
+    ) -> Array:
         """Return data generated from drawn weights (count, n, d)."""
         result = partial(Call.npy, query={}, out=out)
-        return (yield from self._run("reconstructions", {"count": count, **options}, timeout, result)).body
+        return (await self._run("reconstructions", {"count": count, **options}, timeout, result)).body
 
     @operation
-    def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Steps[Result]:
+    async def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Result:
         """Return the `scale` at which draws spread as half-samples do, its evidence, and `notes` if it is doubtful."""
-        return Result.of_json((yield from self._run("calibration", {**options}, timeout)).json())
+        return Result.of_json((await self._run("calibration", {**options}, timeout)).json())
 
     @operation
-    def arrays(self, *, timeout: float | None = None) -> Steps[dict[str, Array]]:
+    async def arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
         """Return the arrays of the fit by name; `embedding` is that of LLE."""
-        return (yield from self._session.fetch(Call.npz(self._path("arrays")), timeout)).body
+        return (await self._session.fetch(Call.npz(self._path("arrays")), timeout)).body
 
     @operation
-    def export(self, path: str | Path, *, timeout: float | None = None) -> Steps[Path]:
+    async def export(self, path: str | Path, *, timeout: float | None = None) -> Path:
         """Write the posterior to one npz file, and return its path; `glle_engine.load` reads it.
 
         Draws of the loaded posterior have the same bits, without a service.
         """
         sink = partial(DownloadSink, Path(path))
         call = Call("GET", self._path("export"), accept=NPZ, sink=sink)
-        return (yield from self._session.fetch(call, timeout)).body
+        return (await self._session.fetch(call, timeout)).body
 
     @operation
-    def delete(self) -> Steps[None]:
+    async def delete(self) -> None:
         """Delete the posterior and its draws, but not its data set."""
-        yield from self._session.send(Call("DELETE", self._path()))
+        await self._session.send(Call("DELETE", self._path()))
 
     def _path(self, *parts: str) -> str:
         return path_of("posteriors", self.id, *parts)
 
-    def _run(
+    async def _run(
         self, kind: str, body: dict[str, Any], timeout: float | None, *result: Callable[[str], Call]
-    ) -> Steps[Reply]:
-        _, reply = yield from self._session.run_job(self._path(kind), body, timeout, *result)
+    ) -> Reply:
+        _, reply = await self._session.run_job(self._path(kind), body, timeout, *result)
         return reply
 
 

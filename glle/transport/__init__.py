@@ -1,4 +1,4 @@
-"""HTTP of the client: calls as generators, retries, sinks for large bodies, errors, two drivers.
+"""HTTP of the client: calls, retries, sinks for large bodies, errors, a session with two drivers.
 
 May import `glle.types` and `glle.progress`. Start with `calls`, then `session`.
 """

@@ -1,27 +1,24 @@
-"""Calls without a network: requests, replies, and methods as generators between the two.
-
-A method of the client is written once, as a generator. It yields a `Call` and receives a `Reply` or a `Failure`, or it
-yields a `Pause`. `Client` drives the generator with blocking requests, `AsyncClient` with awaited ones.
-"""
+"""Requests and replies, without a network."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
 from glle.transport.sinks import FileSink, NpySink, NpzSink, Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
 
-T = TypeVar("T")
 Dtype = Literal["float64", "float32"]
 
 
@@ -81,6 +78,12 @@ class Call:
         return cls("POST", path, body=Body.of_json(body), key=uuid.uuid4().hex)
 
     @classmethod
+    def by_content_of(cls, path: str, body: Any, query: Mapping[str, Any] | None = None) -> Self:
+        """Return a POST whose result is named by its content, or that stores nothing."""
+        body = body if isinstance(body, Body) else Body.of_json(body)
+        return cls("POST", path, query or {}, body, by_content=True)
+
+    @classmethod
     def npy(cls, path: str, query: Mapping[str, Any], out: str | Path | None = None) -> Self:
         """Return the GET of one array; with `out`, into that npy file."""
         sink = NpySink if out is None else partial(FileSink, Path(out))
@@ -116,16 +119,6 @@ class Failure:
 
     reason: str
     connected: bool = True
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Seconds to wait."""
-
-    seconds: float
-
-
-Steps: TypeAlias = Generator[Call | Pause, Any, T]
 
 
 def path_of(kind: str, id_: str, *parts: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import time
 import weakref
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,17 +13,16 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from glle.transport.calls import Call, Failure, Pause, Reply, Steps
-from glle.transport.session import Session
+from glle.transport.session import Session, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 
-    from glle.transport.sinks import Sink
+    from glle.transport.calls import Call
 
 
 class BlockingSession(Session):
-    """Session with blocking requests."""
+    """Session with blocking requests: its coroutines never suspend, so that one step runs them to their end."""
 
     def __init__(self, options: dict[str, Any], *shared: Any) -> None:
         super().__init__(*shared)
@@ -34,42 +33,33 @@ class BlockingSession(Session):
         """Close the connections; they also close with the last object that holds the session."""
         self._close()
 
-    def run(self, steps: Steps[Any]) -> Any:
-        """Run steps to their result."""
-        with contextlib.closing(steps):  # an exception here ends the progress bars of the steps
-            reply: Reply | Failure | None = None
-            while True:
-                try:
-                    step = steps.send(reply)
-                except StopIteration as end:
-                    return end.value
-                reply = None
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                else:
-                    reply = self._request(step)
-
-    def iterate(self, page: Callable[[str | None], Steps[tuple[list[Any], str | None]]]) -> Iterator[Any]:
-        """Iterate over the items of all pages."""
-        cursor = None
-        while True:
-            items, cursor = self.run(page(cursor))
-            yield from items
-            if cursor is None:
-                return
-
-    def _request(self, call: Call) -> Reply | Failure:
-        content = None if call.body is None else call.body.pieces()
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine to its result."""
         try:
-            with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
-                if call.sink is None or response.status_code != httpx.codes.OK:
-                    return Reply(response.status_code, response.headers, response.read())
-                with _dropped_on_error(call.sink()) as sink:
-                    for piece in response.iter_bytes():
-                        sink.feed(piece)
-                    return Reply(response.status_code, response.headers, sink.end())
-        except httpx.RequestError as error:
-            return _failure(error)
+            coroutine.send(None)
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("the coroutine waits for an event loop")
+
+    def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
+        """Iterate over items."""
+        while True:
+            try:
+                item = self.run(anext(items))  # type: ignore[arg-type] # of an asynchronous generator a coroutine
+            except StopAsyncIteration:
+                return
+            yield item
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251 # no event loop runs this coroutine
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        """Send a request."""
+        content = None if call.body is None else call.body.pieces()
+        with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
+            yield Stream(response.status_code, response.headers, _without_waiting(response.iter_bytes()))
 
 
 class AsyncSession(Session):
@@ -83,43 +73,24 @@ class AsyncSession(Session):
         """Close the connections."""
         await self._http.aclose()
 
-    async def run(self, steps: Steps[Any]) -> Any:
-        """Run steps to their result."""
-        with contextlib.closing(steps):
-            reply: Reply | Failure | None = None
-            while True:
-                try:
-                    step = steps.send(reply)
-                except StopIteration as end:
-                    return end.value
-                reply = None
-                if isinstance(step, Pause):
-                    await anyio.sleep(step.seconds)
-                else:
-                    reply = await self._request(step)
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine, for the caller to await."""
+        return coroutine
 
-    async def iterate(self, page: Callable[[str | None], Steps[tuple[list[Any], str | None]]]) -> AsyncIterator[Any]:
-        """Iterate over the items of all pages."""
-        cursor = None
-        while True:
-            items, cursor = await self.run(page(cursor))
-            for item in items:
-                yield item
-            if cursor is None:
-                return
+    def iterate(self, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Return the iterator."""
+        return items
 
-    async def _request(self, call: Call) -> Reply | Failure:
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        """Send a request."""
         content = None if call.body is None else _read_in_thread(call.body.pieces())
-        try:
-            async with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
-                if call.sink is None or response.status_code != httpx.codes.OK:
-                    return Reply(response.status_code, response.headers, await response.aread())
-                with _dropped_on_error(call.sink()) as sink:
-                    async for piece in response.aiter_bytes():
-                        sink.feed(piece)
-                    return Reply(response.status_code, response.headers, sink.end())
-        except httpx.RequestError as error:
-            return _failure(error)
+        async with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
+            yield Stream(response.status_code, response.headers, response.aiter_bytes())
 
 
 def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
@@ -157,18 +128,9 @@ def _without_none(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in items if value is not None}
 
 
-@contextlib.contextmanager
-def _dropped_on_error(sink: Sink) -> Iterator[Sink]:
-    try:
-        yield sink
-    except BaseException:
-        sink.drop()
-        raise
-
-
-def _failure(error: httpx.RequestError) -> Failure:
-    is_refused = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-    return Failure(str(error) or type(error).__name__, connected=not is_refused)
+async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Decorators for methods that are written once, as generators of calls (`calls`), and blocked on or awaited.
+"""Decorators for methods that are written once, as coroutines over `Session`, and blocked on or awaited.
 
 On a `Blocking` object the method is an ordinary one, on an `Async` object a coroutine, also for type checkers.
 """
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
-    from glle.transport.calls import Steps
     from glle.transport.session import Session
 
 P = ParamSpec("P")
@@ -33,9 +32,9 @@ class Async:
 class operation(Generic[P, T]):  # noqa: N801 # a decorator
     """Method that makes calls and returns one value."""
 
-    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
-        self.steps = steps
-        self.__doc__ = steps.__doc__
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
 
     @overload
     def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
@@ -45,23 +44,20 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
     def __get__(self, instance: Async, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
-            return self.steps
+            return self.method
 
         def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return instance._session.run(self.steps(instance, *args, **kwargs))  # noqa: SLF001 # a mixin of the instance
+            return instance._session.run(self.method(instance, *args, **kwargs))  # noqa: SLF001 # a mixin of the instance
 
-        return update_wrapper(bound, self.steps)
+        return update_wrapper(bound, self.method)
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
-    """Method that makes one call per page and iterates over the items of all pages.
+    """Method that iterates over items, and makes one call for each page of them."""
 
-    The decorated generator returns the items of the page at a cursor, and the cursor of the next page.
-    """
-
-    def __init__(self, page: Callable[Concatenate[Any, str | None, P], Steps[tuple[list[T], str | None]]]) -> None:
-        self.page = page
-        self.__doc__ = page.__doc__
+    def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
 
     @overload
     def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
@@ -71,9 +67,9 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
     def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
-            return self.page
+            return self.method
 
         def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return instance._session.iterate(lambda cursor: self.page(instance, cursor, *args, **kwargs))  # noqa: SLF001
+            return instance._session.iterate(self.method(instance, *args, **kwargs))  # noqa: SLF001 # as above
 
-        return update_wrapper(bound, self.page)
+        return update_wrapper(bound, self.method)

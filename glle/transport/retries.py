@@ -1,4 +1,4 @@
-"""Retries: which calls are repeated, after which pauses, until when."""
+"""Retries: after which pauses a call is repeated, and until when."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import random
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from itertools import count
 from typing import TYPE_CHECKING
 
-from glle.transport.calls import Call, Failure, Pause, Reply, Steps
-from glle.transport.errors import reply_error, unreachable_error
+from glle.transport.calls import Failure, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-RETRY_STATUSES = frozenset({429, 502, 503, 504})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,25 +60,3 @@ class Retries:
             return parsedate_to_datetime(header).timestamp() - self.now()
         except ValueError:
             return 0.0  # the header of some proxy
-
-
-def send_with_retries(call: Call, retries: Retries, url: str) -> Steps[Reply]:
-    """Send a call until it succeeds, the deadline passes, or a repetition could have two effects.
-
-    Raise GlleServiceError for a status of 300 and above (the API has no redirects), and for no response.
-    """
-    started = retries.clock()
-    for attempt in count():
-        reply: Reply | Failure = yield call
-        if call.is_repeatable and (isinstance(reply, Failure) or reply.status in RETRY_STATUSES):
-            pause = retries.pause(attempt, retries.clock() - started, reply)
-            if pause is not None:
-                yield Pause(pause)
-                continue
-        if isinstance(reply, Failure):
-            raise unreachable_error(url, reply.reason)
-        is_repeated_delete = call.method == "DELETE" and attempt > 0 and reply.status == 404  # its first reply was lost
-        if reply.status >= 300 and not is_repeated_delete:
-            raise reply_error(reply)
-        return reply
-    raise AssertionError("unreachable")
