@@ -21,8 +21,7 @@ from sklearn.datasets import load_digits
 from demo.lines import Lines
 from demo.pictures import TITLES, Row, picture
 from demo.service import running_service
-from glle import Client
-from glle_engine import manifolds
+from glle import Client, datasets
 from glle_engine.metrics.ranks import disparity, trustworthiness
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def _compared(client: Client, case: Case, path: Path) -> None:
 def _uploaded(client: Client, points: int) -> list[Case]:
     digits = load_digits()
     sets = [("digits", client.dataset(digits.data), digits.data, digits.target)]
-    for name in manifolds.NAMES:
+    for name in datasets.NAMES:
         dataset = client.synthetic(name, points)
         fetched = dataset.arrays()
         sets.append((name, dataset, fetched["data"], fetched["coordinates"][:, 0]))

@@ -1,20 +1,22 @@
-"""The Python client: `Client`, and `AsyncClient` with the same methods as coroutines; `fit` fits without a service.
+"""Embeddings with their uncertainty: the engine in this process, and the client of a service.
 
-    from glle import Client
+    import glle
 
-    with Client("http://127.0.0.1:8000") as client:
+    posterior = glle.fit(X, n_neighbors=10)  # a posterior over embeddings of an (n, d) array
+    glle.plot(posterior.summary(), labels=y)  # points that move between draws are faint
+    glle.compare(X, ["pca", "isomap", "umap"])  # scores of other methods; glle.embed(X, "isomap") embeds by one
+    glle.advise(X).n_neighbors  # the suggested number of neighbors
+
+    with glle.Client("http://127.0.0.1:8000") as client:
         posterior = client.fit(X, labels=y, n_neighbors=10)  # an array, a table, or the path of a file
         draws = posterior.draws(100)  # embeddings (100, n, 2)
         summary = posterior.summary()  # consensus, spread, stability
 
-    from glle import fit
+`glle.GLLE` is the estimator of scikit-learn, `glle.datasets` samples manifolds, `glle.load` reads a posterior.
+`AsyncClient`, the errors and the other classes of the client are those of `glle.client`, and importable from here.
 
-    draw = fit(X, n_neighbors=10).draw(0)  # without a service
-
-`help(Client.fit)` lists the parameters, and `help(Client)` all methods.
-
-Imports nothing of the server, and of the engine only `fit`, at its first use. The client needs httpx and numpy; pandas
-for frames, pyarrow for tables of polars and others, rich for progress bars. Read `client` first.
+A name is loaded at its first use: the client loads no engine, the engine no httpx. Of this package, only `library`
+imports the engine. Read `library` and `client` first.
 """
 
 from importlib import import_module
@@ -22,59 +24,42 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glle.client import AsyncClient, Client
-    from glle.resources.datasets import AsyncDataset, Dataset
-    from glle.resources.embeddings import AsyncEmbedding, Embedding
-    from glle.resources.jobs import AsyncJob, Job
-    from glle.resources.posteriors import AsyncPosterior, Posterior
-    from glle.resources.results import Result
-    from glle.transport.errors import (
-        AuthError,
-        ConflictError,
-        GlleServiceError,
-        InvalidRequestError,
-        JobTimeoutError,
-        NotFoundError,
-        RateLimitedError,
-        UnavailableError,
-    )
-    from glle.transport.retries import Retries
+    from glle.client import *  # noqa: F403 # its __all__
+    from glle.client import Client
+    from glle.library import compare, embed, fit, load
+    from glle.plotting import plot
+    from glle_engine import manifolds as datasets
+    from glle_engine.estimator import GLLE
+    from glle_engine.posterior.selection import advise
 
-__all__ = [
-    "AsyncClient",
-    "AsyncDataset",
-    "AsyncEmbedding",
-    "AsyncJob",
-    "AsyncPosterior",
-    "AuthError",
-    "Client",
-    "ConflictError",
-    "Dataset",
-    "Embedding",
-    "GlleServiceError",
-    "InvalidRequestError",
-    "Job",
-    "JobTimeoutError",
-    "NotFoundError",
-    "Posterior",
-    "RateLimitedError",
-    "Result",
-    "Retries",
-    "UnavailableError",
-    "fit",
-]
+__all__ = ["GLLE", "Client", "advise", "compare", "datasets", "embed", "fit", "load", "plot"]
+
+# Module and name there of each public name; all others are names of `glle.client`.
+_SOURCES = {
+    "GLLE": ("glle_engine.estimator", "GLLE"),
+    "advise": ("glle_engine.posterior.selection", "advise"),
+    "compare": ("glle.library", "compare"),
+    "datasets": ("glle_engine", "manifolds"),
+    "embed": ("glle.library", "embed"),
+    "fit": ("glle.library", "fit"),
+    "load": ("glle.library", "load"),
+    "plot": ("glle.plotting", "plot"),
+}
+_OPTIONAL = {"GLLE": "sklearn", "Client": "httpx"}
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: `glle worker` pins BLAS threads before numpy is imported."""
-    if name in __all__:
-        modules = ("glle_engine",) if name == "fit" else ("glle.client", "glle.transport.errors")
-        for module in modules:
-            if hasattr(import_module(module), name):
-                return getattr(import_module(module), name)
-    raise AttributeError(f"module 'glle' has no attribute {name!r}")
+if not TYPE_CHECKING:  # for type checkers an unknown name is an error
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name at its first use."""
+        if not name.startswith("_"):
+            module, source = _SOURCES.get(name, ("glle.client", name))
+            if name in _SOURCES or name in import_module(module).__all__:
+                globals()[name] = value = getattr(import_module(module), source)
+                return value
+        raise AttributeError(f"module 'glle' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Return the public names, so that `help(glle)` and completion show them; without httpx, those of the engine."""
-    return __all__ if find_spec("httpx") else ["fit"]
+    """Return the public names whose optional packages are installed, for `help` and completion."""
+    return [name for name in __all__ if name not in _OPTIONAL or find_spec(_OPTIONAL[name])]

@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 
-from glle import Client
+import glle
 
-client = Client()  # GLLE_URL, or http://127.0.0.1:8000
+client = glle.Client()  # GLLE_URL, or http://127.0.0.1:8000
 
 # 1. Upload: an array, a pandas.DataFrame, or a file. The same data is the same resource.
 sheet = client.dataset(sys.argv[1] if len(sys.argv) > 1 else "sheet.csv")

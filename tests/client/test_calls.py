@@ -47,8 +47,14 @@ def test_client_imports_nothing_of_the_server() -> None:
     """It needs httpx and numpy, and imports pandas only for frames."""
     packages = loaded_packages("from glle import AsyncClient, Client, JobTimeoutError")
     server = {"service", "worker", "fastapi", "starlette", "pydantic", "redis", "rq"}
-    assert packages & {*server, "glle_engine", "scipy", "pandas"} == set()
+    assert packages & {*server, "glle_engine", "numba", "scipy", "pandas"} == set()
     assert packages >= {"glle", "httpx", "numpy"}
+
+
+def test_engine_loads_nothing_of_the_client() -> None:
+    """`glle.fit` needs no httpx, and `import glle` neither of them."""
+    assert loaded_packages("import glle; glle.fit, glle.advise, glle.plot") & {"httpx", "anyio", "rich"} == set()
+    assert loaded_packages("import glle; dir(glle)") & {"httpx", "numpy", "glle_engine", "matplotlib"} == set()
 
 
 def test_command_imports_no_numpy() -> None:
@@ -231,12 +237,3 @@ def test_unknown_status_raises_the_base_class() -> None:
     """A status without a subclass is a GlleServiceError."""
     body: Any = problem(418).json()
     assert type(problem_error(body)) is GlleServiceError
-
-
-def test_fit_without_a_service_is_that_of_the_engine() -> None:
-    """`from glle import fit`; the engine is loaded at its first use."""
-    from glle import fit  # noqa: PLC0415 # in a process that has loaded the engine
-    from glle_engine import fit as engine_fit  # noqa: PLC0415 # the same
-
-    assert fit is engine_fit
-    assert "glle_engine" not in loaded_packages("from glle import Client")

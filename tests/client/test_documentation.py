@@ -11,12 +11,14 @@ import pytest
 
 import glle
 import glle.cli
+import glle.client
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from glle.cli import connection
 from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
+PUBLIC = {"GLLE", "Client", "advise", "compare", "datasets", "embed", "fit", "load", "plot"}
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -39,7 +41,7 @@ def test_page_has_every_method(kind: type) -> None:
 
 def test_page_has_every_error_with_its_statuses() -> None:
     """The statuses are those of the classes."""
-    kinds: list[Any] = [getattr(glle, name) for name in glle.__all__ if name.endswith("Error")]
+    kinds: list[Any] = [getattr(glle, name) for name in glle.client.__all__ if name.endswith("Error")]
     for kind in kinds:
         (line,) = [line for line in PAGE.splitlines() if re.search(rf"^\|.*`{kind.__name__}`", line)]
         if kind is not GlleServiceError:
@@ -80,4 +82,12 @@ def test_help_of_the_package_shows_an_example_and_the_public_names() -> None:
     assert "client.fit(X, labels=y" in text
     assert "class Client(" in text
     assert "fit(X:" in text
-    assert set(dir(glle)) == set(glle.__all__)
+    assert set(dir(glle)) == set(glle.__all__) == PUBLIC
+
+
+def test_names_of_the_client_are_importable_from_the_package() -> None:
+    """Errors and `AsyncClient` are no public names of `glle`, but found there; other names are not."""
+    assert glle.AsyncClient is glle.client.AsyncClient
+    assert glle.NotFoundError is glle.client.NotFoundError
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        glle.nonsense  # type: ignore[attr-defined]  # noqa: B018
