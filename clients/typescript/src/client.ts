@@ -4,8 +4,7 @@ import type { NdArray } from "./arrays/ndarray.ts";
 import { type Data, type Labels, splitData } from "./inputs.ts";
 import { columnId, Dataset, datasetId, upload } from "./resources/datasets.ts";
 import { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
-import { Job } from "./resources/jobs.ts";
-import { type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
+import { Job, type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
 import { type Advice, type Comparison, comparisonOf, resultOf } from "./resources/results.ts";
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, NPZ, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
@@ -61,12 +60,7 @@ export class Client {
       timeout: options.timeout ?? TIMEOUT,
       fetch: options.fetch ?? ((input: RequestInfo | URL, init?: RequestInit) => fetch(input, init)),
     };
-    const session: Session = new Session(endpoint, { ...RETRIES, ...options.retries }, {
-      dataset: (metadata) => new Dataset(metadata, session),
-      posterior: (metadata) => new Posterior(metadata, session),
-      job: (metadata) => new Job(metadata, session),
-    });
-    this.#session = session;
+    this.#session = new Session(endpoint, { ...RETRIES, ...options.retries });
   }
 
   /** Return the data set of an array, rows, objects, a file, or an id; data are uploaded. */
@@ -78,7 +72,7 @@ export class Client {
     const metadata = typeof data === "string"
       ? await this.#session.get<DatasetOut>(pathOf("datasets", id), {}, { signal })
       : await upload<DatasetOut>(this.#session, data, roles, "", { signal });
-    return this.#session.build.dataset(metadata);
+    return new Dataset(metadata, this.#session);
   }
 
   /** Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or null. */
@@ -95,7 +89,7 @@ export class Client {
   ): Promise<Dataset> {
     const { signal, ...body } = options;
     const reply = await this.#session.send(question("/v1/datasets/synthetic", { name, n, ...body }), { signal });
-    return this.#session.build.dataset(json<DatasetOut>(reply));
+    return new Dataset(json<DatasetOut>(reply), this.#session);
   }
 
   /**
@@ -113,7 +107,7 @@ export class Client {
     const dataset = await datasetId(this.#session, data, roles, waiting);
     const given = neighbors === undefined ? {} : { neighbors: await datasetId(this.#session, neighbors, {}, waiting) };
     const reply = await this.#session.send(command("/v1/posteriors", { dataset, ...given, ...parameters }), waiting);
-    if (reply.status !== 202) return this.#session.build.posterior(json<PosteriorOut>(reply));
+    if (reply.status !== 202) return new Posterior(json<PosteriorOut>(reply), this.#session);
     const job = await this.#session.follow(json<JobOut>(reply), waiting);
     return this.posterior(String(job.posterior), waiting);
   }
@@ -122,7 +116,7 @@ export class Client {
   async importPosterior(file: Blob, options: CallOptions = {}): Promise<Posterior> {
     const body = { media: NPZ, content: file };
     const call = { method: "POST" as const, path: "/v1/posteriors/import", body, byContent: true };
-    return this.#session.build.posterior(json<PosteriorOut>(await this.#session.send(call, options)));
+    return new Posterior(json<PosteriorOut>(await this.#session.send(call, options)), this.#session);
   }
 
   /** Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or null. */
@@ -228,27 +222,27 @@ export class Client {
   /** Return the posterior of an id; wait for a running fit. */
   async posterior(id: string, options: WaitOptions = {}): Promise<Posterior> {
     const path = pathOf("posteriors", id);
-    return this.#session.build.posterior(await this.#session.get<PosteriorOut>(path, {}, options));
+    return new Posterior(await this.#session.get<PosteriorOut>(path, {}, options), this.#session);
   }
 
   /** Return the job of an id. */
   async job(id: string, options: CallOptions = {}): Promise<Job> {
-    return this.#session.build.job(await this.#session.get<JobOut>(pathOf("jobs", id), {}, options));
+    return new Job(await this.#session.get<JobOut>(pathOf("jobs", id), {}, options), this.#session);
   }
 
   /** Iterate over the data sets, newest first. */
   datasets(options: DatasetsOptions & CallOptions = {}): AsyncGenerator<Dataset, void, undefined> {
-    return this.#list<DatasetOut, Dataset>("datasets", options, this.#session.build.dataset);
+    return this.#list("datasets", options, (metadata: DatasetOut) => new Dataset(metadata, this.#session));
   }
 
   /** Iterate over the posteriors, newest first. */
   posteriors(options: PosteriorsOptions & CallOptions = {}): AsyncGenerator<Posterior, void, undefined> {
-    return this.#list<PosteriorOut, Posterior>("posteriors", options, this.#session.build.posterior);
+    return this.#list("posteriors", options, (metadata: PosteriorOut) => new Posterior(metadata, this.#session));
   }
 
   /** Iterate over the jobs, newest first: all, or those of a `status` or a `kind`. */
   jobs(options: JobsOptions & CallOptions = {}): AsyncGenerator<Job, void, undefined> {
-    return this.#list<JobOut, Job>("jobs", options, this.#session.build.job);
+    return this.#list("jobs", options, (metadata: JobOut) => new Job(metadata, this.#session));
   }
 
   /** Return the service's versions and limits. */

@@ -7,8 +7,9 @@ export { parseNpz } from "./arrays/npz.ts";
 export type { Data, Labels, Row } from "./inputs.ts";
 export { Dataset } from "./resources/datasets.ts";
 export { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
-export { Job, type JobEvent, type JobResult } from "./resources/jobs.ts";
-export { Posterior, type PictureOptions, type PosteriorPictureOptions } from "./resources/posteriors.ts";
+export {
+  Job, type JobResult, type PictureOptions, Posterior, type PosteriorPictureOptions,
+} from "./resources/posteriors.ts";
 export type {
   Advice, Calibration, Comparison, ComparisonRow, FloatArray, Placed, Sample, Spread, Summary, Transform,
 } from "./resources/results.ts";
@@ -16,7 +17,7 @@ export {
   AuthError, ConflictError, GlleError, InvalidRequestError, JobTimeoutError, NotFoundError, RateLimitedError,
   UnavailableError,
 } from "./transport/errors.ts";
-export { EventParser, type ServerEvent } from "./transport/events.ts";
+export { EventParser, type JobEvent, type ServerEvent } from "./transport/events.ts";
 export type { Retries } from "./transport/retries.ts";
 export type { CallOptions, WaitOptions } from "./transport/session.ts";
 export type * from "./types.ts";

@@ -6,7 +6,7 @@ import { type Dtype, type Dtypes, NdArray, sizeOf, zeros } from "./ndarray.ts";
 const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59]; // "\x93NUMPY"
 const ALIGNMENT = 64; // bytes; the values start at a multiple
 const IS_LITTLE_ENDIAN = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1;
-const MOST_HEADER_BYTES = 2 ** 20; // of a header that lists no fields
+const MAX_HEADER_BYTES = 2 ** 20; // of a header that lists no fields
 const DTYPES = new Map<string, Dtype>([
   ["f8", "float64"],
   ["f4", "float32"],
@@ -40,7 +40,7 @@ export function parseNpyHeader(bytes: Uint8Array): NpyHeader | null {
   if (version < 1 || version > 3) throw new TypeError(`npy version ${version} is unknown. Write version 1, 2 or 3.`);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const [first, length] = version === 1 ? [10, view.getUint16(8, true)] : [12, view.getUint32(8, true)];
-  if (length > MOST_HEADER_BYTES) throw new TypeError(`The npy header has ${length} bytes.`);
+  if (length > MAX_HEADER_BYTES) throw new TypeError(`The npy header has ${length} bytes.`);
   if (bytes.length < first + length) return null;
   const text = new TextDecoder(version === 3 ? "utf-8" : "latin1").decode(bytes.subarray(first, first + length));
   const descr = /'descr':\s*'([<>|=]?)([a-zA-Z])(\d+)'/.exec(text);
@@ -68,7 +68,7 @@ export function parseNpy(file: ArrayBuffer | Uint8Array): NdArray {
     throw new RangeError(`The npy is ${difference} than its header says.`);
   }
   const data = decode(values, header.dtype, header.itemBytes, size);
-  return header.isFortran ? transposed(data, header.shape, header.dtype) : new NdArray(data, header.shape, header.dtype);
+  return header.isFortran ? transpose(data, header.shape, header.dtype) : new NdArray(data, header.shape, header.dtype);
 }
 
 /** Return an array as an npy file of version 1, in C order. Throw TypeError for texts. */
@@ -115,7 +115,7 @@ function swap(bytes: Uint8Array, itemBytes: number): void {
 }
 
 /** Return values in Fortran order (the first index changes fastest) as an array in C order. */
-function transposed<D extends Dtype>(source: Dtypes[D], shape: readonly number[], dtype: D): NdArray<D> {
+function transpose<D extends Dtype>(source: Dtypes[D], shape: readonly number[], dtype: D): NdArray<D> {
   const data = zeros(dtype, source.length);
   const index = shape.map(() => 0);
   const strides = shape.map((_, axis) => sizeOf(shape.slice(0, axis)));

@@ -1,7 +1,5 @@
 // One attempt of a call by fetch: its response is read piece by piece, with a limit on the silence between two pieces.
 
-import { Failure } from "./retries.ts";
-
 /** Values of a query; null and undefined are left out, and lists are repeated. */
 export type Query = object;
 
@@ -31,6 +29,16 @@ export interface Endpoint {
   key: string | undefined;
   timeout: number;
   fetch: typeof fetch;
+}
+
+/** Failed connection: not made, or broken later (`isConnected`). */
+export class Failure extends Error {
+  readonly isConnected: boolean;
+
+  constructor(reason: string, isConnected: boolean) {
+    super(reason);
+    this.isConnected = isConnected;
+  }
 }
 
 const UPLOAD_BYTES_PER_SECOND = 2 ** 16; // the least speed for which the head of the response is awaited
@@ -94,7 +102,7 @@ export class Connection {
   async bytes(): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     for await (const piece of this.pieces()) pieces.push(piece);
-    return joined(pieces);
+    return concatenate(pieces);
   }
 
   /** Drop the rest of the body. */
@@ -152,7 +160,7 @@ class Watch {
 }
 
 /** Return pieces as one. */
-export function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+export function concatenate(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
   let filled = 0;
   for (const piece of pieces) {

@@ -1,5 +1,15 @@
 // Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
 
+import type { JobOut, ProgressOut } from "../types.ts";
+import type { Connection } from "./connection.ts";
+
+/** Event of a job: its progress, or its end, which is the last. */
+export type JobEvent =
+  | { id: string; event: "progress"; data: ProgressOut & { status: JobOut["status"] } }
+  | { id: string; event: "end"; data: JobOut };
+
+const RECONNECT = 1; // seconds, unless the stream says otherwise
+
 /** One event of a stream. */
 export interface ServerEvent {
   id: string;
@@ -49,5 +59,34 @@ export class EventParser {
     this.#event = "";
     this.#data = [];
     return isComplete ? event : null;
+  }
+}
+
+/** Parser of the events of a job, across connections. */
+export class EventStream {
+  #id: string;
+  #retry: number | null = null;
+
+  constructor(lastEventId = "") {
+    this.#id = lastEventId;
+  }
+
+  get headers(): Record<string, string> {
+    return this.#id === "" ? {} : { "Last-Event-ID": this.#id };
+  }
+
+  get pause(): number {
+    return this.#retry === null ? RECONNECT : this.#retry / 1000;
+  }
+
+  async *read(connection: Connection): AsyncGenerator<JobEvent> {
+    const parser = new EventParser(this.#id); // half an event of a lost connection is dropped
+    for await (const piece of connection.pieces()) {
+      for (const { id, event, data } of parser.feed(piece)) {
+        this.#id = id;
+        yield { id, event, data: JSON.parse(data) } as JobEvent;
+      }
+      this.#retry = parser.retry;
+    }
   }
 }

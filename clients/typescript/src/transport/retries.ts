@@ -18,16 +18,6 @@ export const RETRIES: Retries = { deadline: 120, connect: 5, first: 0.25, longes
 
 const STATUSES = new Set([429, 502, 503, 504]);
 
-/** Failed connection: not made, or broken later (`isConnected`). */
-export class Failure extends Error {
-  readonly isConnected: boolean;
-
-  constructor(reason: string, isConnected: boolean) {
-    super(reason);
-    this.isConnected = isConnected;
-  }
-}
-
 /** Whether two such requests have the effect of one. */
 export function isRepeatable(call: Call): boolean {
   return call.method !== "POST" || call.key !== undefined || call.byContent === true;

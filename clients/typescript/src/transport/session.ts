@@ -2,13 +2,10 @@
 
 import { parseNpy } from "../arrays/npy.ts";
 import type { NdArray } from "../arrays/ndarray.ts";
-import type { Dataset } from "../resources/datasets.ts";
-import type { Job } from "../resources/jobs.ts";
-import type { Posterior } from "../resources/posteriors.ts";
-import type { DatasetOut, JobOut, PosteriorOut, ProgressOut } from "../types.ts";
-import { type Call, Connection, type Endpoint, type Query } from "./connection.ts";
+import type { JobOut, ProgressOut } from "../types.ts";
+import { type Call, Connection, type Endpoint, Failure, type Query } from "./connection.ts";
 import { evictionError, jobError, replyError, timeoutError, unreachableError } from "./errors.ts";
-import { Failure, isRepeatable, isTemporary, pause, type Retries, sleep } from "./retries.ts";
+import { isRepeatable, isTemporary, pause, type Retries, sleep } from "./retries.ts";
 
 /** Options of every call. */
 export interface CallOptions {
@@ -22,13 +19,6 @@ export interface WaitOptions extends CallOptions {
   timeout?: number | undefined;
   /** Receives the progress of the job several times a second. */
   onProgress?: ((progress: ProgressOut) => void) | undefined;
-}
-
-/** Functions that make the client's objects. */
-export interface Builders {
-  dataset(metadata: DatasetOut): Dataset;
-  posterior(metadata: PosteriorOut): Posterior;
-  job(metadata: JobOut): Job;
 }
 
 /** Response in memory. */
@@ -51,12 +41,10 @@ export const NPZ = "application/zip";
 export class Session {
   readonly endpoint: Endpoint;
   readonly retries: Retries;
-  readonly build: Builders;
 
-  constructor(endpoint: Endpoint, retries: Retries, build: Builders) {
+  constructor(endpoint: Endpoint, retries: Retries) {
     this.endpoint = endpoint;
     this.retries = retries;
-    this.build = build;
   }
 
   /** Send a call until it succeeds, the deadline passes, or a repetition could have two effects. */
