@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import zipfile
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -180,7 +180,8 @@ def _array_body(array: Array, vectors: dict[str, Array]) -> Body:
     if array.dtype.kind not in "fiub":
         raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
     if vectors:
-        return Body(NPZ, partial(_npz, {"data": array, **vectors}))
+        arrays: dict[str, Any] = {"data": array, **vectors}
+        return Body.of_writer(NPZ, lambda file: np.savez(file, **arrays))
     return Body(NPY, partial(_npy, array), len(_header(array)) + array.nbytes)
 
 
@@ -198,43 +199,6 @@ def _npy(array: Array) -> Iterator[bytes]:
     rows = max(1, _PIECE_BYTES * len(table) // max(1, table.nbytes))
     for start in range(0, len(table), rows):
         yield np.ascontiguousarray(table[start : start + rows]).tobytes()
-
-
-def _npz(arrays: dict[str, Array]) -> Iterator[bytes]:
-    """Yield arrays as npz without compression."""
-    sink = _Pieces()
-    with zipfile.ZipFile(sink, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                for piece in _npy(array):
-                    member.write(piece)
-                    yield sink.take()
-    yield sink.take()
-
-
-class _Pieces:
-    """Stream that holds what was written since the last `take`."""
-
-    closed = False  # pyarrow reads it
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-
-    def write(self, data: bytes, /) -> int:
-        """Append bytes."""
-        self._written.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def take(self) -> bytes:
-        """Return and forget what was written."""
-        written, self._written = b"".join(self._written), []
-        return written
 
 
 def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array], call: str) -> Upload:
@@ -257,15 +221,16 @@ def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str,
         query[role] = name
         beside[name] = vector.tolist()
 
-    def pieces() -> Iterator[bytes]:
-        yield _csv([[*names, *beside]])
+    def write(file: IO[bytes]) -> None:
+        text = codecs.getwriter("utf-8")(file)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*names, *beside])
         for start in range(0, len(columns), _PIECE_ROWS):
             part = slice(start, start + _PIECE_ROWS)
-            rows = _rows(columns.iloc[part])
             more = [values[part] for values in beside.values()]
-            yield _csv([[*row, *others] for row, *others in zip(rows, *more, strict=True)])
+            writer.writerows([*row, *others] for row, *others in zip(_rows(columns.iloc[part]), *more, strict=True))
 
-    return Upload(Body("text/csv", pieces), query, frame.index)
+    return Upload(Body.of_writer("text/csv", write), query, frame.index)
 
 
 def _rows(frame: pd.DataFrame) -> list[Any]:
@@ -345,15 +310,11 @@ def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Arr
     table = table.unify_dictionaries().combine_chunks()  # the service bounds the number of batches
     rows = max(1, _PIECE_BYTES * table.num_rows // max(1, table.nbytes))
 
-    def pieces() -> Iterator[bytes]:
-        sink = _Pieces()
-        with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema) as stream:
-            for batch in table.to_batches(max_chunksize=rows):
-                stream.write_batch(batch)
-                yield sink.take()
-        yield sink.take()
+    def write(file: IO[bytes]) -> None:
+        with pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table, max_chunksize=rows)
 
-    return Upload(Body(_ARROW, pieces), query)
+    return Upload(Body.of_writer(_ARROW, write), query)
 
 
 def _arrow_column(column: pa.Field) -> _Column:
@@ -415,9 +376,3 @@ def _labels(frame: pd.DataFrame, label: str) -> list[Any]:
     else:
         raise ValueError(f"There is no column {label!r}: name one of {', '.join(map(str, frame.columns))}.")
     return ["" if missing else value for value, missing in zip(labels, labels.isna(), strict=True)]
-
-
-def _csv(rows: list[list[Any]]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(rows)
-    return buffer.getvalue().encode()

@@ -7,7 +7,8 @@ import uuid
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
 from glle.transport.sinks import FileSink, NpySink, NpzSink, Sink
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
+_IN_MEMORY_BYTES = 16 * 2**20
 
 Dtype = Literal["float64", "float32"]
 
@@ -27,6 +29,11 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{value!r} of type {type(value).__name__} is no JSON value: give a number, a string or a list.")
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(2**20):
+        yield piece
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,21 @@ class Body:
 
         def pieces() -> Iterator[bytes]:
             with path.open("rb") as file:
-                while piece := file.read(2**20):
-                    yield piece
+                yield from _pieces(file)
 
         return cls(media, pieces, path.stat().st_size)
+
+    @classmethod
+    def of_writer(cls, media: str, write: Callable[[IO[bytes]], object]) -> Self:
+        """Return what a function writes to a file, which is on disk if it is large, before it is sent."""
+
+        def pieces() -> Iterator[bytes]:
+            with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
+                write(file)
+                file.seek(0)
+                yield from _pieces(file)
+
+        return cls(media, pieces)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from glle.inputs import neighbor_indices, upload_of
 from glle.transport.calls import NPZ, Body
 from glle.transport.errors import flag, in_words, keyword
-from glle.transport.sinks import FileSink, NpySink, NpzSink
+from glle.transport.sinks import FileSink, NpySink, NpzSink, Sink
 from tests.client.answers import Service, npy, posterior
 
 WRITTEN = {"header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
@@ -168,7 +168,7 @@ def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any
             assert (upload.body.media, sorted(sent), sent["labels"].tolist()) == (NPZ, ["data", "labels"], expected)
     large = np.arange(400_000.0).reshape(-1, 4)
     pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
-    assert max(map(len, pieces)) < 2**20 + 2**10
+    assert max(map(len, pieces)) <= 2**20
     with np.load(io.BytesIO(b"".join(pieces))) as sent:
         np.testing.assert_array_equal(sent["data"], large)
 
@@ -212,7 +212,6 @@ def test_files_go_as_they_are(tmp_path: Path) -> None:
         upload_of(tmp_path / "b.csv")
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 10**6])
 @pytest.mark.parametrize(
     "array",
     [
@@ -220,42 +219,38 @@ def test_files_go_as_they_are(tmp_path: Path) -> None:
         np.ones((0, 2)),
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         np.int64(3),
+        np.zeros(2**21 + 1),
     ],
-    ids=["draws", "empty", "fortran", "scalar"],
+    ids=["draws", "empty", "fortran", "scalar", "on disk"],
 )
-def test_npy_is_read_piece_by_piece(array: Any, size: int) -> None:
-    """The size of the pieces has no effect."""
-    sink, body = NpySink(), npy(array)
-    for start in range(0, len(body), size):
-        sink.feed(body[start : start + size])
-    received = sink.end()
+def test_npy_is_received_in_pieces(array: Any) -> None:
+    """The array has the type and the values of the body."""
+    received = _received(NpySink(), npy(array))
     assert received.dtype == array.dtype
     np.testing.assert_array_equal(received, array)
 
 
-@pytest.mark.parametrize(("change", "message"), [(lambda b: b[:-1], "shorter"), (lambda b: b + b"x", "longer")])
-def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes], message: str) -> None:
+@pytest.mark.parametrize("change", [lambda body: body[:-1], lambda body: body + b"x", lambda body: body[:9]])
+def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> None:
     """A body shorter or longer than its header says is an error."""
-
-    def read(body: bytes) -> None:
-        sink = NpySink()
-        sink.feed(body)
-        sink.end()
-
-    with pytest.raises(ValueError, match=message):
-        read(change(npy(np.ones(4))))
+    with pytest.raises(ValueError, match=r"longer|read all data|EOF"):
+        _received(NpySink(), change(npy(np.ones(4))))
 
 
 def test_objects_are_never_unpickled() -> None:
     """Neither from npy nor from npz."""
-    body = npy(np.array([{}], object))
-    with pytest.raises(ValueError, match="never unpickled"):
-        NpySink().feed(body)
-    archive, sink = io.BytesIO(), NpzSink()
+    archive = io.BytesIO()
     np.savez(archive, x=np.array([{}], object))
-    sink.feed(archive.getvalue())
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        sink.end()
+    for sink, body in ((NpySink(), npy(np.array([{}], object))), (NpzSink(), archive.getvalue())):
+        with pytest.raises(ValueError, match="allow_pickle=False"):
+            _received(sink, body)
+
+
+def _received(sink: Sink, body: bytes) -> Any:
+    """Return what a sink makes of a body."""
+    for start in range(0, len(body), 65_536):
+        sink.feed(body[start : start + 65_536])
+    return sink.end()
 
 
 def test_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
