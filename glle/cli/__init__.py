@@ -10,16 +10,15 @@ import argparse
 import os
 import sys
 from importlib.metadata import entry_points, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glle.cli import compare, datasets, jobs, posteriors
 from glle.cli.connection import MISUSED, UNREAD, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TypeAlias
 
-    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
+    from glle.cli.connection import Commands
 
 # Environment variables of the client; they are no settings of the server.
 VARIABLES = frozenset({"GLLE_URL", "GLLE_KEY"})
@@ -48,27 +47,23 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser of the command, and of each subcommand, without abbreviations: `--label` is never `--labels`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
+
+
 def command_parser(extensions: Iterable[Callable[[Commands], None]]) -> tuple[argparse.ArgumentParser, Commands]:
     """Return the parser of all commands, and its commands by name."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
     )
     parser.add_argument("--version", action="version", version=f"glle {version('glle')}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for extend in (*extensions, add):
         extend(commands)
-    for command in _parsers(commands):
-        command.allow_abbrev = False  # `--label` is never `--labels`
     return parser, commands
-
-
-def _parsers(commands: Commands) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parsers of all commands and their actions."""
-    for parser in commands.choices.values():
-        yield parser
-        for action in parser._actions:  # noqa: SLF001 # argparse has no public list
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 # nor a public name
-                yield from _parsers(action)
 
 
 def _installed_extensions() -> Iterator[Callable[[Commands], None]]:

@@ -7,24 +7,15 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from glle.cli.connection import connection_options, report, report_all, with_client
-from glle.cli.datasets import add_upload_options, dataset_of, ids_of
+from glle.cli import output
+from glle.cli.connection import add_command, report, report_all
+from glle.cli.datasets import add_upload_options, dataset_of
 from glle.cli.options import add_options, selected
-from glle.cli.output import (
-    ARRAY,
-    PICTURES,
-    TABLES,
-    add_out,
-    embedding_columns,
-    id_columns,
-    picture_format,
-    point_columns,
-    save_columns,
-)
 from glle.options import DataOptions
 from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
+    from glle.cli.connection import Commands
     from glle.client import Client, Dataset
     from glle.types import MethodOut
 
@@ -32,40 +23,37 @@ SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a co
 _RESERVED = {"truth", "scores", "score_neighbors", "timeout", *DataOptions.__annotations__}  # arguments of Client.embed
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the commands."""
-    methods = commands.add_parser("methods", parents=[connection_options()], help="list the methods of the service")
+    methods = add_command(commands, "methods", _methods, "list the methods of the service")
     add_options(methods, MethodsOptions, {"makes": ("", "only methods with this kind of result")})
-    methods.set_defaults(run=with_client(_methods))
 
-    data = connection_options(timeout=True)
-    data.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
-    add_upload_options(data)
-    data.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
-    data.add_argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
-
-    embed = commands.add_parser("embed", parents=[data], help="embed a file or a data set by any method")
+    embed = add_command(commands, "embed", _embed, "embed a file or a data set by any method", timeout=True)
+    _add_data(embed)
     embed.add_argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
     embed.add_argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
-    add_out(embed, *ARRAY, *TABLES, *PICTURES)
+    output.add_out(embed, *output.ARRAY, *output.TABLES, *output.PICTURES)
     embed.add_argument("--scores", nargs="*", metavar="NAME", help="scores: all fast ones by default, or `none`")
-    embed.set_defaults(run=with_client(_embed))
 
-    of_embedding = connection_options(timeout=True)
-    of_embedding.add_argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
-    spread = commands.add_parser(
-        "spread", parents=[of_embedding], help="refit an embedding to halves of its data: how far does it move?"
-    )
+    text = "refit an embedding to halves of its data: how far does it move?"
+    spread = add_command(commands, "spread", _spread, text, timeout=True)
+    spread.add_argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
     spread.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
-    add_out(spread, *ARRAY, *TABLES)
+    output.add_out(spread, *output.ARRAY, *output.TABLES)
     add_options(spread, SpreadOptions, {"n_neighbors": ("", "neighbors that may be kept")})
-    spread.set_defaults(run=with_client(_spread))
 
-    compare = commands.add_parser("compare", parents=[data], help="compare methods on a file or a data set")
+    compare = add_command(commands, "compare", _compare, "compare methods on a file or a data set", timeout=True)
+    _add_data(compare)
     compare.add_argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
-    add_out(compare, *PICTURES)
+    output.add_out(compare, *output.PICTURES)
     add_options(compare, CompareOptions, {"n_neighbors": ("", "neighbours that the scores use")})
-    compare.set_defaults(run=with_client(_compare))
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
+    add_upload_options(command)
+    command.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
+    command.add_argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -109,11 +97,11 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
     result = client.embed(data, args.method, scores=scores, **options, **dict(args.set))
-    if image := picture_format(args.out):
+    if image := output.picture_format(args.out):
         client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
     elif args.out is not None:
-        ids = id_columns(ids_of(client, result.dataset, args.out))
-        save_columns(args.out, {**ids, **embedding_columns(result.embedding)}, result.embedding)
+        columns = output.embedding_columns(result.embedding)
+        output.save_rows(client, result.dataset, args.out, columns, result.embedding)
     lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"  {name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
     lines += [f"  {note['message']}" for note in result.notes]
@@ -125,8 +113,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     labels = args.labels and dataset_of(client, args.labels)
     result = embedding.spread(labels=labels, timeout=args.timeout, **selected(args, SpreadOptions))
     if args.out is not None:
-        ids = id_columns(ids_of(client, embedding.dataset, args.out))
-        save_columns(args.out, {**ids, **point_columns(result)}, result.movement)
+        output.save_rows(client, embedding.dataset, args.out, output.point_columns(result), result.movement)
     found, stated = result.figures, result.metadata.get("reliability")
     share = found.get("share") or 0.5
     samples = "half-samples" if share == 0.5 else f"samples of {share:.0%} of the points"  # of a half
@@ -147,7 +134,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
 def _compare(args: argparse.Namespace, client: Client) -> int:
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **selected(args, CompareOptions))
-    if picture_format(args.out):
+    if output.picture_format(args.out):
         client.picture(f"/v1/jobs/{result.job}/result{args.out.suffix.lower()}", out=args.out, timeout=args.timeout)
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
     return report_all(args, result.rows, partial(_score_row, names=names))

@@ -2,60 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from glle.client import Client
+
+    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
 
 # Exit codes; 2 is that of argparse, 130 and 141 are those of shells for SIGINT and SIGPIPE.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 
 
-def connection_options(*, timeout: bool = False) -> argparse.ArgumentParser:
-    """Return a parent parser with the options of every command, and with `--timeout`."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--url", help="address of the service (GLLE_URL, or http://127.0.0.1:8000)")
-    parser.add_argument("--json", action="store_true", help="print JSON, errors on stderr too")
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace, Client], int], text: str, *, timeout: bool = False
+) -> argparse.ArgumentParser:
+    """Add a command that connects a client; return its parser. With `timeout` it waits for a job."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text)
+    command.add_argument("--url", help="address of the service (GLLE_URL, or http://127.0.0.1:8000)")
+    command.add_argument("--json", action="store_true", help="print JSON, errors on stderr too")
     if timeout:
-        parser.add_argument("--timeout", type=float, metavar="S", help="seconds to wait; the job goes on afterwards")
-    return parser
-
-
-def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[argparse.Namespace], int]:
-    """Return a command that connects a client, and turns exceptions into messages and exit codes."""
-
-    def command(args: argparse.Namespace) -> int:
-        try:
-            from glle.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
-            from glle.transport.errors import flag, in_words  # noqa: PLC0415 # the same
-        except ImportError as error:
-            return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
-        try:
-            with Client(args.url, progress=False if args.json else None) as client:
-                return run(args, client)
-        except GlleServiceError as error:
-            if args.json:
-                print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
-            else:
-                request = f" Request {error.request_id}." if error.request_id else ""
-                fail(error.detail, in_words(error.remedy, flag) + request, REFUSED)
-            if isinstance(error, JobTimeoutError):
-                return LATE
-            return REFUSED if error.status else UNREACHABLE
-        except BrokenPipeError:
-            raise  # `main` ends quietly
-        except (ValueError, OSError) as error:
-            return fail(str(error), "", MISUSED)
-        except KeyboardInterrupt:
-            return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
-
+        command.add_argument("--timeout", type=float, metavar="S", help="seconds to wait; the job goes on afterwards")
+    command.set_defaults(run=partial(_run, run))
     return command
+
+
+def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namespace) -> int:
+    """Run a command with a client; turn exceptions into messages and exit codes."""
+    try:
+        from glle.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
+        from glle.transport.errors import flag, in_words  # noqa: PLC0415 # the same
+    except ImportError as error:
+        return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
+    try:
+        with Client(args.url, progress=False if args.json else None) as client:
+            return run(args, client)
+    except GlleServiceError as error:
+        if args.json:
+            print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
+        else:
+            request = f" Request {error.request_id}." if error.request_id else ""
+            fail(error.detail, in_words(error.remedy, flag) + request, REFUSED)
+        if isinstance(error, JobTimeoutError):
+            return LATE
+        return REFUSED if error.status else UNREACHABLE
+    except BrokenPipeError:
+        raise  # `main` ends quietly
+    except (ValueError, OSError) as error:
+        return fail(str(error), "", MISUSED)
+    except KeyboardInterrupt:
+        return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 
 
 def report(args: argparse.Namespace, value: Any, text: str) -> int:

@@ -6,17 +6,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glle.cli.connection import REFUSED, connection_options, report, report_all, report_metadata, with_client
+from glle.cli.connection import REFUSED, add_command, report, report_all, report_metadata
 from glle.cli.options import add_options, selected
-from glle.cli.output import TABLES
 from glle.transport.errors import flag, in_words
 from glle.types import DatasetsOptions, SyntheticOptions, UploadOptions
 
 if TYPE_CHECKING:
     import argparse
 
+    from glle.cli.connection import Commands
     from glle.client import Client, Dataset
-    from glle.transport.sinks import Array
     from glle.types import DatasetOut
 
 
@@ -34,39 +33,31 @@ _UPLOAD_TEXTS = {
 }
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the command."""
     group = commands.add_parser("datasets", help="list, upload, sample, show and delete data sets")
     actions = group.add_subparsers(required=True, metavar="action")
-    shared = [connection_options()]
 
-    listing = actions.add_parser("list", parents=shared, help="list the data sets, newest first")
+    listing = add_command(actions, "list", _list, "list the data sets, newest first")
     add_options(listing, DatasetsOptions, {})
-    listing.set_defaults(run=with_client(_list))
 
     for name, run, text in (
         ("upload", _upload, "upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz and .zst"),
         ("preview", _preview, "show what an upload would store: columns, roles, first rows"),
     ):
-        command = actions.add_parser(name, parents=shared, help=text)
+        command = add_command(actions, name, run, text)
         command.add_argument("file", type=Path)
         add_upload_options(command)
-        command.set_defaults(run=with_client(run))
 
-    synthetic = actions.add_parser("synthetic", parents=shared, help="sample a manifold: swiss_roll, s_curve, ...")
+    synthetic = add_command(actions, "synthetic", _synthetic, "sample a manifold: swiss_roll, s_curve, ...")
     synthetic.add_argument("name")
     synthetic.add_argument("-n", type=int, default=1000, metavar="POINTS", help="number of points (%(default)s)")
     add_options(synthetic, SyntheticOptions, {"noise": ("", "standard deviation, relative to the manifold")})
-    synthetic.set_defaults(run=with_client(_synthetic))
 
-    show = actions.add_parser("show", parents=shared, help="print the description of a data set")
-    show.add_argument("id")
-    show.set_defaults(run=with_client(_show))
-
-    delete = actions.add_parser("delete", parents=shared, help="delete a data set")
+    add_command(actions, "show", _show, "print the description of a data set").add_argument("id")
+    delete = add_command(actions, "delete", _delete, "delete a data set")
     delete.add_argument("id")
     delete.add_argument("--force", action="store_true", help="also delete its posteriors and their draws")
-    delete.set_defaults(run=with_client(_delete))
 
 
 def add_upload_options(parser: argparse.ArgumentParser) -> None:
@@ -87,18 +78,6 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
     for notice in dataset.metadata["notices"]:
         print(in_words(notice, flag), file=sys.stderr)  # noqa: T201 # the command's output
     return dataset
-
-
-def ids_of(client: Client, id_: str, out: Path | None) -> Array | None:
-    """Return the ids of the rows of a data set if a table is written, or None."""
-    if out is None or out.suffix.lower() not in TABLES:
-        return None
-    from glle.client import NotFoundError  # noqa: PLC0415 # needs the extra `client`
-
-    try:
-        return client.dataset(id_).ids()
-    except NotFoundError:  # of an imported posterior
-        return None
 
 
 def _row(dataset: DatasetOut) -> dict[str, object]:

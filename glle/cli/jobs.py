@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle.cli.connection import connection_options, report, report_all, report_metadata, with_client
+from glle.cli.connection import add_command, report, report_all, report_metadata
 from glle.cli.options import add_options, selected
 from glle.types import JobsOptions
 
 if TYPE_CHECKING:
     import argparse
 
+    from glle.cli.connection import Commands
     from glle.client import Client, Job
     from glle.types import JobOut
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the command."""
     group = commands.add_parser("jobs", help="list, show, wait for and cancel jobs")
     actions = group.add_subparsers(required=True, metavar="action")
-
-    listing = actions.add_parser("list", parents=[connection_options()], help="list the jobs, newest first")
+    listing = add_command(actions, "list", _list, "list the jobs, newest first")
     add_options(listing, JobsOptions, {"status": ("", "only this status"), "kind": ("", "only this kind")})
-    listing.set_defaults(run=with_client(_list))
-
     for name, run, text in (
         ("show", _show, "print the description of a job"),
         ("wait", _wait, "wait until a job has ended; exit code 1 if it failed"),
         ("cancel", _cancel, "cancel a queued or running job"),
     ):
-        action = actions.add_parser(name, parents=[connection_options(timeout=run is _wait)], help=text)
-        action.add_argument("id")
-        action.set_defaults(run=with_client(run))
+        add_command(actions, name, run, text, timeout=run is _wait).add_argument("id")
 
 
 def _row(job: JobOut) -> dict[str, object]:

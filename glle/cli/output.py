@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from glle.resources.results import Result
+    from glle.client import Client, Result
     from glle.transport.sinks import Array
 
 ARRAY, TABLES, PICTURES = (".npy",), (".csv", ".parquet"), (".png", ".svg")
@@ -50,6 +51,19 @@ def picture_format(path: Path | None) -> Literal["png", "svg"] | None:
     """Return the format of a picture's path, or None for other files."""
     formats: dict[str, Literal["png", "svg"]] = {".png": "png", ".svg": "svg"}
     return None if path is None else formats.get(path.suffix.lower())
+
+
+def save_rows(
+    client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
+) -> None:
+    """Write columns with a row for each point of a data set, with its ids; `repeats` times the points, or the array."""
+    from glle.client import NotFoundError  # noqa: PLC0415 # needs the extra `client`
+
+    ids = None
+    if out.suffix.lower() in TABLES:
+        with suppress(NotFoundError):  # of an imported posterior
+            ids = client.dataset(dataset).ids()
+    save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 
 
 def embedding_columns(embedding: Array) -> dict[str, Array]:

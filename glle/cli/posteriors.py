@@ -6,31 +6,21 @@ import math
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from glle.cli.connection import connection_options, report, with_client
-from glle.cli.datasets import add_upload_options, dataset_of, ids_of
+from glle.cli import output
+from glle.cli.connection import add_command, report
+from glle.cli.datasets import add_upload_options, dataset_of
 from glle.cli.options import add_options, selected
-from glle.cli.output import (
-    ARCHIVE,
-    ARRAY,
-    PICTURES,
-    TABLES,
-    add_out,
-    draws_columns,
-    embedding_columns,
-    id_columns,
-    picture_format,
-    point_columns,
-    save_columns,
-)
 from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions
 
 if TYPE_CHECKING:
     import argparse
 
+    from glle.cli.connection import Commands
     from glle.client import Client
 
+_POSTERIOR: Any = {"metavar": "POSTERIOR", "help": "id, as printed by `glle fit`"}
 _FIT_TEXTS = {
     "n_neighbors": ("-k", "neighbours of a point"),
     "n_components": ("-p", "dimension of the embedding"),
@@ -49,66 +39,54 @@ _DRAW_TEXTS = {
 }
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the commands."""
-    shared = [connection_options(timeout=True)]
-
     for name, run, text in (
         ("estimate", _estimate, "estimate seconds and memory of a fit and of its draws"),
         ("fit", _fit, "fit a posterior to a file or a data set"),
     ):
-        command = commands.add_parser(name, parents=shared, help=text)
+        command = add_command(commands, name, run, text, timeout=True)
         command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
         add_upload_options(command)
-        if name == "fit":
+        if run is _fit:
             command.add_argument(
                 "--neighbors",
                 metavar="FILE_OR_ID",
                 help="neighbors in place of a search: a file of row numbers from 0, (n, k), or the id of a data set",
             )
         add_options(command, FitOptions, _FIT_TEXTS)
-        command.set_defaults(run=with_client(run))
 
-    of_posterior = connection_options(timeout=True)
-    of_posterior.add_argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
-
-    draw = commands.add_parser("draw", parents=[of_posterior], help="draw embeddings of a posterior into a file")
+    draw = add_command(commands, "draw", _draw, "draw embeddings of a posterior into a file", timeout=True)
+    draw.add_argument("posterior", **_POSTERIOR)
     draw.add_argument("--count", type=int, default=8, metavar="N", help="draws at each scale (%(default)s)")
-    add_out(draw, *ARRAY, *TABLES, *PICTURES, required=True)
+    output.add_out(draw, *output.ARRAY, *output.TABLES, *output.PICTURES, required=True)
     draw.add_argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
     add_options(draw, DrawsOptions, _DRAW_TEXTS)
-    draw.set_defaults(run=with_client(_draw))
 
-    summary = commands.add_parser(
-        "summary", parents=[of_posterior], help="measure how far points move, and how sure that is"
-    )
+    text = "measure how far points move, and how sure that is"
+    summary = add_command(commands, "summary", _summary, text, timeout=True)
+    summary.add_argument("posterior", **_POSTERIOR)
     summary.add_argument("--count", type=int, default=100, metavar="N", help="draws (%(default)s)")
-    add_out(summary, *TABLES, *PICTURES)
-    add_options(
-        summary, SummaryOptions, {**_DRAW_TEXTS, "resamples": ("", "embeddings of parts of the data, each kind")}
-    )
-    summary.set_defaults(run=with_client(_summary))
+    output.add_out(summary, *output.TABLES, *output.PICTURES)
+    texts = {**_DRAW_TEXTS, "resamples": ("", "embeddings of parts of the data, each kind")}
+    add_options(summary, SummaryOptions, texts)
 
-    export = commands.add_parser(
-        "export", parents=[of_posterior], help="write a posterior to a file for glle_engine.load"
-    )
-    add_out(export, *ARCHIVE, required=True)
-    export.set_defaults(run=with_client(_export))
+    export = add_command(commands, "export", _export, "write a posterior to a file for glle.load", timeout=True)
+    export.add_argument("posterior", **_POSTERIOR)
+    output.add_out(export, *output.ARCHIVE, required=True)
 
-    importing = commands.add_parser("import", parents=[connection_options()], help="store an exported posterior here")
+    importing = add_command(commands, "import", _import, "store an exported posterior here")
     importing.add_argument("file", metavar="FILE", type=Path, help="the file that `glle export` wrote")
-    importing.set_defaults(run=with_client(_import))
 
-    of_result = connection_options(timeout=True)
-    of_result.add_argument(
+    transform = add_command(commands, "transform", _transform, "embed new points", timeout=True)
+    transform.add_argument(
         "posterior", metavar="POSTERIOR_OR_EMBEDDING", help="id, as printed by `glle fit` or `glle embed`"
     )
-    transform = commands.add_parser("transform", parents=[of_result], help="embed new points")
     transform.add_argument("data", metavar="FILE_OR_ID", help="new points, with the features of the fit")
     add_upload_options(transform)
-    add_out(transform, *ARRAY, *TABLES, required=True)
-    add_options(transform, TransformOptions, {**_DRAW_TEXTS, "draws": ("", "draws for the spread of new points")})
-    transform.set_defaults(run=with_client(_transform))
+    output.add_out(transform, *output.ARRAY, *output.TABLES, required=True)
+    texts = {**_DRAW_TEXTS, "draws": ("", "draws for the spread of new points")}
+    add_options(transform, TransformOptions, texts)
 
 
 def _estimate(args: argparse.Namespace, client: Client) -> int:
@@ -148,17 +126,17 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
 
 def _draw(args: argparse.Namespace, client: Client) -> int:
     posterior, options = client.posterior(args.posterior), selected(args, DrawsOptions)
-    if image := picture_format(args.out):
+    if image := output.picture_format(args.out):
         posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
         return report(args, {"file": str(args.out)}, f"{args.out}  {args.count:,} draws")
-    array = args.out if args.out.suffix.lower() in ARRAY else None
+    array = args.out if args.out.suffix.lower() in output.ARRAY else None
     with warnings.catch_warnings():  # the notes of the scale are printed below
         warnings.simplefilter("ignore", UserWarning)
         draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
     if array is None:
-        ids = ids_of(client, posterior.metadata["dataset"], args.out)
-        columns = draws_columns(draws, options.get("first", 0), options.get("scales"))
-        save_columns(args.out, {**id_columns(ids, math.prod(draws.shape[:-2])), **columns}, draws)
+        columns = output.draws_columns(draws, options.get("first", 0), options.get("scales"))
+        repeats = math.prod(draws.shape[:-2])
+        output.save_rows(client, posterior.metadata["dataset"], args.out, columns, draws, repeats)
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
     lines = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"]
     if "auto" in {options.get("scale"), *options.get("scales", ())}:
@@ -184,11 +162,11 @@ def _import(args: argparse.Namespace, client: Client) -> int:
 def _summary(args: argparse.Namespace, client: Client) -> int:
     posterior, options = client.posterior(args.posterior), selected(args, SummaryOptions)
     result = posterior.summary(args.count, timeout=args.timeout, **options)
-    if image := picture_format(args.out):
+    if image := output.picture_format(args.out):
         posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
     elif args.out is not None:
-        ids = ids_of(client, posterior.metadata["dataset"], args.out)
-        save_columns(args.out, {**id_columns(ids), **point_columns(result)}, result.consensus)
+        columns = output.point_columns(result)
+        output.save_rows(client, posterior.metadata["dataset"], args.out, columns, result.consensus)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
     head = f"{posterior.id}  {posterior.n:,} points, {result.count:,} draws at scale {result.scale:.3g}"
@@ -217,7 +195,8 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
     data = dataset_of(client, args.data, args)
     placed = place(data, timeout=args.timeout)
     distances = {"distance": placed.distances} if "distances" in placed.arrays else {}
-    ids = id_columns(ids_of(client, data if isinstance(data, str) else data.id, args.out))
-    save_columns(args.out, {**ids, **embedding_columns(placed.embedding), **distances}, placed.embedding)
+    columns = {**output.embedding_columns(placed.embedding), **distances}
+    dataset = data if isinstance(data, str) else data.id
+    output.save_rows(client, dataset, args.out, columns, placed.embedding)
     metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
     return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points")
