@@ -124,63 +124,40 @@ def reply_error(reply: Reply) -> GlleServiceError:
     except (ValueError, TypeError, KeyError):
         text = reply.body.decode(errors="replace").strip() if isinstance(reply.body, bytes) else ""
         phrase = http.HTTPStatus(reply.status).phrase if reply.status in set(http.HTTPStatus) else "Unknown status"
-        problem = _problem(
-            "about:blank",
-            phrase,
-            f"{reply.status} {phrase}: {text[:_EXCERPT] or 'an empty body'}",
-            "Check that the URL is that of a glle service, and which proxies are in between.",
-            status=reply.status,
-        )
-        return problem_error(problem, request_id)
+        detail = f"{reply.status} {phrase}: {text[:_EXCERPT] or 'an empty body'}"
+        remedy = "Check that the URL is that of a glle service, and which proxies are in between."
+        return problem_error(_problem("about:blank", phrase, detail, remedy, status=reply.status), request_id)
 
 
 def job_error(job: JobOut) -> GlleServiceError:
     """Return the exception of a failed or cancelled job."""
-    cancelled = _problem(
-        _PREFIX + "job-cancelled",
-        "Job cancelled",
-        f"Job {job['id']} was cancelled.",
-        "Send the request again to run it.",
-        status=409,
-        job=job["id"],
-    )
+    detail, remedy = f"Job {job['id']} was cancelled.", "Send the request again to run it."
+    cancelled = _problem(_PREFIX + "job-cancelled", "Job cancelled", detail, remedy, status=409, job=job["id"])
     return problem_error(job["error"] or cancelled)
 
 
 def unreachable_error(url: str, reason: str) -> GlleServiceError:
     """Return the exception of a service that does not respond."""
-    problem = _problem(
-        "urn:glle:client:unreachable",
-        "No answer",
-        f"No answer from {url}: {reason}.",
-        "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL.",
-        url=url,
-    )
-    return problem_error(problem)
+    detail = f"No answer from {url}: {reason}."
+    remedy = "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL."
+    return problem_error(_problem("urn:glle:client:unreachable", "No answer", detail, remedy, url=url))
 
 
 def timeout_error(job: JobOut, seconds: float) -> JobTimeoutError:
     """Return the exception of a job that runs on beyond the caller's timeout."""
-    problem = _problem(
-        "urn:glle:client:job-timeout",
-        "The job goes on",
-        f"Job {job['id']} had not ended after {seconds:g} s; it is {job['status']}.",
-        "Increase the timeout, or wait later: client.job(id).wait().",
-        job=job["id"],
-        progress=job["progress"],
-    )
-    return JobTimeoutError(problem)
+    detail = f"Job {job['id']} had not ended after {seconds:g} s; it is {job['status']}."
+    remedy = "Increase the timeout, or wait later: client.job(id).wait()."
+    details: dict[str, Any] = {"job": job["id"], "progress": job["progress"]}
+    return JobTimeoutError(_problem("urn:glle:client:job-timeout", "The job goes on", detail, remedy, **details))
 
 
 def eviction_error(path: str, count: int) -> GlleServiceError:
     """Return the exception of a result that the cache evicts before it is read."""
-    problem = _problem(
-        "urn:glle:client:unsettled",
-        "Evicted again and again",
-        f"The result of {path} was computed {count} times, and evicted from the cache each time before it was read.",
-        "Request less at once, or have GLLE_CACHE_BYTES increased.",
+    detail = (
+        f"The result of {path} was computed {count} times, and evicted from the cache each time before it was read."
     )
-    return problem_error(problem)
+    remedy = "Request less at once, or have GLLE_CACHE_BYTES increased."
+    return problem_error(_problem("urn:glle:client:unsettled", "Evicted again and again", detail, remedy))
 
 
 def _problem(type_: str, title: str, detail: str, remedy: str, *, status: int = 0, **details: Any) -> ProblemOut:

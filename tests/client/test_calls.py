@@ -30,12 +30,6 @@ from openapi import client_types
 from tests.client.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Clock of the client."""
-    return Clock(monkeypatch)
-
-
 def loaded_packages(statement: str) -> set[str]:
     """Return the packages that a statement loads in a new process."""
     program = f"import sys; {statement}; print(*sys.modules)"
@@ -68,41 +62,21 @@ def test_types_are_those_of_the_contract() -> None:
     assert client_types.TYPES.read_text(encoding="utf-8") == client_types.types_text(contract), "run `make setup`"
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_temporary_refusals_are_retried(clock: Clock, status: int) -> None:
-    """A GET is repeated after pauses that double, until it succeeds."""
-    service = Service(problem(status), problem(status), problem(status), httpx.Response(200, json=INFO))
+@pytest.mark.parametrize(
+    ("failures", "pauses"),
+    [
+        *[([problem(status)] * 3, [0.25, 0.5, 1.0]) for status in (429, 502, 503, 504)],
+        ([httpx.ReadError("gone"), httpx.ConnectError("refused"), httpx.DecodingError("torn")], [0.25, 0.5, 1.0]),
+        ([problem(429, **{"retry-after": "7"})], [7.0]),
+        ([problem(503, **{"retry-after": formatdate(NOW + 9, usegmt=True)})], [9.0]),
+        ([problem(503, **{"retry-after": "soon"})], [0.25]),
+    ],
+)
+def test_temporary_failures_are_retried(clock: Clock, failures: list[Any], pauses: list[float]) -> None:
+    """After pauses that double, and not before the Retry-After, in seconds or as a date."""
+    service = Service(*failures, httpx.Response(200, json=INFO))
     assert service.client(clock.retries()).info() == INFO
-    assert clock.slept == [0.25, 0.5, 1.0]
-
-
-def test_lost_connections_are_retried(clock: Clock) -> None:
-    """A request without a response is repeated."""
-    lost = [httpx.ReadError("gone"), httpx.ConnectError("refused"), httpx.DecodingError("torn")]
-    service = Service(*lost, httpx.Response(200, json=INFO))
-    assert service.client(clock.retries()).info() == INFO
-    assert clock.slept == [0.25, 0.5, 1.0]
-
-
-def test_retry_after_in_seconds_is_honoured(clock: Clock) -> None:
-    """No attempt comes before the time that the service requests."""
-    service = Service(problem(429, **{"retry-after": "7"}), httpx.Response(200, json=INFO))
-    service.client(clock.retries()).info()
-    assert clock.slept == [7.0]
-
-
-def test_retry_after_as_a_date_is_honoured(clock: Clock) -> None:
-    """The header may be an HTTP date."""
-    service = Service(problem(503, **{"retry-after": formatdate(NOW + 9, usegmt=True)}), httpx.Response(200, json=INFO))
-    service.client(clock.retries()).info()
-    assert clock.slept == [9.0]
-
-
-def test_invalid_retry_after_is_ignored(clock: Clock) -> None:
-    """The pause is that of the policy."""
-    service = Service(problem(503, **{"retry-after": "soon"}), httpx.Response(200, json=INFO))
-    service.client(clock.retries()).info()
-    assert clock.slept == [0.25]
+    assert clock.slept == pauses
 
 
 def test_deadline_ends_the_retries(clock: Clock) -> None:

@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Clock of the client."""
-    return Clock(monkeypatch)
-
-
 def test_job_is_followed_by_long_polls(clock: Clock) -> None:
     """202, long polls, the posterior; polls that return at once are spaced by a pause."""
     fitted = httpx.Response(200, json={"id": "post_1", "n": 3})
@@ -47,20 +41,19 @@ def test_job_is_followed_by_long_polls(clock: Clock) -> None:
     assert clock.slept == [1.0]
 
 
-def test_failed_job_raises_its_problem() -> None:
+@pytest.mark.parametrize(
+    ("end", "kind", "message"),
+    [
+        (job("failed", error=problem(503, "worker-lost").json()), UnavailableError, "It went wrong"),
+        (job("cancelled"), ConflictError, r"job_1 was cancelled\. Send the request again"),
+    ],
+)
+def test_failed_job_raises_its_problem(end: httpx.Response, kind: type[Exception], message: str) -> None:
     """The class is that of the status; no result is requested."""
-    error = problem(503, "worker-lost").json()
-    service = Service(job("queued"), job("failed", error=error))
-    with pytest.raises(UnavailableError) as caught:
+    service = Service(job("queued"), end)
+    with pytest.raises(kind, match=message):
         service.client().fit("ds_1")
-    assert caught.value.code == "worker-lost"
     assert len(service.requests) == 2
-
-
-def test_cancelled_job_raises_a_conflict() -> None:
-    """The remedy is to send the request again."""
-    with pytest.raises(ConflictError, match=r"job_1 was cancelled\. Send the request again"):
-        Service(job("queued"), job("cancelled")).client().fit("ds_1")
 
 
 def test_timeout_leaves_the_job_running() -> None:
@@ -196,13 +189,12 @@ def test_both_clients_have_one_set_of_methods() -> None:
 
 
 def test_bars_need_a_terminal_or_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
-    """Elsewhere only progress=True displays them."""
-    for switch, shown in ((None, False), (False, False), (True, True)):
+    """Elsewhere only progress=True displays them, and a finished job has none, because it would flicker."""
+    for switch, done, is_shown in ((None, 1, False), (False, 1, False), (True, 1, True), (True, 2, False)):
         bars = Bars(switch)
         with bars.bar("fit") as update:
-            update({"done": 1, "total": 2, "stage": "weights", "eta": None})
-            assert bars.is_visible is shown
-        assert bool(capsys.readouterr().err) is shown
+            update({"done": done, "total": 2, "stage": "weights", "eta": None})
+        assert (bars.is_visible, bool(capsys.readouterr().err), bars.display) == (switch is True, is_shown, None)
 
 
 @pytest.mark.parametrize(("sign", "value"), [("Console.is_terminal", True), ("_is_jupyter", lambda: True)])
@@ -218,15 +210,6 @@ def test_only_requested_bars_need_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Bars().is_visible
     with pytest.raises(ImportError, match="pip install rich"):
         Bars(switch=True)
-
-
-def test_finished_job_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    """A bar that vanishes at once would flicker."""
-    bars = Bars(switch=True)
-    with bars.bar("fit") as update:
-        update({"done": 2, "total": 2, "stage": "done", "eta": None})
-    assert bars.display is None
-    assert capsys.readouterr().err == ""
 
 
 def test_bars_of_several_jobs_share_one_display() -> None:
