@@ -98,7 +98,7 @@ def upload_of(
     if hasattr(data, "toarray"):  # scipy.sparse
         raise ValueError(
             f"The data are a sparse matrix of shape {getattr(data, 'shape', ())}, and the service takes dense data. "
-            "Give 50 components by sklearn.decomposition.TruncatedSVD, or data.toarray(). glle_engine.fit takes sparse "
+            "Give 50 components by sklearn.decomposition.TruncatedSVD, or data.toarray(). glle.fit takes sparse "
             "data."
         )
     if hasattr(data, "collect_schema"):  # polars.LazyFrame

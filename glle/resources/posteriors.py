@@ -204,7 +204,7 @@ class BasePosterior(Generic[JobT]):
 
     @operation
     async def export(self, path: str | Path, *, timeout: float | None = None) -> Path:
-        """Write the posterior to one npz file, and return its path; `glle_engine.load` reads it.
+        """Write the posterior to one npz file, and return its path; `glle.load` reads it.
 
         Draws of the loaded posterior have the same bits, without a service.
         """

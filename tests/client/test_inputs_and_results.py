@@ -109,7 +109,7 @@ def test_remedies_name_the_option_of_the_surface(text: str, words: str, flags: s
 
 def test_sparse_data_are_refused_with_the_remedy() -> None:
     """Before they become an array of objects."""
-    with pytest.raises(ValueError, match=r"sparse matrix of shape \(5, 5\).*TruncatedSVD.*glle_engine"):
+    with pytest.raises(ValueError, match=r"sparse matrix of shape \(5, 5\).*TruncatedSVD.*glle\.fit"):
         upload_of(csr_array(np.eye(5)))
 
 
