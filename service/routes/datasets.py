@@ -2,8 +2,9 @@
 
 import contextlib
 import http
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
@@ -31,7 +32,6 @@ from service.submission.pagination import Cursor, Limit, listed, position
 from service.uploads.limits import Limits
 from service.uploads.packing import MULTIPART
 from service.uploads.reading import Upload
-from service.uploads.sandbox.processes import ReaderProcesses
 from service.uploads.spool import receive_body
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
@@ -124,17 +124,16 @@ Roles = Annotated[dict[str, Any], Depends(_roles)]
 @contextlib.asynccontextmanager
 async def _received(
     request: Request, stores: TenantStores, options: dict[str, Any]
-) -> AsyncIterator[tuple[Upload, IO[bytes], ReaderProcesses]]:
-    """Yield the upload of a request, its spooled body, and the readers, of which it holds a slot if it needs one."""
+) -> AsyncIterator[tuple[IO[bytes], Callable[[], Table]]]:
+    """Yield the spooled body of a request and its reader, which has a slot if it needs one."""
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
     body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), options, settings)
-    incoming = Path(settings.data_dir) / "incoming"
     async with (
-        receive_body(request, incoming, body.cap) as file,
+        receive_body(request, Path(body.folder), body.cap) as file,
         contextlib.nullcontext() if body.is_safe(file) else processes.slot(tenant_of(request.scope)),
     ):
-        yield body, file, processes
+        yield file, partial(processes.read_table, body, file)
 
 
 @router.post(
@@ -165,10 +164,10 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
     refused, with the options that help; columns that number or name the rows are set apart as ids. The body may be
     compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
     """
-    async with _received(request, stores, options) as (body, file, processes):
+    async with _received(request, stores, options) as (file, read_table):
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(stores, body.table(file, processes))
+            return _added(stores, read_table())
 
         identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
         return _stored(
@@ -188,11 +187,11 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
 
     A table that an upload would refuse has its `problem`, with the columns as far as they are known.
     """
-    async with _received(request, stores, options) as (body, file, processes):
+    async with _received(request, stores, options) as (_, read_table):
 
         def read() -> DatasetPreviewOut:
             try:
-                table = body.table(file, processes)
+                table = read_table()
                 return DatasetPreviewOut.of(table, stores.datasets.id_of(table))
             except ProblemError as error:
                 if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:

@@ -31,7 +31,7 @@ from service.submission.planning import COST_MARGIN
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES
-from service.uploads.registry import max_json
+from service.uploads.registry import format_of
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
 from worker.observability.live_workers import live_workers
@@ -60,7 +60,7 @@ async def info(stores: TenantStores) -> InfoOut:
         },
         limits={
             **{name: getattr(stores.settings, name) for name in _LIMITS},
-            "max_json": max_json(stores.settings),
+            "max_json": format_of("application/json").max_bytes(stores.settings.max_body),
             "max_inflated": INFLATION * stores.settings.max_body,
             "max_features": MAX_FEATURES,
             "max_neighbors": MAX_NEIGHBORS,

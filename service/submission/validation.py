@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from service.schemas.resources import MAX_COUNTER
 from service.uploads.formats.json_table import table_of
-from service.uploads.registry import Limits
+from service.uploads.limits import Limits
 from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.connections.event_loop import in_thread

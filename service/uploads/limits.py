@@ -22,16 +22,17 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Limits:
-    """Size of the largest data set."""
+    """Size of the largest data set, and bytes of the largest body: unpacked, and as it arrives."""
 
     points: int
     features: int
-    inflated: int = 2**30  # bytes, unpacked
+    inflated: int = 2**30
+    body: int = 2**30
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return the limits of the settings."""
-        return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body)
+        return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body, settings.max_body)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise a problem unless `shape` is that of an (n, d) matrix within the limits."""

@@ -15,8 +15,9 @@ from email.parser import BytesHeaderParser
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any
 
-from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
+from service.encoding.arrow import REMEDY, has_arrow
 from service.uploads.limits import check_inflated
+from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
 
 MULTIPART = "multipart/form-data"
 MAX_LAYERS = 3
-MEDIA_OF_SUFFIX = {
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".txt": "text/plain",
-    ".npy": "application/x-npy",
-    ".npz": "application/zip",
-    ".json": "application/json",
-    ".parquet": PARQUET,
-    ".arrow": ARROW_FILE,
-    ".arrows": ARROW,
-    ".feather": ARROW_FILE,
-}
 CODING_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
 DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset")
 LIST_FIELDS = ("features", "id", "ignore", "one_hot")
@@ -44,7 +33,6 @@ _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 _CODING_OF_TYPE = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
 # Types that browsers give to files they do not know, or to every table.
 _VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
-_MAGIC = {b"\x93NUMPY": "application/x-npy", b"PK\3\4": "application/zip", b"PAR1": PARQUET, b"ARROW1": ARROW_FILE}
 _PIECE = 2**20
 _MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts, and bytes of a part's head and of a field
 _LINE = b"\r\n"
@@ -91,7 +79,7 @@ class Packing:
         return self.codings[-1] if self.codings else _CODING_OF_TYPE.get(self.kind, "")
 
     def unpack(self, file: IO[bytes], out: IO[bytes], cap: int) -> Packing:
-        """Write the outermost layer's content to `out`; return the packing of the content.
+        """Write the outermost layer's content to `out`; return the packing of the content, with the fields so far.
 
         Raises
         ------
@@ -109,7 +97,11 @@ class Packing:
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         start, end, packing = _file_of(body, _boundary(self.content_type))
         head = _write((body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE)), out, cap)
-        return packing if packing.content_type else replace(packing, content_type=_media_of(head))
+        return replace(
+            packing,
+            content_type=packing.content_type or _media_of(head),
+            fields={**self.fields, **packing.fields},
+        )
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
@@ -231,7 +223,7 @@ def _parameter(head: Message, name: str) -> str:
 
 def _media_of(head: bytes) -> str:
     """Return the media type of a file by its first bytes; text that is no JSON is a table of text."""
-    for magic, kind in _MAGIC.items():
+    for magic, kind in MEDIA_OF_MAGIC.items():
         if head.startswith(magic):
             return kind
     return "application/json" if head.lstrip()[:1] in {b"[", b"{"} else "text/csv"

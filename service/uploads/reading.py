@@ -1,60 +1,83 @@
-"""Reading of one upload: unpack its layers, then read its table in this process or in a reader process."""
+"""Reading of one upload: unpack its layers, then read its table, in any process."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from service.uploads.column_roles import ColumnRoles
 from service.uploads.limits import Limits
 from service.uploads.packing import DIALECT_FIELDS, LIST_FIELDS, MAX_LAYERS, Packing
-from service.uploads.registry import TEXT, reader_of
+from service.uploads.registry import format_of
 from service.uploads.spool import check_size
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from service.uploads.sandbox.processes import ReaderProcesses
     from worker.base.settings import Settings
     from worker.records.dataset import Table
 
 
 @dataclass(frozen=True)
 class Upload:
-    """Body of a request: how it is packed, and the roles of its columns by the query."""
+    """Request to read a table, JSON-able.
 
-    packing: Packing
+    Parameters
+    ----------
+    content_type, encoding
+        Headers of the request.
+    options
+        Roles of the columns and dialect of a text, by the query.
+    limits
+        Limits of the service.
+    folder
+        Folder of temporary files.
+
+    """
+
+    content_type: str
+    encoding: str
     options: dict[str, Any]
-    settings: Settings
+    limits: Limits
+    folder: str
 
     @classmethod
-    def of(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Upload:
+    def of(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
         """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
-        upload = cls(Packing(content_type, encoding), options, settings)
-        if upload.packing.is_packed:
-            upload.packing.check()
+        folder = str(Path(settings.data_dir) / "incoming")
+        upload = cls(content_type, encoding, options, Limits.of(settings), folder)
+        if upload._packing.is_packed:
+            upload._packing.check()
         else:
-            reader_of(content_type, settings)
+            format_of(content_type)
         return upload
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Return the upload of JSON."""
+        return cls(**{**fields, "limits": Limits(**fields["limits"])})
+
+    @property
+    def _packing(self) -> Packing:
+        return Packing(self.content_type, self.encoding)
 
     @property
     def cap(self) -> int:
         """Most bytes of the body."""
-        packing = self.packing
-        return self.settings.max_body if packing.is_packed else reader_of(packing.content_type, self.settings).cap
+        max_body = self.limits.body
+        return max_body if self._packing.is_packed else format_of(self.content_type).max_bytes(max_body)
 
     def is_safe(self, file: IO[bytes]) -> bool:
-        """Return whether this process may read the body, because it is small and simple."""
-        if self.packing.is_packed:
+        """Return whether the API process may read the body, because it is small and simple."""
+        if self._packing.is_packed:
             return False
-        return os.fstat(file.fileno()).st_size <= reader_of(self.packing.content_type, self.settings).safe
+        return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
-    def table(self, file: IO[bytes], processes: ReaderProcesses) -> Table:
-        """Return the table of a spooled body.
+    def read(self, file: IO[bytes], out: IO[bytes]) -> Table:
+        """Return the table of a spooled body, with its values in that or in the empty file `out`.
 
         Raises
         ------
@@ -62,37 +85,34 @@ class Upload:
             Those of the formats, ``unsupported-media-type``, ``body-too-large``.
 
         """
-        packing, settings = self.packing, self.settings
-        folder = Path(settings.data_dir) / "incoming"
-        with contextlib.ExitStack() as stack:
+        packing = self._packing
+        with ExitStack() as stack:
             for _ in range(MAX_LAYERS):
                 if not packing.is_packed:
                     break
-                unpacked = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                packing = processes.unpack(packing, file, unpacked)
+                packing.check()
+                unpacked = stack.enter_context(tempfile.TemporaryFile(dir=self.folder))
+                packing = packing.unpack(file, unpacked, self.limits.body)
+                unpacked.seek(0)
                 file = unpacked
             if packing.is_packed:
                 detail = f"The body is packed more than {MAX_LAYERS} times."
                 raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
             options = _merged(self.options, packing.fields)
-            content_type = _declared(packing.content_type, options)
-            reader = reader_of(content_type, settings)
-            size = os.fstat(file.fileno()).st_size
-            check_size(size, reader.cap)
-            read = reader.read if size <= reader.safe else partial(processes.read, content_type)
-            out = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-            return read(file, out, Limits.of(settings), ColumnRoles.of(options))
+            found = format_of(_declared(packing, options))
+            check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
+            return found.read(file, out, self.limits, ColumnRoles.of(options))
 
 
-def _declared(content_type: str, options: dict[str, Any]) -> str:
+def _declared(packing: Packing, options: dict[str, Any]) -> str:
     """Return the Content-Type with the options of the dialect as its parameters."""
     chosen = {name: options[name] for name in DIALECT_FIELDS if options.get(name)}
-    kind = content_type.partition(";")[0].strip().lower()
-    if chosen and kind not in TEXT:
+    if chosen and not format_of(packing.content_type).is_text:
         name = next(iter(chosen))
         remedy = "Leave it out, or send a table of text."
-        raise refuse(f"{name}-not-here", 422, f"?{name}= cannot be used: {kind or 'the body'} is no text.", remedy)
-    return content_type + "".join(f"; {name}={value}" for name, value in chosen.items())
+        detail = f"?{name}= cannot be used: {packing.kind} is no text."
+        raise refuse(f"{name}-not-here", 422, detail, remedy)
+    return packing.content_type + "".join(f"; {name}={value}" for name, value in chosen.items())
 
 
 def _merged(query: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,61 +1,84 @@
-"""Registry of the readers of uploaded bodies, one for each format."""
+"""Registry of the formats of uploaded tables: a format is a file in `formats` and a row of `FORMATS`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
-from service.uploads.column_roles import ColumnRoles
 from service.uploads.formats.arrow_table import read_arrow, read_parquet
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
 from service.uploads.formats.npy import read_npy
 from service.uploads.formats.npz import read_npz
-from service.uploads.limits import Limits
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.base.settings import Settings
+    from service.uploads.column_roles import ColumnRoles
+    from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
-# Bytes of text that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork.
-_SAFE_TEXT = 2**16
-_JSON_SHARE = 128  # JSON takes many times its bytes in memory
-TEXT = ("text/csv", "text/tab-separated-values", "text/plain")
-
-__all__ = ["ColumnRoles", "Limits", "Reader", "reader_of"]
+SAFE_TEXT = 2**16  # bytes that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Reader of a media type, and the most bytes of its body.
+class Format:
+    """Format of an uploaded table.
 
     Parameters
     ----------
     read
         Called with the body, an empty file for the values, the limits and the roles.
+    media
+        Media types.
+    suffixes, magic
+        Ends of file names, and first bytes, that have this format.
     safe
         Bytes up to which the API process reads a body; a process with limits reads a larger one.
+    share
+        A body may have this part of `max_body`, because it takes so many times its bytes in memory.
 
     """
 
     read: Callable[[IO[bytes], IO[bytes], Limits, ColumnRoles], Table]
-    cap: int
+    media: tuple[str, ...]
+    suffixes: tuple[str, ...] = ()
+    magic: bytes = b""
     safe: int = 0
+    share: int = 1
+    is_text: bool = False
+    needs_arrow: bool = False
+
+    def max_bytes(self, max_body: int) -> int:
+        """Return the most bytes of a body; text that the API process may read is always allowed."""
+        return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 
-def max_json(settings: Settings) -> int:
-    """Return the bytes of a JSON body: a part of `max_body`, or all of one that an API process may read."""
-    return max(settings.max_body // _JSON_SHARE, min(settings.max_body, _SAFE_TEXT))
+_TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=SAFE_TEXT, is_text=True)
+FORMATS = (
+    # npy: numpy parses the header alone, and the rest is mapped.
+    Format(read_npy, ("application/x-npy", "application/vnd.numpy"), (".npy",), b"\x93NUMPY", safe=sys.maxsize),
+    Format(read_npz, ("application/zip", "application/x-npz"), (".npz",), b"PK\3\4"),
+    _TEXT,
+    replace(_TEXT, media=("text/tab-separated-values",), suffixes=(".tsv",)),
+    replace(_TEXT, media=("text/plain",), suffixes=(".txt",)),
+    Format(read_arrow, (ARROW,), (".arrows",), needs_arrow=True),
+    Format(read_arrow, (ARROW_FILE,), (".arrow", ".feather"), b"ARROW1", needs_arrow=True),
+    Format(read_parquet, (PARQUET,), (".parquet",), b"PAR1", needs_arrow=True),
+    Format(read_json, ("application/json",), (".json",), safe=SAFE_TEXT, share=128),
+)
+_BY_MEDIA = {media: each for each in FORMATS for media in each.media}
+MEDIA_OF_SUFFIX = {suffix: each.media[0] for each in FORMATS for suffix in each.suffixes}
+MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 
 
-def reader_of(content_type: str, settings: Settings) -> Reader:
-    """Return the reader of a Content-Type; tables of text have the parameters of `dialect.Declared`.
+def format_of(content_type: str) -> Format:
+    """Return the format of a Content-Type; tables of text have the parameters of `dialect.Declared`.
 
     Raises
     ------
@@ -64,33 +87,22 @@ def reader_of(content_type: str, settings: Settings) -> Reader:
 
     """
     kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    cap = settings.max_body
-    readers = {
-        "application/x-npy": Reader(read_npy, cap, cap),  # it parses the header alone, and maps the rest
-        "application/vnd.numpy": Reader(read_npy, cap, cap),
-        "application/zip": Reader(read_npz, cap),
-        "application/x-npz": Reader(read_npz, cap),
-        **dict.fromkeys(TEXT, Reader(read_csv, cap, _SAFE_TEXT)),
-        ARROW: Reader(read_arrow, cap),
-        ARROW_FILE: Reader(read_arrow, cap),
-        PARQUET: Reader(read_parquet, cap),
-        "application/json": Reader(read_json, max_json(settings), _SAFE_TEXT),
-    }
-    if kind in {ARROW, ARROW_FILE, PARQUET} and not has_arrow():
-        detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
-        remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
-        raise refuse("unsupported-media-type", 415, detail, remedy)
-    if kind not in readers:
+    found = _BY_MEDIA.get(kind)
+    if found is None:
         detail = (
             f"Content-Type {content_type!r} is not supported." if content_type else "The request has no Content-Type."
         )
-        remedy = f"Send one of {', '.join(readers)}, with its Content-Type."
+        remedy = f"Send one of {', '.join(_BY_MEDIA)}, with its Content-Type."
         if "spreadsheet" in kind or "ms-excel" in kind:
             detail = f"Content-Type {kind!r} is that of a workbook."
             remedy = "Save the sheet as CSV UTF-8, and send it as text/csv."
-        raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(readers))
-    if kind not in TEXT:
-        return readers[kind]
+        raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
+    if found.needs_arrow and not has_arrow():
+        detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
+        remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
+        raise refuse("unsupported-media-type", 415, detail, remedy)
+    if not found.is_text:
+        return found
     pairs = (parameter.partition("=") for parameter in parameters)
     declared = Declared.of({name.strip(): value.strip().strip('"') for name, _, value in pairs})
-    return Reader(partial(read_csv, declared=declared), cap, _SAFE_TEXT)
+    return replace(found, read=partial(read_csv, declared=declared))

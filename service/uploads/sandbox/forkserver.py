@@ -1,9 +1,9 @@
 """Fork server of the reader processes: a program with the readers' libraries loaded that forks for each body.
 
 A start with pyarrow takes half a second, a fork some milliseconds. The API has many threads and must not fork; this
-program has one, and none of the API's secrets. Each byte on standard input, a socket, carries the descriptors of a
-body, an output file, a message file with the request, and a socket for the exit. The reader sets its own limits, and a
-watcher reports its end. An exported posterior has another byte, because its reader needs the engine.
+program has one, and none of the API's secrets. Each byte on standard input, a socket, names a task and carries the
+descriptors of a body, an output file, a message file with the request, and a socket for the exit. The reader sets its
+own limits, and a watcher reports its end. The engine is loaded before the first posterior.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ import signal
 import socket
 import sys
 import traceback
-from dataclasses import asdict
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from service.encoding.arrow import has_arrow
 from service.uploads.formats.posterior import load_engine, read_posterior
-from service.uploads.packing import Packing
-from service.uploads.registry import reader_of
-from service.uploads.sandbox.transfer import ReadRequest, write_table
+from service.uploads.limits import Limits
+from service.uploads.reading import Upload
+from service.uploads.sandbox.transfer import write_table
 from worker.base.memory import limit_memory
 from worker.base.problems import ProblemError
-from worker.base.settings import Settings
 from worker.execution.process_guard import die_with_parent
 
-REQUEST, POSTERIOR_REQUEST = b"r", b"p"
+TABLE, POSTERIOR = b"t", b"p"  # tasks
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
 _GRACE_SECONDS = 5  # of processor time between SIGXCPU and SIGKILL
@@ -47,19 +45,19 @@ def main() -> None:
     server, before = os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with socket.socket(fileno=0) as control:
         while True:
-            kind, descriptors, _, _ = socket.recv_fds(control, 1, 4)
-            if not kind:
+            task, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+            if not task:
                 return
-            if kind == POSTERIOR_REQUEST:
+            if task == POSTERIOR:
                 load_engine()  # once for all readers
             with contextlib.suppress(OSError):  # out of memory, or too many processes: the API gets no exit
                 if not os.fork():
-                    _watch(descriptors, server, before)
+                    _watch(task, descriptors, server, before)
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
-def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
+def _watch(task: bytes, descriptors: list[int], server: int, before: int) -> NoReturn:
     """Fork the reader, report its exit, and end this process."""
     try:
         die_with_parent(signal.SIGKILL, server)
@@ -72,7 +70,7 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
             for standard, descriptor in enumerate((null, null, message)):
                 os.dup2(descriptor, standard)  # a library may write to standard error before it aborts
             os.close(reply)
-            work(body, out, message)
+            work(task, body, out, message)
         _, status, used = os.wait4(pid, 0)
         peak = 1024 * max(0, used.ru_maxrss - before)
         exit_ = {"code": os.waitstatus_to_exitcode(status), "seconds": used.ru_utime + used.ru_stime, "peak": peak}
@@ -81,15 +79,16 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
         os._exit(0)
 
 
-def work(body: int, out: int, message: int) -> NoReturn:
+def work(task: bytes, body: int, out: int, message: int) -> NoReturn:
     """Read a body by the request in a message file, append the outcome to that, and end this process."""
     code = FAILED
     try:
         with os.fdopen(body, "rb") as file, os.fdopen(out, "r+b") as output, os.fdopen(message, "r+b", 0) as messages:
             messages.seek(0)
-            request = ReadRequest.of(messages.read())
-            restrict(request.memory, request.cpu, request.seconds)
-            outcome = _read(request, file, output)
+            request = json.loads(messages.read())
+            restrict(**request["allowed"])
+            file.seek(0)
+            outcome = _read(task, request["options"], file, output)
             output.flush()
             messages.write(b"\n" + json.dumps(outcome).encode())
         code = DONE
@@ -114,18 +113,12 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     limit_memory(memory)
 
 
-def _read(request: ReadRequest, file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
+def _read(task: bytes, options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
     """Return the outcome of a request."""
-    file.seek(0)
     try:
-        if request.tenant:
-            facts = read_posterior(file, out, request.limits, request.tenant, request.numbers)
-            return {"posterior": facts}
-        if request.cap:
-            packing = Packing(request.content_type, request.encoding).unpack(file, out, request.cap)
-            return {"packing": asdict(packing)}
-        table = reader_of(request.content_type, Settings()).read(file, out, request.limits, request.roles)
-        return {"table": write_table(out, table)}
+        if task == POSTERIOR:
+            return read_posterior(file, out, **{**options, "limits": Limits(**options["limits"])})
+        return write_table(out, Upload.from_dict(options).read(file, out))
     except ProblemError as error:
         return {"problem": error.problem.to_dict()}
 

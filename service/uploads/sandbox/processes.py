@@ -13,16 +13,16 @@ import sys
 import tempfile
 import threading
 import weakref
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 from service.uploads.formats.arrow_table import BAD_ALLOC
-from service.uploads.packing import Packing
-from service.uploads.registry import ColumnRoles, Limits
+from service.uploads.limits import Limits
 from service.uploads.sandbox import forkserver
-from service.uploads.sandbox.transfer import ReadRequest, table_of
+from service.uploads.sandbox.transfer import table_of
 from service.uploads.sandbox.turns import FairSemaphore
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
@@ -31,6 +31,7 @@ from worker.base.versions import numbers_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from service.uploads.reading import Upload
     from worker.base.settings import Settings
     from worker.records.dataset import Table
 
@@ -140,17 +141,19 @@ class ReaderProcesses:
             ``readers-busy``.
 
         """
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self._slots.slot(tenant, SECONDS))
-            except TimeoutError:
-                detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
-                remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
-                raise refuse("readers-busy", 503, detail, remedy) from None
+        try:
+            await self._slots.acquire(tenant, SECONDS)
+        except TimeoutError:
+            detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
+            remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
+            raise refuse("readers-busy", 503, detail, remedy) from None
+        try:
             yield
+        finally:
+            self._slots.release(tenant)
 
-    def read(self, content_type: str, body: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-        """Return the table of a body, read by its reader of the registry, with its arrays in an empty file.
+    def read_table(self, upload: Upload, body: IO[bytes]) -> Table:
+        """Return the table of a body, read in this process if it is safe.
 
         Raises
         ------
@@ -161,63 +164,57 @@ class ReaderProcesses:
             That of the reader, such as a full disk.
 
         """
-        table = lambda outcome: table_of(outcome["table"], out)  # noqa: E731
-        return self._run(table, body, out, content_type, limits, {"roles": roles})
-
-    def unpack(self, packing: Packing, body: IO[bytes], out: IO[bytes]) -> Packing:
-        """Unpack the outermost layer of a body into an empty file, rewound; raises as `read`."""
-        packing.check()
-        result = lambda outcome: Packing(**outcome["packing"])  # noqa: E731
-        options = {"encoding": packing.encoding, "cap": self._settings.max_body}
-        unpacked = self._run(result, body, out, packing.content_type, options=options)
-        return replace(unpacked, fields={**packing.fields, **unpacked.fields})
+        with tempfile.TemporaryFile(dir=self._folder) as out:
+            if upload.is_safe(body):
+                return upload.read(body, out)
+            kind = upload.content_type.partition(";")[0].strip().lower()
+            return self._run(forkserver.TABLE, asdict(upload), kind, body, out, partial(table_of, out))
 
     def read_posterior(self, tenant: str, body: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
-        """Return the facts of an exported posterior (`service.uploads.formats.posterior`); raises as `read`.
+        """Return the facts of an exported posterior (`service.uploads.formats.posterior`); raises as `read_table`.
 
         Its checked content is then in the empty file `out`, rewound.
         """
-        numbers = numbers_of(self._settings)
-        facts = lambda outcome: dict(outcome["posterior"])  # noqa: E731
-        return self._run(facts, body, out, "application/zip", options={"tenant": tenant, "numbers": numbers})
+        limits = asdict(Limits.of(self._settings))
+        options = {"tenant": tenant, "numbers": numbers_of(self._settings), "limits": limits}
+        return self._run(forkserver.POSTERIOR, options, "application/zip", body, out, dict)
 
     def _run(
         self,
-        convert: Callable[[dict[str, Any]], T],
+        task: bytes,
+        options: dict[str, Any],
+        kind: str,
         body: IO[bytes],
         out: IO[bytes],
-        content_type: str,
-        limits: Limits | None = None,
-        options: dict[str, Any] | None = None,
+        convert: Callable[[dict[str, Any]], T],
     ) -> T:
-        """Return the converted outcome of a request."""
-        limits = limits or Limits.of(self._settings)
-        request = ReadRequest(content_type, limits, self._budget.bytes, CPU_SECONDS, SECONDS, **(options or {}))
-        kind = forkserver.POSTERIOR_REQUEST if request.tenant else forkserver.REQUEST
+        """Return the converted outcome of a task."""
+        allowed = {"memory": self._budget.bytes, "cpu": CPU_SECONDS, "seconds": SECONDS}
+        request = json.dumps({"allowed": allowed, "options": options}).encode()
         for _ in range(_ATTEMPTS):
             out.truncate(0)
             with tempfile.TemporaryFile(dir=self._folder) as message:
-                ended = self._server.read(kind, request.encode(), body, out, message)
+                ended = self._server.read(task, request, body, out, message)
             out.seek(0)
             if ended.code is not None:
                 self._on_end(ended)
-                return self._convert(ended, content_type, convert)
+                return self._convert(ended, kind, convert)
         remedy = "Try again in some seconds. If that fails, check the log of the API and the machine's memory."
         raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 
-    def _convert(self, ended: ReaderExit, content_type: str, convert: Callable[[dict[str, Any]], T]) -> T:
+    def _convert(self, ended: ReaderExit, kind: str, convert: Callable[[dict[str, Any]], T]) -> T:
         if ended.code != forkserver.DONE:
-            raise self._failure(ended, content_type)
+            raise self._failure(ended, kind)
         try:
             outcome = json.loads(ended.message.rpartition("\n")[2])
             if "problem" not in outcome:
                 return convert(outcome)
             problem = Problem.from_dict(outcome["problem"])
         except (ValueError, TypeError, KeyError):  # only a damaged reader writes such an outcome
-            raise self._failure(ended, content_type) from None
+            raise self._failure(ended, kind) from None
         raise ProblemError(problem)
 
-    def _failure(self, ended: ReaderExit, content_type: str) -> Exception:
+    def _failure(self, ended: ReaderExit, kind: str) -> Exception:
         """Return the error for a reader that ended without an outcome."""
         code, stderr = ended.code or 0, ended.message[-_MAX_STDERR:]
         name = next((each.name for each in signal.Signals if each == -code), "")
@@ -225,7 +222,6 @@ class ReaderProcesses:
             return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if code == forkserver.FAILED:
             return RuntimeError(f"Unexpected error in a reader:\n{stderr}")
-        kind = content_type.partition(";")[0].strip().lower()
         log.warning("The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, stderr[:200])
         if name in {"SIGXCPU", "SIGALRM"}:
             limits = f"{CPU_SECONDS} s of processor time, or {SECONDS:g} s of wall time"
@@ -259,8 +255,8 @@ class _ForkServer:
         with self._lock:
             self._end()
 
-    def read(self, kind: bytes, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
-        """Read a body in a reader process by a request of this kind; return the exit of the process."""
+    def read(self, task: bytes, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
+        """Run a task in a reader process by its request; return the exit of the process."""
         message.write(request)
         message.flush()
         reply, remote = socket.socketpair()
@@ -268,7 +264,7 @@ class _ForkServer:
             with remote, self._lock:
                 try:
                     files = [file.fileno() for file in (body, out, message, remote)]
-                    socket.send_fds(self._running(), [kind], files)
+                    socket.send_fds(self._running(), [task], files)
                 except OSError as error:  # it has just died, or could not start
                     log.warning("The fork server of the readers does not accept a body: %s", error)
                     self._end()

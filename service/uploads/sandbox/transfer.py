@@ -1,21 +1,17 @@
-"""Messages of the API and a reader process: a request and an outcome as JSON, with the arrays in a file.
+"""Outcome of a reader process: JSON, with the arrays in a file.
 
 Nothing that a reader writes is unpickled, and no array is mapped beyond its file.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from dataclasses import asdict, dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import ColumnRoles
-from service.uploads.limits import Limits
-from worker.records.dataset import EXTRAS, Table
+from worker.records.dataset import EXTRAS, VALUES, Table
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,45 +20,14 @@ _ALIGNED = 64  # bytes
 _KINDS = "fiubU"  # of dtypes
 
 
-@dataclass(frozen=True)
-class ReadRequest:
-    """Request to read a body: its media type, options and limits; with `cap`, to unpack a layer of it.
-
-    `cap` is the most bytes of the content, or 0 to read a table; with `tenant`, to read a tenant's exported posterior
-    with the numerics version `numbers`.
-    """
-
-    content_type: str
-    limits: Limits
-    memory: int  # bytes beyond those at the start of the reader process
-    cpu: int  # seconds of processor time
-    seconds: float  # of wall time
-    roles: ColumnRoles = field(default_factory=ColumnRoles)
-    encoding: str = ""
-    cap: int = 0
-    tenant: str = ""
-    numbers: str = ""
-
-    def encode(self) -> bytes:
-        """Return the request as JSON."""
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def of(cls, encoded: bytes) -> Self:
-        """Return the request of JSON."""
-        fields = json.loads(encoded)
-        return cls(**{**fields, "limits": Limits(**fields["limits"]), "roles": ColumnRoles.of(fields["roles"])})
-
-
 def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
     """Return the outcome of a table; append the arrays that are not in the file."""
     out.seek(0, os.SEEK_END)
-    arrays = {name: _place(out, array) for name, array in {"values": table.values, **table.extras}.items()}
-    out.flush()
+    arrays = {name: _place(out, array) for name, array in {VALUES: table.values, **table.extras}.items()}
     return {"arrays": arrays, "names": table.names, "source": table.source}
 
 
-def table_of(outcome: dict[str, Any], out: IO[bytes]) -> Table:
+def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
     """Return the table of an outcome, with its arrays mapped from the file.
 
     Raises
@@ -71,7 +36,7 @@ def table_of(outcome: dict[str, Any], out: IO[bytes]) -> Table:
         If an array has an unexpected dtype, or is not within the file.
 
     """
-    arrays = {name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in ("values", *EXTRAS)}
+    arrays = {name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in (VALUES, *EXTRAS)}
     return Table(**arrays, names=outcome["names"], source=outcome["source"])
 
 

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class FairSemaphore:
@@ -23,28 +18,27 @@ class FairSemaphore:
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # in the order of their turns
 
-    @asynccontextmanager
-    async def slot(self, tenant: str, seconds: float) -> AsyncIterator[None]:
-        """Hold a slot; raise `TimeoutError` if none is free in time."""
+    async def acquire(self, tenant: str, seconds: float) -> None:
+        """Take a slot; raise `TimeoutError` if none is free in time."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(tenant, deque()).append(turn)
         self._give()
         try:
             async with asyncio.timeout(seconds):
                 await turn
-            yield
-        finally:
-            if turn.done() and not turn.cancelled():
-                self._free += 1
-                self._give()  # the slot counts as this tenant's until then
-                self._held -= Counter([tenant])  # drops a tenant without slots
-            elif turn in (turns := self._waiting.get(tenant, deque())):
-                turns.remove(turn)
-                if not turns:
-                    del self._waiting[tenant]
+        except BaseException:
+            if not turn.cancelled():  # the slot came with the cancellation
+                self.release(tenant)
+            raise
+
+    def release(self, tenant: str) -> None:
+        """Give a slot back."""
+        self._free += 1
+        self._give()  # the slot counts as this tenant's until then
+        self._held -= Counter([tenant])  # drops a tenant without slots
 
     def _give(self) -> None:
-        """Give the free slots to the next requests that still wait."""
+        """Give the free slots to the next requests that still wait; those that gave up are dropped."""
         while self._free and self._waiting:
             tenant = min(self._waiting, key=lambda name: self._held[name])
             turn = self._waiting[tenant].popleft()
