@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from fnmatch import translate
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -152,8 +153,13 @@ class Layout:
             names += [f"{name}={category}" for category in categories[column]] if column in categories else [name]
         return names
 
-    def source(self, notices: Sequence[str] = ()) -> dict[str, Any]:
-        """Return `columns` and `notices` of a record's source, for what was set apart, and `layout` of a preview."""
+    def source(self) -> dict[str, Any]:
+        """Return `columns` of a record's source, if any was set apart, and `layout` of a preview."""
+        columns = {role: [self.name(at) for at in positions] for role, positions in self.roles.items() if positions}
+        return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
+
+    def notices(self) -> list[str]:
+        """Return the notices of the columns that are ids."""
         found = [
             f"The column {self.name(column)!r} numbers or names the rows. It is set apart and is no feature; to fit"
             f" it, use {option('features', ['*'])}."
@@ -161,10 +167,7 @@ class Layout:
         ]
         if (ids := len(self.roles["id"])) > MAX_IDS:
             found.append(f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored.")
-        found += notices
-        columns = {role: [self.name(at) for at in positions] for role, positions in self.roles.items() if positions}
-        more = {"columns": columns, "notices": found}
-        return {**{name: value for name, value in more.items() if value}, "layout": column_list(self)}
+        return found
 
     def no_id_notice(self, column: int) -> str:
         """Return the notice of a feature with the name of an id."""
@@ -179,32 +182,21 @@ class IdCheck:
     """Check of a candidate column: ids are strictly monotone numbers, or distinct texts."""
 
     def __init__(self) -> None:
-        self._last: float | None = None
-        self._sign = 0.0
-        self._texts: set[str] | None = None
+        self._numbers: list[float] = []  # the last one
+        self._steps: set[int] = set()  # signs of the differences; that of NaN is 0
+        self._texts: set[str] = set()
 
     def add(self, values: Sequence[float | str]) -> bool:
         """Add values in the order of the rows; return whether the column may be that of ids."""
-        for value in values:
-            if isinstance(value, str):
-                if self._last is not None or not value:
-                    return False
-                self._texts = self._texts if self._texts is not None else set()
-                if value in self._texts:
-                    return False
-                self._texts.add(value)
-                continue
-            if self._texts is not None:
-                return False
-            if self._last is not None:
-                step = (value > self._last) - (value < self._last)
-                if step in {0, -self._sign}:
-                    return False
-                self._sign = step
-            elif value != value:  # noqa: PLR0124 # NaN
-                return False
-            self._last = value
-        return True
+        texts = [value for value in values if isinstance(value, str)]
+        numbers = self._numbers + [value for value in values if not isinstance(value, str)]
+        count = len(self._texts) + len(texts)
+        self._texts.update(texts)
+        self._steps.update((value > last) - (value < last) for last, value in pairwise(numbers))
+        self._numbers = numbers[-1:]
+        if self._texts:
+            return not numbers and "" not in self._texts and len(self._texts) == count
+        return len(self._steps) <= 1 and 0 not in self._steps and numbers[-1] == numbers[-1]  # NaN
 
 
 def option(name: str, columns: Sequence[str]) -> str:
@@ -218,25 +210,29 @@ def no_such_column(name: str, names: list[str] | None, width: int) -> ProblemErr
     return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Use one of {columns}.")
 
 
-def categorical(code: str, layout: Layout, columns: list[int], detail: str, **details: Any) -> ProblemError:
-    """Return the problem of text columns without a role, with the options that give them one.
+def no_features(
+    code: str, layout: Layout, texts: Sequence[int], others: Sequence[int], detail: str, **details: Any
+) -> ProblemError:
+    """Return the problem of columns without a role that are no numbers, with the options that give them one.
 
-    The details have `options`: for each option that helps the names of its columns.
+    The details have `options`: for each option that helps the names of its columns. `others` are no texts either.
     """
-    names = [layout.name(column) for column in columns][:MAX_LISTED]
-    options = {"ignore": names, "one_hot": names, "label": names[:1]}
-    if layout.label is not None:
-        del options["label"]
-    words = {
-        "ignore": f"Leave {'it' if len(names) == 1 else 'them'} out with",
-        "one_hot": "make a feature of each category with",
-        "label": f"or take {'it' if len(names) == 1 else 'one'} as labels with",
-    }
-    offers = [f"{words[name]} {option(name, value)}" for name, value in options.items()]
-    if "label" not in options:
-        offers[-1] = "or " + offers[-1]
-    remedy = (", " if len(offers) > 2 else " ").join(offers) + "."
-    return refuse(code, 422, detail, remedy, **details, options=options, columns=column_list(layout, columns))
+    refused = sorted([*texts, *others])
+    names, words, apart = ([layout.name(at) for at in found[:MAX_LISTED]] for found in (refused, texts, others))
+    it = "it" if len(refused) == 1 else "them"
+    options = {"ignore": names}
+    offers = [f"Leave {it} out with {option('ignore', names)}"]
+    if texts:
+        options["one_hot"] = words
+        rest = f"&{option('ignore', apart)[1:]}" if others else ""
+        offers.append(f"make a feature of each category with {option('one_hot', words)}{rest}")
+    else:
+        offers.append(f"cast {it} to float64")
+    if not others and layout.label is None:
+        options["label"] = words[:1]
+        offers.append(f"take {'it' if len(refused) == 1 else 'one'} as labels with {option('label', words[:1])}")
+    remedy = f"{', '.join(offers[:-1])}, or {offers[-1]}."
+    return refuse(code, 422, detail, remedy, **details, options=options, columns=column_list(layout, refused))
 
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:

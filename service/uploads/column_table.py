@@ -12,9 +12,8 @@ import numpy as np
 
 from service.uploads.column_roles import MAX_IDS, IdCheck, Layout, option
 from service.uploads.limits import check_inflated, check_names
-from service.uploads.row_texts import Ids, label_array, missing_labels
+from service.uploads.row_texts import Ids, build_table, label_array
 from worker.base.problems import ProblemError
-from worker.records.dataset import Table
 from worker.storage.validation import REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
+    from worker.records.dataset import Table
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -240,13 +240,14 @@ class _Pass:
         layout = self._layout
         values = map_rows(out, 0, self._dtype, self._features)
         labels = None if layout.label is None else self._label_array(layout.label)
-        more, notices = self._columns.source(layout, kept, values)
-        notices = [*map(layout.no_id_notice, kept), *notices, *missing_labels(labels), *self._ids.notices()]
-        return Table(
-            values=values,
-            names=self._names,
+        source, notices = self._columns.source(layout, kept, values)
+        return build_table(
+            self._columns.format,
+            values,
+            self._names,
             labels=labels,
             color=np.concatenate(self._color) if self._color else None,
-            ids=self._ids.array(),
-            source={"kind": "upload", "format": self._columns.format, **more, **layout.source(notices)},
+            ids=self._ids,
+            source={**source, **layout.source()},
+            notices=[*layout.notices(), *map(layout.no_id_notice, kept), *notices],
         )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAX_FEATURES = 10_000
 INFLATION = 2  # bytes of a body unpacked, times `max_body`
 MAX_NAME = 1000  # characters
+BAD_ALLOC = "std::bad_alloc"  # message of a C++ library without memory
 _MAX_LISTED = 20  # names in a problem
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
-from service.uploads.formats.arrow_table import read_arrow, read_parquet
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
@@ -59,6 +58,18 @@ class Format:
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 
+def _read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    from service.uploads.formats.arrow_table import read_arrow  # noqa: PLC0415 # pyarrow is an extra
+
+    return read_arrow(file, out, limits, roles)
+
+
+def _read_parquet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    from service.uploads.formats.arrow_table import read_parquet  # noqa: PLC0415 # pyarrow is an extra
+
+    return read_parquet(file, out, limits, roles)
+
+
 _TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=SAFE_TEXT, is_text=True)
 FORMATS = (
     # npy: numpy parses the header alone, and the rest is mapped.
@@ -67,9 +78,9 @@ FORMATS = (
     _TEXT,
     replace(_TEXT, media=("text/tab-separated-values",), suffixes=(".tsv",)),
     replace(_TEXT, media=("text/plain",), suffixes=(".txt",)),
-    Format(read_arrow, (ARROW,), (".arrows",), needs_arrow=True),
-    Format(read_arrow, (ARROW_FILE,), (".arrow", ".feather"), b"ARROW1", needs_arrow=True),
-    Format(read_parquet, (PARQUET,), (".parquet",), b"PAR1", needs_arrow=True),
+    Format(_read_arrow, (ARROW,), (".arrows",), needs_arrow=True),
+    Format(_read_arrow, (ARROW_FILE,), (".arrow", ".feather"), b"ARROW1", needs_arrow=True),
+    Format(_read_parquet, (PARQUET,), (".parquet",), b"PAR1", needs_arrow=True),
     Format(read_json, ("application/json",), (".json",), safe=SAFE_TEXT, share=128),
 )
 _BY_MEDIA = {media: each for each in FORMATS for media in each.media}

@@ -1,4 +1,4 @@
-"""Labels and ids of the rows, which are stored beside the features; a missing one is the empty text."""
+"""Tables of features with the labels and ids of their rows; a missing label or id is the empty text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from service.uploads.limits import is_text
 from worker.base.problems import refuse
+from worker.records.dataset import Table
 from worker.storage.validation import EXACT
 
 if TYPE_CHECKING:
@@ -40,7 +41,32 @@ def label_array(labels: Sequence[str | float | None]) -> Array:
     return np.array(texts, np.str_)
 
 
-def missing_labels(labels: Array | None) -> list[str]:
+def build_table(
+    format_: str,
+    values: Array,
+    names: list[str] | None = None,
+    *,
+    labels: Array | None = None,
+    color: Array | None = None,
+    coordinates: Array | None = None,
+    ids: Ids | None = None,
+    source: dict[str, Any] | None = None,
+    notices: Sequence[str] = (),
+) -> Table:
+    """Return the table of an upload, with the notices of missing labels and ids in its source."""
+    found = [*notices, *_missing_labels(labels), *(ids.notices() if ids else ())]
+    return Table(
+        values=values,
+        names=names,
+        labels=labels,
+        color=color,
+        coordinates=coordinates,
+        ids=ids.array() if ids else None,
+        source={"kind": "upload", "format": format_, **(source or {}), **({"notices": found} if found else {})},
+    )
+
+
+def _missing_labels(labels: Array | None) -> list[str]:
     """Return the notice of missing labels, or none."""
     if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
         return []
@@ -53,9 +79,10 @@ class Ids:
     Whole numbers to 2^53 in their usual digits are stored as int64, all others as text, so that ``007`` stays.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Iterable[Sequence[object]] = ()) -> None:
         self._blocks: list[Array] = []
         self._count = self._missing = 0
+        self.add(columns)
 
     def add(self, columns: Iterable[Sequence[object]]) -> None:
         """Add the ids of a block of rows, column by column.

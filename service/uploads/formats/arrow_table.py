@@ -1,4 +1,4 @@
-"""Columns of Arrow streams, Arrow files (Feather) and Parquet files."""
+"""Columns of Arrow streams, Arrow files (Feather) and Parquet files, by pyarrow, which is an extra."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import os
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
-from service.uploads.column_roles import MAX_LISTED, categorical, column_list, option
+from service.uploads.column_roles import MAX_LISTED, no_features
 from service.uploads.column_table import Columns, read_columns
+from service.uploads.limits import BAD_ALLOC
 from worker.base.problems import refuse
 from worker.storage.validation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
 
     from service.uploads.column_roles import ColumnRoles, Layout
     from service.uploads.limits import Limits
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
-BAD_ALLOC = "std::bad_alloc"  # message of a C++ library without memory
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list
 _FILE_MARK, _OLD_MARK = b"ARROW1\0\0", b"FEA1"
 
@@ -41,8 +41,6 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         others.
 
     """
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-
     mark = os.pread(file.fileno(), len(_FILE_MARK), 0)
     if mark.startswith(_OLD_MARK):
         remedy = "Write it with pandas' to_feather or pyarrow.feather.write_feather(version=2), or send Parquet."
@@ -59,8 +57,6 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
 def read_parquet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the table of a Parquet file; raises as `read_arrow`, and ``malformed-parquet``."""
-    from pyarrow import parquet  # noqa: PLC0415 # an extra
-
     remedy = "Write it with pyarrow.parquet.write_table or with pandas' to_parquet."
     with _malformed_as("malformed-parquet", "a Parquet file", remedy), parquet.ParquetFile(file, **_FOOTER) as body:
         batches = lambda rows: body.iter_batches(rows, use_threads=False)  # noqa: E731
@@ -70,8 +66,6 @@ def read_parquet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnR
 @contextlib.contextmanager
 def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
     """Raise the errors of pyarrow about an invalid body as a problem."""
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-
     try:
         yield
     except MemoryError:  # pyarrow's is also an ArrowException
@@ -84,7 +78,7 @@ def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
         raise refuse(code, 422, f"The body is not {noun}: {str(error)[:200]}.", remedy) from None
 
 
-class _ArrowColumns(Columns["pa.RecordBatch"]):
+class _ArrowColumns(Columns[pa.RecordBatch]):
     """Columns of record batches.
 
     Parameters
@@ -104,8 +98,6 @@ class _ArrowColumns(Columns["pa.RecordBatch"]):
 
     def check(self, layout: Layout) -> np.dtype[Any]:
         """Return the dtype of the features; refuse columns whose type does not suit their role."""
-        import pyarrow as pa  # noqa: PLC0415 # an extra
-
         _require_features(layout, self._types, self._kinds)
         for at, role, values, others in (
             (layout.color, "color", "numbers", {"", "s"}),
@@ -153,15 +145,11 @@ class _ArrowColumns(Columns["pa.RecordBatch"]):
 
 def _decode(array: pa.Array) -> pa.Array:
     """Return the values of an array with or without a dictionary."""
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _kind(kind: pa.DataType) -> str:
     """Return numpy's kind f, i, u or b, or s for text, or an empty string."""
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-
     if pa.types.is_floating(kind):
         return "f"
     if pa.types.is_integer(kind):
@@ -181,19 +169,7 @@ def _require_features(layout: Layout, types: list[Any], kinds: list[str]) -> Non
         return
     listed = [f"{layout.name(at)!r} of type {types[at]}" for at in refused[:MAX_LISTED]]
     listed += [f"{len(refused) - MAX_LISTED:,} more"] if len(refused) > MAX_LISTED else []
-    is_one = len(refused) == 1
-    subject = (
-        f"The column{'' if is_one else 's'} {', '.join(listed)} {'is not a feature' if is_one else 'are no features'}."
-    )
+    noun, verb = ("column", "is not a feature") if len(refused) == 1 else ("columns", "are no features")
+    detail = f"The {noun} {', '.join(listed)} {verb}."
     details = {"column": layout.name(refused[0]), "type": str(types[refused[0]])}
-    if not others:
-        raise categorical("unsupported-column", layout, texts, subject, **details)
-    ignore, apart, words = ([layout.name(at) for at in found[:MAX_LISTED]] for found in (refused, others, texts))
-    options = {"ignore": ignore, **({"one_hot": words} if words else {})}
-    remedy = f"Leave {'it' if is_one else 'them'} out with {option('ignore', ignore)}, or "
-    if words:
-        remedy += f"make a feature of each category with {option('one_hot', words)}&{option('ignore', apart)[1:]}."
-    else:
-        remedy += f"cast {'it' if is_one else 'them'} to float64."
-    columns = column_list(layout, refused)
-    raise refuse("unsupported-column", 422, subject, remedy, **details, options=options, columns=columns)
+    raise no_features("unsupported-column", layout, texts, others, detail, **details)

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import Layout, categorical, option
+from service.uploads.column_roles import Layout, no_features, option
 from service.uploads.column_table import Columns, read_columns
 from service.uploads.formats.dialect import BOOLEANS, HEAD, MAX_CELL, Declared, Dialect, is_number, kind_of, sniff
 from worker.base.problems import ProblemError, refuse
@@ -87,7 +87,7 @@ class _CsvColumns(Columns[list[list[str]]]):
         more = f", as {'does' if len(texts) == 2 else 'do'} {others}{' and others' if len(texts) > 6 else ''}"
         detail = f"The column {layout.name(first)!r} holds text, such as {cell!r}{more if len(texts) > 1 else ''}."
         name = layout.names[first] if layout.names else None
-        raise categorical("bad-cell", layout, texts, detail, column=first + 1, name=name, row=row + 1, value=cell)
+        raise no_features("bad-cell", layout, texts, [], detail, column=first + 1, name=name, row=row + 1, value=cell)
 
     def blocks(self) -> Iterator[list[list[str]]]:
         """Yield the rows, which must have one width."""

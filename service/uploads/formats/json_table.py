@@ -10,14 +10,14 @@ import numpy as np
 
 from service.uploads.column_roles import MAX_IDS
 from service.uploads.limits import check_names
-from service.uploads.row_texts import Ids, label_array, missing_labels
+from service.uploads.row_texts import Ids, build_table, label_array
 from worker.base.problems import ProblemError, refuse
-from worker.storage.datasets import Table
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
     from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
+    from worker.records.dataset import Table
 
 _MEMBERS = {"data", "names", "labels", "color", "ids"}
 
@@ -54,8 +54,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def table_of(members: dict[str, Any], limits: Limits) -> Table:
     """Return the table of parsed members ``{"data", "names", "labels", "color", "ids"}``; problems as `read_json`."""
-    rows, names = members.get("data"), members.get("names")
-    labels, color = members.get("labels"), members.get("color")
+    rows, names, labels, color, ids = map(members.get, ("data", "names", "labels", "color", "ids"))
     if not isinstance(rows, list):
         raise _malformed("The array of data is missing.")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
@@ -64,18 +63,13 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
     features = len(rows[0])
     check_names(names, features)
     values = np.array(_rows(rows, features, names), np.float64)
-    found = None if labels is None else _labels(labels, len(rows))
-    ids = Ids()
-    if members.get("ids") is not None:
-        ids.add(_id_columns(members["ids"], len(rows)))
-    notices = [*missing_labels(found), *ids.notices()]
-    return Table(
-        values=values,
-        names=names,
-        labels=found,
+    return build_table(
+        "json",
+        values,
+        names,
+        labels=None if labels is None else _labels(labels, len(rows)),
+        ids=None if ids is None else Ids(_id_columns(ids, len(rows))),
         color=None if color is None else _color(color, len(rows)),
-        ids=ids.array(),
-        source={"kind": "upload", "format": "json", **({"notices": notices} if notices else {})},
     )
 
 

@@ -10,13 +10,14 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from service.uploads.row_texts import build_table
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
+    from worker.records.dataset import Table
 
 _NUMBERS = "fiub"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
@@ -40,7 +41,7 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     check_length(shape, dtype, os.fstat(file.fileno()).st_size - offset)
     order = "F" if fortran else "C"
     values = np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload] # IO[bytes] will do
-    return Table(values=values, source={"kind": "upload", "format": "npy"})
+    return build_table("npy", values)
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:

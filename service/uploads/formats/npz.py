@@ -17,13 +17,13 @@ from service.uploads.column_roles import MAX_IDS
 from service.uploads.column_table import map_rows
 from service.uploads.formats.npy import check_length, check_matrix, read_header
 from service.uploads.limits import check_inflated, check_names
-from service.uploads.row_texts import Ids, label_array, missing_labels
+from service.uploads.row_texts import Ids, build_table, label_array
 from worker.base.problems import refuse
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from service.uploads.column_roles import ColumnRoles
     from service.uploads.limits import Limits
+    from worker.records.dataset import Table
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Members = dict[str, zipfile.ZipInfo]
@@ -76,19 +76,14 @@ def _table(archive: zipfile.ZipFile, out: IO[bytes], limits: Limits, roles: Colu
     n, d = values.shape
     names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
-    labels = _numbers(archive, members[label], (n,), text=True) if label in members else None
-    ids = Ids()
-    if "ids" in members:
-        ids.add(_id_columns(archive, members["ids"], n))
-    notices = [*missing_labels(labels), *ids.notices()]
-    return Table(
-        values=values,
-        names=names,
-        labels=labels,
+    return build_table(
+        "npz",
+        values,
+        names,
+        labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
+        ids=Ids(_id_columns(archive, members["ids"], n)) if "ids" in members else None,
         color=_numbers(archive, members[color], (n,)) if color in members else None,
-        ids=ids.array(),
         coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
-        source={"kind": "upload", "format": "npz", **({"notices": notices} if notices else {})},
     )
 
 

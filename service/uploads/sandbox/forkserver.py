@@ -138,7 +138,8 @@ def _load() -> None:
     if has_arrow():
         sys.meta_path.insert(0, _NoPandas())
         import pyarrow as pa  # noqa: PLC0415 # an extra
-        from pyarrow import parquet  # noqa: F401, PLC0415 # before the fork
+
+        from service.uploads.formats import arrow_table  # noqa: F401, PLC0415 # before the fork
 
         pa.array([None, 1.0]).fill_null(0).to_numpy(zero_copy_only=False)  # looks for pandas
     gc.collect()

@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
-from service.uploads.formats.arrow_table import BAD_ALLOC
-from service.uploads.limits import Limits
+from service.uploads.limits import BAD_ALLOC, Limits
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.transfer import table_of
 from service.uploads.sandbox.turns import FairSemaphore
