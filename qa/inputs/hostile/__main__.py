@@ -1,30 +1,51 @@
-"""`make -C qa hostile`: every upload parser against handmade and generated bodies, at large caps.
+"""`make -C qa hostile`: every upload parser against handmade and mutated bodies, at large caps.
 
-The exit code is 1 if an answer is not a client problem, a process died or hung, time or memory exceeded the caps, or
-a file remained.
+Most mutants are parsed in batches, in processes with the limits of a reader. Those that ended a process, and some
+others, are uploaded to the service, as are all handmade bodies. The exit code is 1 if an answer is not a client
+problem, time or memory exceeded the caps, or a file remained; a crash of the service ends the program. A mutant is a
+function of seed, reader and number; the report names them.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
+import resource
 import sys
+import tempfile
+from pathlib import Path
 
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before the settings are read
 
 from qa.inputs.hostile.bodies.caps import MAX_BYTES, MAX_SECONDS  # the scale is read at import
 from qa.inputs.hostile.case import KINDS
-from qa.inputs.hostile.run import Victim, attack, table
+from qa.inputs.hostile.run import parse_in_batches, table, upload_all
+from qa.inputs.hostile.service import Service
+
+MAX_MEMORY = 6 * 2**30  # address space, so that unbounded memory ends this process instead of the machine
 
 
 def main() -> int:
     """Run the bodies and print the table."""
     parser = argparse.ArgumentParser(prog="python -m qa.inputs.hostile", description=__doc__)
-    parser.add_argument("--examples", type=int, default=2000, help="number of generated bodies for each reader")
+    parser.add_argument("--seed", default="hostile", help="seed of the mutants, any word")
+    parser.add_argument("--mutants", type=int, default=5000, help="mutants for each reader, parsed in batches")
+    parser.add_argument("--uploads", type=int, default=300, help="mutants for each reader that are uploaded")
     parser.add_argument("--readers", nargs="+", choices=KINDS, default=list(KINDS))
     chosen = parser.parse_args()
-    with Victim() as victim:
-        rows = {reader: attack(victim, reader, chosen.examples) for reader in chosen.readers}
+    numbers = range(chosen.mutants)
+    parsed = {reader: parse_in_batches(reader, chosen.seed, numbers) for reader in chosen.readers}
+    rows = {f"{reader}, parsed": row for reader, row in parsed.items()}
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with tempfile.TemporaryDirectory(prefix="glle-hostile-") as folder, Service(Path(folder)) as service:
+        for reader in ("arrow", "parquet"):  # so that imports are not counted as memory of a case
+            service.upload(reader, b"nothing")
+        for reader in chosen.readers:
+            sent = [*parsed[reader].deadly, *numbers[: chosen.uploads]]
+            rows[f"{reader}, uploaded"] = upload_all(service, reader, chosen.seed, sent)
     print(table(rows))  # noqa: T201 # the command's output
     print(f"Allowed: {MAX_SECONDS:g} s of processor time, {MAX_BYTES / 2**20:.0f} MB.")  # noqa: T201
     bad = [line for row in rows.values() for line in row.bad]

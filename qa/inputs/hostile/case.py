@@ -1,9 +1,12 @@
-"""A hostile body for `POST /v1/datasets`, and its outcome."""
+"""A hostile body for `POST /v1/datasets`, its outcome, and the conditions that every outcome must meet."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qa.inputs.hostile.bodies.caps import MAX_BYTES, MAX_SECONDS
+from service.schemas.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +42,7 @@ class Attack:
         Function that returns the body, which may be large.
     query
         Query of the request.
-    taken
+    is_accepted
         Whether the body is valid and must be accepted; None if the reader may decide.
 
     """
@@ -80,6 +83,21 @@ class Outcome:
     peak: int
     left: list[str]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as a JSON-able dictionary."""
-        return asdict(self)
+
+def faults(result: Outcome, *, is_accepted: bool | None = None) -> list[str]:
+    """Return the faults of an answer; `is_accepted` is whether the body is valid, or None for either."""
+    refused = 400 <= result.status < 500
+    findings = []
+    if not refused and result.status not in {200, 201}:
+        findings.append(f"status {result.status} {result.code}")
+    elif is_accepted is not None and is_accepted == refused:
+        findings.append(f"{'refused' if refused else 'taken'}: {result.status} {result.code}")
+    if refused and (result.media != MEDIA_TYPE or not result.code):
+        findings.append(f"{result.media} for a problem")
+    if result.seconds > MAX_SECONDS:
+        findings.append(f"{result.seconds:.1f} s of processor time")
+    if result.peak > MAX_BYTES:
+        findings.append(f"{result.peak / 2**20:.0f} MB of memory")
+    if result.left:
+        findings.append(f"left behind: {result.left}")
+    return findings

@@ -1,134 +1,138 @@
-"""Handmade and generated bodies against a service that may die, and the table of outcomes."""
+"""Handmade and mutated bodies against the parsers, and the table of their outcomes."""
 
 from __future__ import annotations
 
 import json
-import select
-import subprocess
-import sys
+import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import IO, Self
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, Phase, given, settings
+from qa.inputs.hostile.bodies.mutations import mutant, query_of
+from qa.inputs.hostile.bodies.npy import npy_attacks, npz_attacks
+from qa.inputs.hostile.bodies.tables import arrow_attacks, parquet_attacks
+from qa.inputs.hostile.bodies.text import csv_attacks, json_attacks
+from qa.inputs.hostile.case import KINDS, faults
+from service.uploads.limits import Limits
+from service.uploads.reading import Upload
+from service.uploads.sandbox import forkserver
+from service.uploads.sandbox.transfer import table_of, write_table
+from worker.base.problems import ProblemError
 
-from qa.inputs.hostile.bodies.catalog import ATTACKS
-from qa.inputs.hostile.bodies.mutations import bodies
-from qa.inputs.hostile.case import Outcome
-from qa.inputs.hostile.verdict import faults
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-HANGS_SECONDS = 120.0
+    from qa.inputs.hostile.service import Service
+
+ATTACKS = list(chain(npy_attacks(), npz_attacks(), csv_attacks(), json_attacks(), arrow_attacks(), parquet_attacks()))
+MEMORY, CPU_SECONDS = 2**28, 60  # limits of a process that parses a batch
+BATCH = 200  # mutated bodies of a process
+LIMITS = Limits(points=100_000, features=1000, inflated=2**26)
 
 
 @dataclass
 class Row:
-    """Outcomes of the bodies of one parser."""
+    """Outcomes of one reader's bodies; `deadly` mutants ended a process."""
 
     cases: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     peak: int = 0
     left: int = 0
+    deadly: list[int] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
 
-class Victim:
-    """An upload process, restarted when it dies."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="glle-hostile-")
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        """Start the process."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """End the process."""
-        self._end()
-        self._folder.cleanup()
-
-    def upload(self, reader: str, body: bytes, query: dict[str, str]) -> Outcome | str:
-        """Return the outcome of a body, including a crash of the process."""
-        taking, telling = self._pipes()
-        try:
-            taking.write(json.dumps({"reader": reader, "query": query, "bytes": len(body)}).encode() + b"\n" + body)
-            taking.flush()
-            line = telling.readline() if select.select([telling], [], [], HANGS_SECONDS)[0] else None
-        except BrokenPipeError:
-            line = b""
-        if line:
-            return Outcome(**json.loads(line))
-        ended = self._end()
-        return f"no answer in {HANGS_SECONDS:g} s" if line is None else f"the process ended with {ended}"
-
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        if self._process is None:
-            command = [sys.executable, "-m", "qa.inputs.hostile.child", self._folder.name]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
-
-    def _end(self) -> int | None:
-        """End the process; return its exit code if it had ended by itself."""
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        try:
-            process.wait(1)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        with process:
-            return process.returncode
-
-
-def attack(victim: Victim, reader: str, examples: int) -> Row:
-    """Return the outcomes of a reader's handmade bodies and of `examples` generated ones."""
+def upload_all(service: Service, reader: str, seed: str, mutants: Iterable[int]) -> Row:
+    """Return the outcomes of a reader's handmade bodies, and of its mutated ones of these numbers."""
     row = Row()
 
     def judge(name: str, body: bytes, query: dict[str, str], *, is_accepted: bool | None) -> None:
-        result = victim.upload(reader, body, query)
+        result = service.upload(reader, body, query)
         row.cases += 1
-        if isinstance(result, str):
-            row.answers["none"] += 1
-            row.bad.append(f"{reader}: {name}: {result}")
-            return
         row.answers[str(result.status)] += 1
         row.seconds, row.peak = max(row.seconds, result.seconds), max(row.peak, result.peak)
         row.left += len(result.left)
         row.bad += [f"{reader}: {name}: {fault}" for fault in faults(result, is_accepted=is_accepted)]
+        if not service.accepts_a_valid_upload():
+            row.bad.append(f"{reader}: {name}: the next valid upload was refused")
 
     for attack in ATTACKS:
         if attack.reader == reader:
             judge(attack.name, attack.build(), attack.query, is_accepted=attack.is_accepted)
-
-    @settings(
-        max_examples=max(1, examples),
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(bodies(reader))
-    def by_chance(body: bytes) -> None:
-        judge(f"by chance, {body[:2000].hex()}", body, {"label": "l"} if b"l" in body[-400:] else {}, is_accepted=None)
-
-    if examples:
-        by_chance()
+    for number in mutants:
+        body = mutant(seed, reader, number)
+        judge(f"mutant {number} of {seed!r}", body, query_of(reader, body), is_accepted=None)
     return row
+
+
+def parse_in_batches(reader: str, seed: str, numbers: range) -> Row:
+    """Parse mutants in forked, limited processes, because a fork takes longer than a body.
+
+    After a crash, another process continues behind the fatal body.
+    """
+    row = Row()
+    while numbers:
+        batch, numbers = numbers[:BATCH], numbers[BATCH:]
+        answers, status = _parse_batch(reader, seed, batch)
+        row.cases += len(answers)
+        row.answers.update(answers)
+        row.bad += [
+            f"{reader} {batch[i]} of {seed!r}: {answer}" for i, answer in enumerate(answers) if answer[:3] == "500"
+        ]
+        if status:
+            row.cases += 1
+            row.answers[f"ended with {status}"] += 1
+            row.deadly.append(batch[len(answers)])
+            numbers = range(row.deadly[-1] + 1, numbers.stop)
+    return row
+
+
+def _parse_batch(reader: str, seed: str, numbers: range) -> tuple[list[str], int]:
+    """Return the outcomes until the first crash, and the exit status of the process."""
+    come, go = os.pipe()
+    if not (pid := os.fork()):
+        code = forkserver.FAILED
+        try:
+            forkserver.restrict(MEMORY, CPU_SECONDS, 10 * CPU_SECONDS)
+            with os.fdopen(go, "w", buffering=1) as output:
+                for number in numbers:
+                    output.write(_parse(reader, mutant(seed, reader, number)) + "\n")
+            code = forkserver.DONE
+        except MemoryError:
+            code = forkserver.NO_MEMORY
+        finally:
+            os._exit(code)
+    os.close(go)
+    with os.fdopen(come) as answers:
+        lines = answers.read().splitlines()
+    return lines, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _parse(reader: str, body: bytes) -> str:
+    """Parse a body as a reader process does; return its outcome in one word."""
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
+        file.write(body)
+        file.seek(0)
+        try:
+            upload = Upload(KINDS[reader], "", query_of(reader, body), LIMITS, tempfile.gettempdir())
+            table_of(out, json.loads(json.dumps(write_table(out, upload.read(file, out)))))
+        except ProblemError as error:
+            return error.problem.code if error.problem.status < 500 else f"500 {error.problem.code}"
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 # counted as bad
+            return f"500 {error!r}".replace("\n", " ")
+        return "table"
 
 
 def table(rows: dict[str, Row]) -> str:
     """Return the outcomes as a table."""
-    lines = [f"{'reader':<9}{'cases':>7}  {'answers':<46}{'worst s':>9}{'peak MB':>9}{'files left':>12}{'bad':>5}"]
-    for reader, row in rows.items():
-        answers = ", ".join(f"{status}: {count}" for status, count in sorted(row.answers.items()))
-        peak = row.peak / 2**20
-        lines.append(
-            f"{reader:<9}{row.cases:>7}  {answers:<46}{row.seconds:>9.2f}{peak:>9.0f}{row.left:>12}{len(row.bad):>5}"
-        )
+    lines = [f"{'reader':<16}{'cases':>7}{'worst s':>9}{'peak MB':>9}{'files left':>12}{'bad':>5}  answers"]
+    for name, row in rows.items():
+        answers = ", ".join(f"{answer}: {count:,}" for answer, count in row.answers.most_common())
+        numbers = f"{row.seconds:>9.2f}{row.peak / 2**20:>9.0f}{row.left:>12}{len(row.bad):>5}"
+        lines.append(f"{name:<16}{row.cases:>7}{numbers}  {answers}")
     return "\n".join(lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from pathlib import Path
 from typing import Self
@@ -102,8 +101,3 @@ def _memory(field_name: str) -> int:
         return 0
     match = next((line for line in status.splitlines() if line.startswith(field_name + ":")), f"{field_name}: 0 kB")
     return int(match.split()[1]) * 1024
-
-
-def encoded(result: Outcome) -> bytes:
-    """Return the outcome as a line of JSON."""
-    return json.dumps(result.to_dict()).encode() + b"\n"

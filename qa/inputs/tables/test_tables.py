@@ -58,7 +58,7 @@ def read(processes: ReaderProcesses, file: File, fields: dict[str, Any]) -> Tabl
         body.write(form(file, fields))
         body.flush()
         body.seek(0)
-        return upload.table(body, processes)
+        return processes.read_table(upload, body)
 
 
 def check(table: Table, expected: Reading) -> None:

@@ -24,6 +24,7 @@ def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
     """Return the outcome of a table; append the arrays that are not in the file."""
     out.seek(0, os.SEEK_END)
     arrays = {name: _place(out, array) for name, array in {VALUES: table.values, **table.extras}.items()}
+    out.flush()
     return {"arrays": arrays, "names": table.names, "source": table.source}
 
 

@@ -1,41 +1,20 @@
-"""Mutations of valid bodies: bytes changed, removed, moved, repeated, or replaced by other numbers."""
+"""Mutations of valid bodies by a seed: bytes changed, removed, repeated, or replaced by other numbers."""
 
 from __future__ import annotations
 
+import io
 import json
-import struct
+import random
+import zipfile
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import strategies as st
 
 from qa.inputs.hostile.bodies.npy import X, deflated, headed, named, saved
 from qa.inputs.hostile.bodies.tables import frame, packed, streamed, with_words
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_NUMBERS = [
-    0,
-    1,
-    2,
-    7,
-    127,
-    128,
-    255,
-    2**15,
-    2**16 - 1,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**62,
-    2**63 - 1,
-    2**63,
-    2**64 - 1,
-]
-_MAX_CHANGES = 5
+_VALUES = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 
 
 @lru_cache
@@ -68,71 +47,57 @@ def good(reader: str) -> list[bytes]:
     }[reader]
 
 
-def bodies(reader: str) -> st.SearchStrategy[bytes]:
-    """Return a hypothesis strategy of a reader's bodies, each mutated a few times."""
-    return st.builds(
-        _changed, st.sampled_from(good(reader)), st.lists(_changes(good(reader)), min_size=1, max_size=_MAX_CHANGES)
-    )
+def mutant(seed: str, reader: str, number: int) -> bytes:
+    """Return a mutated body."""
+    chance = random.Random(f"{seed} {reader} {number}")  # noqa: S311 # for bodies, not for secrets
+    body = chance.choice(good(reader))
+    if reader == "npz" and chance.random() < 0.5:
+        return _repacked(body, chance)  # otherwise nine of ten bodies fail their checksums
+    return _changed(body, chance)
 
 
-def _changed(body: bytes, changes: list[Callable[[bytes], bytes]]) -> bytes:
-    for change in changes:
-        body = change(body)
-    return body
+def _repacked(body: bytes, chance: random.Random) -> bytes:
+    """Return an npz file with one mutated member and correct checksums."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+        chosen = chance.choice(old.namelist())
+        for name in old.namelist():
+            member = old.read(name)
+            new.writestr(name, _changed(member, chance) if name == chosen else member)
+    return buffer.getvalue()
 
 
-def _changes(others: list[bytes]) -> st.SearchStrategy[Callable[[bytes], bytes]]:
-    """Return a strategy of mutations; positions are fractions of the length."""
-    place = st.floats(0, 1, exclude_max=True)
-    few = st.integers(1, 64)
-    return st.one_of(
-        st.builds(_put, place, st.binary(min_size=1, max_size=4)),
-        st.builds(_put, place, st.sampled_from(_NUMBERS).flatmap(_as_bytes)),
-        st.builds(_cut, place),
-        st.builds(_lost, place, few),
-        st.builds(_moved, place, place, few),
-        st.builds(_doubled, place, few, st.integers(2, 500)),
-        st.builds(_spliced, place, place, st.sampled_from(others)),
-    )
+def _changed(body: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(body)
+    for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
+        place = _place(len(changed), chance)
+        kind = chance.randrange(10)
+        if kind < 3:
+            changed[place] = chance.randrange(256)
+        elif kind < 5:
+            changed[place] ^= 1 << chance.randrange(8)
+        elif kind < 7:
+            value = chance.choice(_VALUES).to_bytes(8, chance.choice(("little", "big")))
+            piece = value[: chance.choice((1, 2, 4, 8))]
+            changed[place : place + len(piece)] = piece
+        elif kind == 7:
+            start = chance.randrange(len(changed))
+            changed[place : place + 8] = changed[start : start + 8]
+        elif kind == 8:
+            del changed[place : place + chance.randint(1, 16)]
+        else:
+            changed[place:place] = changed[place : place + chance.randint(1, 16)] * chance.choice((1, 2, 100))
+        changed = changed or bytearray(b"0")
+    return bytes(changed)
 
 
-def _as_bytes(value: int) -> st.SearchStrategy[bytes]:
-    """Return the binary encodings of a number."""
-    wide = struct.pack("<Q", value % 2**64)
-    return st.sampled_from([wide, wide[:4], wide[:2], wide[::-1], wide[:4][::-1], str(value).encode()])
+def _place(length: int, chance: random.Random) -> int:
+    """Return a position in a body; half of them are near the end, where most formats store metadata."""
+    if chance.random() < 0.5:
+        return max(0, length - 9 - int(chance.expovariate(1 / 150)))
+    return chance.randrange(length)
 
 
-def _put(place: float, what: bytes) -> Callable[[bytes], bytes]:
-    def change(body: bytes) -> bytes:
-        start = int(place * len(body))
-        return body[:start] + what + body[start + len(what) :]
-
-    return change
-
-
-def _cut(place: float) -> Callable[[bytes], bytes]:
-    return lambda body: body[: int(place * len(body))] or body
-
-
-def _lost(place: float, length: int) -> Callable[[bytes], bytes]:
-    return lambda body: body[: int(place * len(body))] + body[int(place * len(body)) + length :] or body
-
-
-def _moved(place: float, to: float, length: int) -> Callable[[bytes], bytes]:
-    def change(body: bytes) -> bytes:
-        start = int(place * len(body))
-        return _put(to, body[start : start + length])(body)
-
-    return change
-
-
-def _doubled(place: float, length: int, times: int) -> Callable[[bytes], bytes]:
-    def change(body: bytes) -> bytes:
-        start = int(place * len(body))
-        return body[:start] + body[start : start + length] * times + body[start + length :]
-
-    return change
-
-
-def _spliced(place: float, other_place: float, other: bytes) -> Callable[[bytes], bytes]:
-    return lambda body: body[: int(place * len(body))] + other[int(other_place * len(other)) :]
+def query_of(reader: str, body: bytes) -> dict[str, str]:
+    """Return the query of a mutated body, with the label that some valid bodies have."""
+    return {"label": "l"} if reader in {"csv", "arrow", "parquet"} and b"l" in body[-400:] else {}
