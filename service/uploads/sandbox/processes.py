@@ -209,7 +209,7 @@ class ReaderProcesses:
             if "problem" not in outcome:
                 return convert(outcome)
             problem = Problem.from_dict(outcome["problem"])
-        except (ValueError, TypeError, KeyError):  # only a damaged reader writes such an outcome
+        except (ValueError, TypeError, KeyError, AttributeError):  # only a damaged reader writes such an outcome
             raise self._failure(ended, kind) from None
         raise ProblemError(problem)
 

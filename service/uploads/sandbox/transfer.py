@@ -33,7 +33,7 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
 
     Raises
     ------
-    ValueError, TypeError, KeyError
+    ValueError, TypeError, KeyError, AttributeError
         If an array has an unexpected dtype, or is not within the file.
 
     """

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tempfile
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from service.uploads import column_roles
 from service.uploads.column_roles import ColumnRoles, Layout, column_list
 from service.uploads.formats import arrow_table, csv_table
-from service.uploads.limits import Limits
-from service.uploads.registry import reader_of
+from service.uploads.limits import MAX_FEATURES, Limits
+from tests.service.uploads.bodies import packed, read
 from worker.base.problems import ProblemError
-from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.records.dataset import Table
 
 WIDTH = 300
+WIDE = Limits(points=5000, features=MAX_FEATURES)
 NAMES = st.one_of(st.sampled_from(["id", "a", "b", "x1", "x2", "row_id", "", "3", "a,b"]), st.text("ab1", max_size=2))
 ENTRIES = st.lists(st.one_of(NAMES, st.sampled_from(["*", "x*", "?", "id,a", "0", "1", "no"])), max_size=3)
 
@@ -128,27 +127,14 @@ def test_a_set_of_columns_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(each.passes for each in lists) < 10
 
 
-def read(content: bytes, media: str, roles: ColumnRoles) -> Table:
-    """Return the table of a body."""
-    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
-        file.write(content)
-        file.seek(0)
-        return reader_of(media, Settings()).read(file, out, Limits.of(Settings()), roles)
-
-
 def wide(media: str) -> bytes:
     """Return a body of columns with the names of ids, each with a repeated value in another row."""
     rows = [[str(at + row - (row == at % 3 + 1)) for at in range(WIDTH)] + ["0.5"] for row in range(4)]
     names = [f"{at}_id" for at in range(WIDTH)] + ["x"]
     if media == "text/csv":
         return "\n".join(",".join(row) for row in [names, *rows]).encode()
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet  # noqa: PLC0415 # an extra
-
     columns = [[int(cell) for cell in cells] for cells in zip(*(row[:-1] for row in rows), strict=True)]
-    table, file = pa.table(dict(zip(names, [*columns, [0.5] * 4], strict=True))), io.BytesIO()
-    parquet.write_table(table, file)
-    return file.getvalue()
+    return packed(pa.table(dict(zip(names, [*columns, [0.5] * 4], strict=True))))
 
 
 @pytest.mark.parametrize("media", ["text/csv", "application/vnd.apache.parquet"])
@@ -164,7 +150,7 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
         return layouts[-1]
 
     monkeypatch.setattr(Layout, "of", classmethod(counted))
-    table = read(wide(media), media, ColumnRoles())
+    table = read(wide(media), media, WIDE)
     assert table.values.shape == (4, WIDTH + 1)
     assert len(table.source["notices"]) == WIDTH
     assert len(layouts) <= 3  # of the schema, and of two passes
@@ -172,9 +158,6 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
 
 def test_the_schema_of_parquet_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library converts the whole schema at each access."""
-    pytest.importorskip("pyarrow")
-    from pyarrow import parquet  # noqa: PLC0415 # an extra
-
     accesses: list[None] = []
     schema = parquet.ParquetFile.schema_arrow.fget
 
@@ -184,6 +167,6 @@ def test_the_schema_of_parquet_is_made_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(parquet.ParquetFile, "schema_arrow", property(counted))
     media = "application/vnd.apache.parquet"
-    table = read(wide(media), media, ColumnRoles(one_hot=tuple(f"{at}_id" for at in range(9))))
+    table = read(wide(media), media, WIDE, one_hot=[f"{at}_id" for at in range(9)])
     assert table.values.shape[0] == 4
     assert len(accesses) == 1

@@ -4,55 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from service.uploads.registry import ColumnRoles, Limits, reader_of
-from worker.base.problems import Problem, ProblemError
-from worker.base.settings import Settings
-
-if TYPE_CHECKING:
-    from worker.storage.datasets import Table
-
-LIMITS = Limits(points=5000, features=20)
-X = np.random.default_rng(0).normal(size=(6, 3))
-
-
-def read(body: bytes | str, kind: str, label: str | None = None, color: str | None = None) -> Table:
-    """Read a body as the service does, from a file."""
-    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
-        file.write(body.encode() if isinstance(body, str) else body)
-        file.seek(0)
-        table = reader_of(kind, Settings()).read(file, out, LIMITS, ColumnRoles(label, color))
-        assert not file.closed
-    return table
-
-
-def refused(body: bytes | str, kind: str, label: str | None = None, color: str | None = None) -> Problem:
-    """Return the problem of a refused body."""
-    with pytest.raises(ProblemError) as caught:
-        read(body, kind, label, color)
-    problem = caught.value.problem
-    assert 400 <= problem.status < 500
-    assert problem.remedy.endswith(".")
-    json.dumps(problem.to_dict(), allow_nan=False)
-    return problem
-
-
-def npy(array: Any, *, allow_pickle: bool = False) -> bytes:
-    """Return the npy file of an array."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=allow_pickle)
-    return buffer.getvalue()
-
-
-def header(text: str, version: bytes = b"\x01\x00") -> bytes:
-    """Return an npy file with a written header and no data."""
-    encoded = (text + "\n").encode()
-    return b"\x93NUMPY" + version + len(encoded).to_bytes(2, "little") + encoded
+from service.uploads.registry import format_of
+from tests.service.uploads.bodies import NPY, X, header, npy, read, refused
+from worker.base.problems import ProblemError
 
 
 @pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", "<f2", "<i4", ">i8", "u1"])
@@ -60,14 +19,14 @@ def header(text: str, version: bytes = b"\x01\x00") -> bytes:
 def test_npy_of_every_real_dtype_and_order(dtype: str, order: Any) -> None:
     """Values are equal for every byte order and memory order."""
     values = np.arange(12).reshape(4, 3).astype(dtype, order=order)
-    np.testing.assert_array_equal(read(npy(values), "application/x-npy").values, values)
+    np.testing.assert_array_equal(read(npy(values), NPY).values, values)
 
 
 def test_npy_version_2() -> None:
     """The format version with long headers is read, too."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, X, version=(2, 0))
-    np.testing.assert_array_equal(read(buffer.getvalue(), "application/x-npy").values, X)
+    np.testing.assert_array_equal(read(buffer.getvalue(), NPY).values, X)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +71,17 @@ def test_npy_version_2() -> None:
 )
 def test_bad_npy(body: bytes, code: str) -> None:
     """Each bad npy body is a 422 with its code; nothing is unpickled or allocated."""
-    assert refused(body, "application/x-npy").code == code
+    assert refused(body, NPY).code == code
 
 
 def test_truncated_npy_has_both_lengths() -> None:
     """The details have the announced and the received bytes."""
-    assert refused(npy(X)[:-10], "application/x-npy").details == {"announced": 144, "came": 134}
+    assert refused(npy(X)[:-10], NPY).details == {"announced": 144, "came": 134}
 
 
 def test_1d_npy_has_the_reshape_as_remedy() -> None:
     """The remedy has the expression."""
-    assert "reshape(-1, 1)" in refused(npy(np.zeros(5)), "application/x-npy").remedy
+    assert "reshape(-1, 1)" in refused(npy(np.zeros(5)), NPY).remedy
 
 
 def test_csv_with_and_without_header() -> None:
@@ -145,7 +104,7 @@ def test_csv_round_trips_every_bit() -> None:
 @pytest.mark.parametrize(("label", "names"), [("kind", ["x", "y"]), ("2", ["x", "y"])])
 def test_csv_label_column(label: str, names: list[str]) -> None:
     """The named or numbered column becomes the labels, as strings."""
-    table = read("x,y,kind\n1,2,b\n3,4,a\n", "text/csv", label)
+    table = read("x,y,kind\n1,2,b\n3,4,a\n", "text/csv", label=label)
     assert table.names == names
     assert table.values.tolist() == [[1, 2], [3, 4]]
     assert table.labels is not None
@@ -154,7 +113,7 @@ def test_csv_label_column(label: str, names: list[str]) -> None:
 
 def test_csv_numeric_labels() -> None:
     """Labels are numbers if all of them are numeric, also without a header."""
-    table = read("7,1,2\n8,3,4\n", "text/csv", "0")
+    table = read("7,1,2\n8,3,4\n", "text/csv", label="0")
     assert table.labels is not None
     assert (table.labels.dtype.kind, table.labels.tolist()) == ("f", [7, 8])
     assert table.values.tolist() == [[1, 2], [3, 4]]
@@ -209,8 +168,8 @@ def test_bad_csv(body: str | bytes, code: str) -> None:
 
 def test_unknown_label_column_lists_the_columns() -> None:
     """The remedy lists the columns."""
-    assert "x, y" in refused("x,y\n1,2\n", "text/csv", "z").remedy
-    assert "0 to 1" in refused("1,2\n", "text/csv", "2").remedy
+    assert "x, y" in refused("x,y\n1,2\n", "text/csv", label="z").remedy
+    assert "0 to 1" in refused("1,2\n", "text/csv", label="2").remedy
 
 
 def test_json_forms() -> None:
@@ -274,11 +233,11 @@ def test_bad_json(body: str | bytes, code: str) -> None:
 def test_other_types_are_415(kind: str) -> None:
     """The problem lists the supported ones."""
     with pytest.raises(ProblemError) as caught:
-        reader_of(kind, Settings())
+        format_of(kind)
     assert (caught.value.problem.status, caught.value.problem.code) == (415, "unsupported-media-type")
 
 
 def test_label_is_for_csv() -> None:
     """?label= with another format is refused, not ignored."""
-    assert refused(npy(X), "application/x-npy", "x").code == "label-not-here"
-    assert refused("[[1]]", "application/json", "x").code == "label-not-here"
+    assert refused(npy(X), NPY, label="x").code == "label-not-here"
+    assert refused("[[1]]", "application/json", label="x").code == "label-not-here"

@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from service.uploads import column_roles
-from service.uploads.registry import ColumnRoles, Limits, reader_of
-from worker.base.problems import ProblemError
-from worker.base.settings import Settings
+from tests.service.uploads.bodies import CSV, FEATHER, PARQUET, feather, packed, read, refused
 
 if TYPE_CHECKING:
     import httpx
 
-    from worker.storage.datasets import Table
 
-CSV, PARQUET, FEATHER = "text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.file"
 NUMBERS = {"x": [0.5, 1.5, 2.5], "y": [1.0, 2.0, 4.0]}
-
-
-def read(body: bytes | str, kind: str = CSV, **roles: Any) -> Table:
-    """Read a body as the service does, from a file."""
-    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
-        file.write(body.encode() if isinstance(body, str) else body)
-        file.seek(0)
-        return reader_of(kind, Settings()).read(file, out, Limits(5000, 20), ColumnRoles(**roles))
-
-
-def packed(columns: dict[str, Any], kind: str) -> bytes:
-    """Return columns as Parquet or Feather."""
-    sink = pa.BufferOutputStream()
-    table = pa.table(columns)
-    if kind == PARQUET:
-        parquet.write_table(table, sink)
-    else:
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-    body: bytes = sink.getvalue().to_pybytes()
-    return body
 
 
 @pytest.mark.parametrize(
@@ -62,7 +35,7 @@ def packed(columns: dict[str, Any], kind: str) -> bytes:
 def test_ids_of_text_stay_as_they_are(ids: list[str], kind: str, kept: list[Any]) -> None:
     """Numbers in their usual digits are integers, all else is text; a missing id is empty and noticed."""
     rows = [f"{x},{id_},{y}" for x, id_, y in zip(NUMBERS["x"], ids, NUMBERS["y"], strict=True)]
-    table = read("\n".join(["x,name,y", *rows]) + "\n", id=("name",))
+    table = read("\n".join(["x,name,y", *rows]) + "\n", id=["name"])
     assert table.ids is not None
     assert (table.ids.dtype.kind, table.ids.tolist()) == (kind, kept)
     assert table.names == ["x", "y"]
@@ -74,13 +47,10 @@ def test_detected_ids_are_kept() -> None:
     """The index of a frame and a column with the name of an id are ids without a role."""
     frame = pd.DataFrame(NUMBERS, index=[10, 20, 30])
     assert read(frame.to_csv()).ids.tolist() == [10, 20, 30]  # type: ignore[union-attr]
-    assert read(packed(dict(frame.assign(customer_id=["c", "a", "b"])), FEATHER), FEATHER).ids.tolist() == [  # type: ignore[union-attr]
-        "c",
-        "a",
-        "b",
-    ]
+    named = feather(pa.table(dict(frame.assign(customer_id=["c", "a", "b"]))))
+    assert read(named, FEATHER).ids.tolist() == ["c", "a", "b"]  # type: ignore[union-attr]
     assert read(frame.to_csv(index=False)).ids is None
-    assert read(frame.to_csv(), features=("*",)).ids is None
+    assert read(frame.to_csv(), features=["*"]).ids is None
 
 
 @pytest.mark.parametrize("kind", [PARQUET, FEATHER])
@@ -101,7 +71,8 @@ def test_detected_ids_are_kept() -> None:
 )
 def test_ids_of_arrow_and_parquet(kind: str, ids: Any, kept: list[Any]) -> None:
     """Every type of column is kept as its text, whole numbers as integers."""
-    table = read(packed({**NUMBERS, "case": ids}, kind), kind, id=("case",))
+    write = packed if kind == PARQUET else feather
+    table = read(write(pa.table({**NUMBERS, "case": ids})), kind, id=["case"])
     assert table.ids is not None
     assert table.ids.tolist() == kept
     np.testing.assert_array_equal(table.values, np.column_stack(list(NUMBERS.values())))
@@ -110,10 +81,10 @@ def test_ids_of_arrow_and_parquet(kind: str, ids: Any, kept: list[Any]) -> None:
 def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The columns are in the order of the file, and a notice says if some are not stored."""
     body = "site,plot,x\nA,1,0.5\nA,2,1.5\nB,1,2.5\n"
-    assert read(body, id=("plot", "site")).ids.tolist() == [["A", "1"], ["A", "2"], ["B", "1"]]  # type: ignore[union-attr]
+    assert read(body, id=["plot", "site"]).ids.tolist() == [["A", "1"], ["A", "2"], ["B", "1"]]  # type: ignore[union-attr]
     monkeypatch.setattr("service.uploads.column_table.MAX_IDS", 1)
     monkeypatch.setattr(column_roles, "MAX_IDS", 1)
-    table = read(body, id=("plot", "site"))
+    table = read(body, id=["plot", "site"])
     assert table.ids is not None
     assert table.ids.tolist() == ["A", "A", "B"]
     assert table.source["notices"] == ["Of 2 columns of ids the values of the first 1 are stored."]
@@ -122,15 +93,11 @@ def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) ->
 def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long id is refused with its row, and many wide ones together; whole numbers are never too long."""
     for body, code in ((f"x,k\n1,a\n2,{'b' * 1001}\n", "id-too-long"), ("x,k\n1,a\0\n", "invalid-id")):
-        with pytest.raises(ProblemError) as caught:
-            read(body, id=("k",))
-        assert caught.value.problem.code == code
-        assert caught.value.problem.details["row"] == body.count("\n") - 1
+        problem = refused(body, id=["k"])
+        assert (problem.code, problem.details["row"]) == (code, body.count("\n") - 1)
     monkeypatch.setattr("service.uploads.row_texts.MAX_TEXTS", 10)
-    assert read("x,k\n1,123456\n2,123457\n", id=("k",)).ids.tolist() == [123456, 123457]  # type: ignore[union-attr]
-    with pytest.raises(ProblemError) as caught:
-        read("x,k\n1,12345a\n2,12345b\n", id=("k",))
-    assert caught.value.problem.details == {"allowed": 5}
+    assert read("x,k\n1,123456\n2,123457\n", id=["k"]).ids.tolist() == [123456, 123457]  # type: ignore[union-attr]
+    assert refused("x,k\n1,12345a\n2,12345b\n", id=["k"]).details == {"allowed": 5}
 
 
 def test_the_service_gives_ids_back(client: httpx.Client) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -13,32 +11,36 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 from scipy.sparse import csr_array, save_npz
 
 from service.uploads import row_texts
 from service.uploads.formats import arrow_table
-from service.uploads.registry import ColumnRoles, Limits, reader_of
-from tests.service.uploads.test_formats import LIMITS, header, npy, read, refused
-from worker.base.problems import ProblemError
-from worker.base.settings import Settings
+from service.uploads.limits import Limits
+from service.uploads.registry import format_of
+from tests.service.uploads.bodies import (
+    ARROW,
+    LIMITS,
+    NPZ,
+    PARQUET,
+    X,
+    frame,
+    header,
+    npy,
+    npz,
+    packed,
+    read,
+    refused,
+    stream,
+)
+from worker.base.problems import Problem, ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
 
-X = np.random.default_rng(0).normal(size=(6, 3))
-NPZ, ARROW, PARQUET = "application/zip", "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 HEADER = "{{'descr': '{}', 'fortran_order': False, 'shape': {}}}"
 KINDS = [chr(ord("a") + i % 2) for i in range(6)]
-
-
-def npz(**members: Any) -> bytes:
-    """Return the compressed npz file of arrays."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **members)
-    return buffer.getvalue()
 
 
 def zipped(**members: bytes) -> bytes:
@@ -50,27 +52,7 @@ def zipped(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def stream(table: Any, *, rows: int = 4, **options: Any) -> bytes:
-    """Return the Arrow stream of a table, in batches of this many rows."""
-    buffer = io.BytesIO()
-    with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table, max_chunksize=rows)
-    return buffer.getvalue()
-
-
-def packed(table: Any, **options: Any) -> bytes:
-    """Return the Parquet file of a table."""
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer, **options)
-    return buffer.getvalue()
-
-
 BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (packed, PARQUET)])
-
-
-def frame(**more: Any) -> Any:
-    """Return a table of the three features and additional columns."""
-    return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **more})
 
 
 @pytest.mark.parametrize("name", ["data", "X", "points"])
@@ -92,7 +74,7 @@ def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, kind: str) -> 
 
 def test_npz_members_by_the_query() -> None:
     """?label= and ?color= name the members."""
-    table = read(npz(X=X, y=np.arange(6), c=X[:, 0]), NPZ, "y", "c")
+    table = read(npz(X=X, y=np.arange(6), c=X[:, 0]), NPZ, label="y", color="c")
     assert table.labels is not None
     assert table.color is not None
     assert table.labels.tolist() == [0, 1, 2, 3, 4, 5]
@@ -167,15 +149,9 @@ def test_a_sparse_matrix_is_refused_as_such() -> None:
     assert "TruncatedSVD" in str(problem.remedy)
 
 
-def limited(body: bytes, kind: str, inflated: int) -> ProblemError:
+def limited(body: bytes, kind: str, inflated: int) -> Problem:
     """Return the problem of a body beyond the limit of its unpacked size."""
-    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
-        file.write(body)
-        file.seek(0)
-        with pytest.raises(ProblemError) as caught:
-            reader_of(kind, Settings()).read(file, out, Limits(10**6, 10**4, inflated), ColumnRoles())
-        assert os.fstat(out.fileno()).st_size <= inflated
-    return caught.value
+    return refused(body, kind, Limits(10**6, 10**4, inflated))
 
 
 @pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW])
@@ -188,7 +164,7 @@ def test_bombs_are_refused_before_they_are_stored(kind: str) -> None:
         PARQUET: lambda: packed(table, compression="zstd"),
         ARROW: lambda: stream(table, rows=10**6),
     }[kind]()
-    problem = limited(body, kind, 2**23).problem
+    problem = limited(body, kind, 2**23)
     assert (problem.code, problem.status, problem.details["allowed"]) == ("inflated-too-large", 413, 2**23)
     if kind != ARROW:
         assert len(body) < 2**23 / 100
@@ -196,7 +172,7 @@ def test_bombs_are_refused_before_they_are_stored(kind: str) -> None:
 
 def test_narrow_numbers_count_as_float64() -> None:
     """A stored byte becomes a float64, so the limit applies to eight times the size."""
-    problem = limited(npz(data=np.zeros((1000, 100), np.uint8)), NPZ, 2**19).problem
+    problem = limited(npz(data=np.zeros((1000, 100), np.uint8)), NPZ, 2**19)
     assert (problem.code, problem.details["bytes"]) == ("inflated-too-large", 800_000)
 
 
@@ -204,8 +180,8 @@ def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each label takes the space of the longest one."""
     monkeypatch.setattr(row_texts, "MAX_TEXTS", 30)
     body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
-    assert refused(body.replace("bbbbbb", "bbbbbbb"), "text/csv", "kind").details == {"allowed": 6}
-    assert read(body, "text/csv", "kind").labels is not None
+    assert refused(body.replace("bbbbbb", "bbbbbbb"), "text/csv", label="kind").details == {"allowed": 6}
+    assert read(body, "text/csv", label="kind").labels is not None
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
@@ -214,7 +190,7 @@ def test_compressed_arrow_is_bounded_by_its_values(compression: str) -> None:
     np.testing.assert_array_equal(read(stream(frame(), compression=compression), ARROW).values, X)
     zeros = stream(pa.table({"x": np.zeros(10**5)}), rows=10**5, compression=compression)
     assert len(zeros) < 2**14
-    assert limited(zeros, ARROW, 2**19).problem.code == "inflated-too-large"
+    assert limited(zeros, ARROW, 2**19).code == "inflated-too-large"
 
 
 @BOTH
@@ -224,7 +200,7 @@ def test_columns_are_features(
 ) -> None:
     """Values, names, labels and color are equal for all sizes of blocks."""
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", rows * 5)
-    table = read(write(frame(kind=KINDS, c=np.arange(6))), kind, "kind", "c")
+    table = read(write(frame(kind=KINDS, c=np.arange(6))), kind, label="kind", color="c")
     np.testing.assert_array_equal(table.values, X)
     assert table.names == ["x", "y", "z"]
     assert table.labels is not None
@@ -247,7 +223,7 @@ def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind:
 @pytest.mark.parametrize("labels", [pa.array(KINDS).dictionary_encode(), pa.array(KINDS, pa.large_string())])
 def test_labels_of_every_kind_of_text(write: Callable[[Any], bytes], kind: str, labels: Any) -> None:
     """Categories and long strings become labels."""
-    stored_labels = read(write(frame(kind=labels)), kind, "kind").labels
+    stored_labels = read(write(frame(kind=labels)), kind, label="kind").labels
     assert stored_labels is not None
     assert stored_labels.tolist() == KINDS
 
@@ -295,7 +271,9 @@ def test_bad_columns(
     write: Callable[[Any], bytes], kind: str, more: Any, label: str | None, color: str | None, code: str
 ) -> None:
     """A non-numeric column and the index of a pandas frame are named with the remedy."""
-    assert refused(write(frame(**{n: pa.array(c) for n, c in more.items()})), kind, label, color).code == code
+    assert (
+        refused(write(frame(**{n: pa.array(c) for n, c in more.items()})), kind, label=label, color=color).code == code
+    )
 
 
 @BOTH
@@ -308,14 +286,14 @@ def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes
     assert "with ?ignore=kind&ignore=when, or" in problem.remedy
     assert problem.remedy.endswith("with ?one_hot=kind&ignore=when.")
     assert refused(write(frame(when=when)), kind).details["options"] == {"ignore": ["when"]}
-    assert "cannot be the color, which has numbers" in refused(write(frame(when=when)), kind, None, "when").detail
+    assert "cannot be the color, which has numbers" in refused(write(frame(when=when)), kind, color="when").detail
 
 
 @BOTH
 def test_pandas_files(write: Callable[[Any], bytes], kind: str) -> None:
     """A frame with an ordinary index is read, its categories as labels."""
     data = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=pd.Categorical(KINDS))
-    table = read(write(pa.Table.from_pandas(data)), kind, "kind")
+    table = read(write(pa.Table.from_pandas(data)), kind, label="kind")
     np.testing.assert_array_equal(table.values, X)
     assert table.labels is not None
     assert table.labels.tolist() == KINDS
@@ -359,7 +337,7 @@ def test_limits_of_tables(write: Callable[[Any], bytes], kind: str) -> None:
     assert refused(write(pa.table({"x": np.zeros(5001)})), kind).code == "too-many-points"
     assert refused(write(pa.table({f"x{i}": [0.0] for i in range(21)})), kind).code == "too-many-features"
     assert refused(write(pa.table({"x": pa.array([], pa.float64())})), kind).code == "empty-data"
-    assert refused(write(pa.table({"x": [1.0]})), kind, "x").code == "empty-data"
+    assert refused(write(pa.table({"x": [1.0]})), kind, label="x").code == "empty-data"
 
 
 def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +345,7 @@ def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("service.uploads.registry.has_arrow", lambda: False)
     for kind in (ARROW, PARQUET):
         with pytest.raises(ProblemError) as caught:
-            reader_of(kind, Settings())
+            format_of(kind)
         assert caught.value.problem.status == 415
         assert "pip install 'glle-server[arrow]'" in caught.value.problem.remedy
 
@@ -400,7 +378,7 @@ def test_colour_in_csv_and_json(client: httpx.Client) -> None:
 )
 def test_bad_colour_in_csv(body: str, label: str | None, color: str | None, code: str) -> None:
     """A color is a number in every row."""
-    assert refused(body, "text/csv", label, color).code == code
+    assert refused(body, "text/csv", label=label, color=color).code == code
 
 
 @pytest.mark.parametrize("color", ["[1]", '["a", "b"]', "[1, null]", "[1, NaN]", "3"])
@@ -423,7 +401,7 @@ def test_bad_rows_are_counted_in_text(kind: str) -> None:
 
 def test_column_numbers_are_those_of_the_file() -> None:
     """A label column before the bad cell counts."""
-    assert refused("kind,x\na,1\nb,\n", "text/csv", "kind").details["column"] == 2
+    assert refused("kind,x\na,1\nb,\n", "text/csv", label="kind").details["column"] == 2
 
 
 def test_csv_header_by_the_media_type() -> None:
@@ -446,7 +424,7 @@ def test_a_missing_label_is_the_empty_label_in_every_format() -> None:
         ARROW: stream(table),
     }
     for kind, body in bodies.items():
-        found = read(body, kind, None if kind == "application/json" else "kind")
+        found = read(body, kind, label=None if kind == "application/json" else "kind")
         assert found.labels is not None
         assert found.labels.tolist() == ["u", "", "v", ""], kind
         assert found.source["notices"] == ["The label is missing in 2 of 4 rows; these rows share the empty label."], (
@@ -463,10 +441,4 @@ def test_formats_without_columns_refuse_their_roles(role: str) -> None:
         "application/zip": npz(data=np.ones((2, 2))),
     }
     for kind, body in bodies.items():
-        with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
-            file.write(body)
-            file.seek(0)
-            with pytest.raises(ProblemError) as caught:
-                reader_of(kind, Settings()).read(file, out, LIMITS, ColumnRoles.of({role: ["a"]}))
-        assert caught.value.problem.code == f"{role}-not-here"
-        assert caught.value.problem.remedy
+        assert refused(body, kind, LIMITS, **{role: ["a"]}).code == f"{role}-not-here"

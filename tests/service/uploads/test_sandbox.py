@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import errno
-import io
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import anyio
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from qa.inputs.hostile.bodies.bombs import arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
-from service.encoding.arrow import ARROW, PARQUET
-from service.uploads.registry import ColumnRoles, Limits, Reader, reader_of
+from service.uploads.limits import Limits
+from service.uploads.reading import Upload
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
-from service.uploads.sandbox.transfer import ReadRequest, table_of
+from service.uploads.sandbox.transfer import table_of
 from tests.conftest import until
+from tests.service.uploads.bodies import ARROW, CSV, JSON, NPY, NPZ, PARQUET, X, frame, npy, npz, packed, stream
 from tests.service.uploads.readers import descendants, kill_reader
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
     from worker.records.dataset import Table
 
 LIMITS = Limits(points=3_000_000, features=20)
-X = np.random.default_rng(0).normal(size=(6, 3))
 LABELS = ["a", "bc", "ü", "d", "e", "f"]
-CSV, NPY, NPZ, JSON = "text/csv", "application/x-npy", "application/zip", "application/json"
 
 
 def settings(folder: Path, **more: Any) -> Settings:
@@ -70,10 +69,24 @@ def stored(body: bytes) -> IO[bytes]:
     return file
 
 
-def read(processes: ReaderProcesses, kind: str, body: bytes, roles: ColumnRoles | None = None) -> Table:
+class Unsafe(Upload):
+    """Upload that no API process reads itself."""
+
+    def is_safe(self, file: IO[bytes]) -> bool:
+        """Return False."""
+        del file
+        return False
+
+
+def upload(kind: str, options: dict[str, str] | None = None) -> Upload:
+    """Return the upload of a body."""
+    return Unsafe(kind, "", options or {}, LIMITS, tempfile.gettempdir())
+
+
+def read(processes: ReaderProcesses, kind: str, body: bytes, options: dict[str, str] | None = None) -> Table:
     """Read a body in a process."""
-    with stored(body) as file, stored(b"") as out:
-        return processes.read(kind, file, out, LIMITS, roles or ColumnRoles())
+    with stored(body) as file:
+        return processes.read_table(upload(kind, options), file)
 
 
 def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
@@ -90,67 +103,33 @@ def pid(processes: ReaderProcesses) -> int:
     return processes._server._process.pid
 
 
-def saved(array: Any) -> bytes:
-    """Return an npy file."""
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
-
-
-def zipped(**members: Any) -> bytes:
-    """Return a compressed npz file."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **members)
-    return buffer.getvalue()
-
-
-def frame(**more: Any) -> Any:
-    """Return an Arrow table of three features and more."""
-    return pa.table({name: X[:, column] for column, name in enumerate("xyz")} | more)
-
-
-def streamed(table: Any) -> bytes:
-    """Return an Arrow stream."""
-    buffer = io.BytesIO()
-    with pa.ipc.new_stream(buffer, table.schema) as writer:
-        writer.write_table(table)
-    return buffer.getvalue()
-
-
-def packed(table: Any) -> bytes:
-    """Return a Parquet file."""
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    return buffer.getvalue()
-
-
 CELLS = zip(X.tolist(), LABELS, strict=True)
 ROWS = "\n".join(f"{a!r},{b!r},{c!r},{label},{i}" for i, ((a, b, c), label) in enumerate(CELLS))
-BODIES: dict[str, tuple[str, bytes, ColumnRoles]] = {
-    "npy": (NPY, saved(X), ColumnRoles()),
-    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), ColumnRoles()),
-    "npy, one row": (NPY, saved(X[:1]), ColumnRoles()),
+BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
+    "npy": (NPY, npy(X), {}),
+    "npy, Fortran, big-endian": (NPY, npy(np.asfortranarray(X.astype(">f4"))), {}),
+    "npy, one row": (NPY, npy(X[:1]), {}),
     "npz": (
         NPZ,
-        zipped(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
-        ColumnRoles(),
+        npz(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
+        {},
     ),
-    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), ColumnRoles()),
-    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), ColumnRoles("l")),
-    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), ColumnRoles("l", "c")),
-    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', ColumnRoles()),
-    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), ColumnRoles("l", "c")),
-    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), ColumnRoles("l", "c")),
+    "npz, float32, Fortran": (NPZ, npz(X=np.asfortranarray(X.astype("f4"))), {}),
+    "npz, labels of numbers": (NPZ, npz(X=X, l=np.arange(6)), {"label": "l"}),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"label": "l", "color": "c"}),
+    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', {}),
+    "arrow": (ARROW, stream(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
+    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, name: str) -> None:
     """Values, dtypes, memory order and all additional columns are equal."""
-    kind, body, roles = BODIES[name]
+    kind, body, options = BODIES[name]
     with stored(body) as file, stored(b"") as out:
-        expected = reader_of(kind, Settings()).read(file, out, LIMITS, roles)
-        tables = read(processes, kind, body, roles)
+        expected = upload(kind, options).read(file, out)
+        tables = read(processes, kind, body, options)
         assert (tables.names, tables.source) == (expected.names, expected.source)
         assert list(tables.extras) == list(expected.extras)
         for array, expected_array in zip(
@@ -164,7 +143,7 @@ def test_problems_pass_through(processes: ReaderProcesses) -> None:
     """The refusal of the process equals that of the reader."""
     body = b"x,y\n1,2\n3,oops\n"
     with stored(body) as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
-        reader_of(CSV, Settings()).read(file, out, LIMITS, ColumnRoles())
+        upload(CSV).read(file, out)
     assert refused(processes, CSV, body) == caught.value.problem
 
 
@@ -257,12 +236,12 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
         raise error
 
     codes: list[int] = []
-    monkeypatch.setattr(forkserver, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
-    monkeypatch.setattr(forkserver, "restrict", lambda *_: None)
+    monkeypatch.setattr(Upload, "read", fail)
+    monkeypatch.setattr(forkserver, "restrict", lambda **_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
-    request = ReadRequest(CSV, LIMITS, 2**27, 1, 1).encode()
+    request = json.dumps({"allowed": {}, "options": asdict(upload(CSV))}).encode()
     with stored(b"1\n") as file, stored(b"") as out, stored(request) as message:
-        forkserver.work(*(os.dup(each.fileno()) for each in (file, out, message)))
+        forkserver.work(forkserver.TABLE, *(os.dup(each.fileno()) for each in (file, out, message)))
     assert codes == [code]
 
 
@@ -274,7 +253,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
         (ReaderExit(1), "reader-crashed"),
         (ReaderExit(0), "reader-crashed"),
         (ReaderExit(0, message="2^40 zeros"), "reader-crashed"),
-        (ReaderExit(0, message='warning\n{"table": {}}'), "reader-crashed"),
+        (ReaderExit(0, message='warning\n{"arrays": 1}'), "reader-crashed"),
         (ReaderExit(-signal.SIGABRT, message="terminate called: std::bad_alloc"), "reader-memory"),
         (ReaderExit(-signal.SIGKILL), "reader-memory"),
         (ReaderExit(forkserver.NO_MEMORY), "reader-memory"),
@@ -285,7 +264,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
     with stored(b"") as out, pytest.raises(ProblemError) as caught:
-        processes._convert(ended, CSV, lambda outcome: table_of(outcome["table"], out))
+        processes._convert(ended, CSV, partial(table_of, out))
     assert caught.value.problem.code == code
     assert caught.value.problem.remedy
 
@@ -315,7 +294,7 @@ def test_errors_of_the_service_are_not_those_of_the_body(
 def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
     """A compromised reader's output is not unpickled, and not mapped beyond its end."""
     with stored(bytes(8)) as file, pytest.raises(ValueError, match="array"):
-        table_of({"arrays": {"values": {"order": "C", **place}}, "names": None, "source": {}}, file)
+        table_of(file, {"arrays": {"values": {"order": "C", **place}}, "names": None, "source": {}})
 
 
 def is_running(process: str) -> bool:
