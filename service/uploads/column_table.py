@@ -108,10 +108,8 @@ def read_columns(columns: Columns[Any], out: IO[bytes], limits: Limits, roles: C
         That of the first bad value, with the number of rows that have one, and others.
 
     """
-    if not (roles.features or roles.ignore or roles.id):
-        limits.check(
-            (1, max(1, columns.width - 2))
-        )  # a label and a color are no features; before the columns are named
+    if not (roles.features or roles.ignore or roles.id):  # a label and a color are no features
+        limits.check((1, max(1, columns.width - 2)))  # before the columns are named
     kept: set[int] = set()
     while True:
         layout = Layout.of(columns.names, columns.width, roles, kept)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from service.encoding.arrow import REMEDY, has_arrow
 from service.uploads.limits import check_inflated
-from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX
+from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ class Packing:
         return bool(self.codings) or self.kind in {MULTIPART, *_CODING_OF_TYPE}
 
     def check(self) -> None:
-        """Raise ``unsupported-media-type`` for an unknown coding, or one without its library."""
+        """Raise ``unsupported-media-type`` for an unknown coding or format, or one without its library."""
         coding = self._coding
+        if not self.is_packed:
+            format_of(self.content_type)
         if coding and coding not in _CODINGS:
             detail = f"The body has Content-Encoding {self.encoding[:100]}."
             raise refuse("unsupported-media-type", 415, detail, "Send it uncompressed, or compressed by gzip or zstd.")

@@ -49,10 +49,7 @@ class Upload:
         """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
         folder = str(Path(settings.data_dir) / "incoming")
         upload = cls(content_type, encoding, options, Limits.of(settings), folder)
-        if upload._packing.is_packed:
-            upload._packing.check()
-        else:
-            format_of(content_type)
+        upload._packing.check()
         return upload
 
     @classmethod

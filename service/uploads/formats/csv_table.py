@@ -51,7 +51,7 @@ def read_csv(
 
     """
     head = os.pread(file.fileno(), HEAD, 0)
-    labels = sum(name is not None for name in (roles.label,)) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
+    labels = (roles.label is not None) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
     dialect = sniff(head, declared, is_whole=len(head) == os.fstat(file.fileno()).st_size, labels=labels)
     return read_columns(_CsvColumns(file, dialect, declared), out, limits, roles)
 

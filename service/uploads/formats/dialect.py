@@ -20,6 +20,7 @@ SAMPLE_ROWS = 100
 MAX_CELL = 1000  # characters of a number
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 DECIMALS = {"point": ".", "comma": ","}
+QUOTES = {"double": '"', "single": "'"}
 CHARSETS = {
     "utf-8": "utf-8-sig",
     "us-ascii": "utf-8-sig",
@@ -49,7 +50,7 @@ _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Declared:
-    """Dialect of a Content-Type: its parameters, as their values here; None: sniffed."""
+    """Dialect of a Content-Type: the values of its parameters; None: sniffed."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -70,11 +71,9 @@ class Declared:
         for name, choice in _CHOICES.items():
             word = parameters.get(name)
             if word is not None and word not in choice:
-                detail, remedy = (
-                    f"The parameter {name}={word[:50]!r} of the Content-Type is not supported.",
-                    ", ".join(choice),
-                )
-                raise refuse("unsupported-media-type", 415, detail, f"Use one of {remedy}.", supported=[*choice])
+                detail = f"The parameter {name}={word[:50]!r} of the Content-Type is not supported."
+                remedy = f"Use one of {', '.join(choice)}."
+                raise refuse("unsupported-media-type", 415, detail, remedy, supported=[*choice])
             found[name] = choice.get(word or "")
         return cls(**found)
 
@@ -111,19 +110,12 @@ class Dialect:
 
     def source(self) -> dict[str, str]:
         """Return what differs from CSV with commas, points and UTF-8, in words."""
-        words = {"delimiter": "comma", "decimal": "point", "quote": "double", "encoding": "utf-8"}
-        found = {
-            "delimiter": _word(DELIMITERS, self.delimiter),
-            "decimal": _word(DECIMALS, self.decimal),
-            "quote": "double" if self.quote == '"' else "single",
-            "encoding": _word(CHARSETS, self.encoding),
+        choices = {"delimiter": DELIMITERS, "decimal": DECIMALS, "quote": QUOTES, "encoding": CHARSETS}
+        words = {
+            name: next(word for word, value in choice.items() if value == getattr(self, name))
+            for name, choice in choices.items()
         }
-        return {name: word for name, word in found.items() if word != words[name]}
-
-
-def _word(words: dict[str, str], value: str) -> str:
-    """Return the word for a value, or the value in quotes."""
-    return next((word for word, each in words.items() if each == value), repr(value))
+        return {name: word for name, word in words.items() if word != next(iter(choices[name]))}
 
 
 def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
@@ -147,7 +139,7 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
         text = text.partition("\n")[2] if "\n" in text else text.partition("\r")[2]
     delimiters = [delimiter] if delimiter else [*DELIMITERS.values()]
     decimals = [declared.decimal] if declared.decimal else [".", ","]
-    quotes = ['"', "'"] if "'" in text else ['"']
+    quotes = QUOTES.values() if "'" in text else ['"']
     best, best_score = None, (-1.0, -1.0)
     for quote, sign in itertools.product(quotes, delimiters):
         rows = _sample(text, sign, quote, is_whole=is_whole)
