@@ -37,7 +37,6 @@ def test_handmade_bodies_are_refused(service: Service, reader: str) -> None:
     assert service.accepts_a_valid_upload()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reader", KINDS)
 @pytest.mark.filterwarnings("ignore")
 def test_mutated_bodies_are_tables_or_problems(service: Service, reader: str) -> None:

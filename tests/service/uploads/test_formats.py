@@ -235,9 +235,3 @@ def test_other_types_are_415(kind: str) -> None:
     with pytest.raises(ProblemError) as caught:
         format_of(kind)
     assert (caught.value.problem.status, caught.value.problem.code) == (415, "unsupported-media-type")
-
-
-def test_label_is_for_csv() -> None:
-    """?label= with another format is refused, not ignored."""
-    assert refused(npy(X), NPY, label="x").code == "label-not-here"
-    assert refused("[[1]]", "application/json", label="x").code == "label-not-here"
