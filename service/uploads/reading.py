@@ -95,13 +95,13 @@ class Upload:
             if packing.is_packed:
                 detail = f"The body is packed more than {MAX_LAYERS} times."
                 raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
-            options = _merged(self.options, packing.fields)
-            found = format_of(_declared(packing, options))
+            options = _merge_options(self.options, packing.fields)
+            found = format_of(_content_type_with_dialect(packing, options))
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             return found.read(file, out, self.limits, ColumnRoles.of(options))
 
 
-def _declared(packing: Packing, options: dict[str, Any]) -> str:
+def _content_type_with_dialect(packing: Packing, options: dict[str, Any]) -> str:
     """Return the Content-Type with the options of the dialect as its parameters."""
     chosen = {name: options[name] for name in DIALECT_FIELDS if options.get(name)}
     if chosen and not format_of(packing.content_type).is_text:
@@ -112,7 +112,7 @@ def _declared(packing: Packing, options: dict[str, Any]) -> str:
     return packing.content_type + "".join(f"; {name}={value}" for name, value in chosen.items())
 
 
-def _merged(query: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+def _merge_options(query: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """Return the options of the query and of the form; lists are joined, others are the form's."""
     lists = {name: [*query.get(name, ()), *fields.get(name, ())] for name in LIST_FIELDS}
     return {**query, **fields, **lists}

@@ -52,22 +52,22 @@ def mutant(seed: str, reader: str, number: int) -> bytes:
     chance = random.Random(f"{seed} {reader} {number}")  # noqa: S311 # for bodies, not for secrets
     body = chance.choice(good(reader))
     if reader == "npz" and chance.random() < 0.5:
-        return _repacked(body, chance)  # otherwise nine of ten bodies fail their checksums
-    return _changed(body, chance)
+        return _repack(body, chance)  # otherwise nine of ten bodies fail their checksums
+    return _change(body, chance)
 
 
-def _repacked(body: bytes, chance: random.Random) -> bytes:
+def _repack(body: bytes, chance: random.Random) -> bytes:
     """Return an npz file with one mutated member and correct checksums."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
         chosen = chance.choice(old.namelist())
         for name in old.namelist():
             member = old.read(name)
-            new.writestr(name, _changed(member, chance) if name == chosen else member)
+            new.writestr(name, _change(member, chance) if name == chosen else member)
     return buffer.getvalue()
 
 
-def _changed(body: bytes, chance: random.Random) -> bytes:
+def _change(body: bytes, chance: random.Random) -> bytes:
     changed = bytearray(body)
     for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
         place = _place(len(changed), chance)
