@@ -81,7 +81,24 @@ class TaskContext:
 
     @cached_property
     def _posterior(self) -> Posterior:
-        return load_or_fit(self.stores, self.job, self.record)
+        """The posterior, fitted again or read from its file if its arrays were evicted.
+
+        Raises ``other-numbers`` if this deployment's fits have other bits, ``other-bits`` if the new fit has, and
+        ``posterior-damaged``.
+        """
+        stores, record = self.stores, self.record
+        require_numbers(f"Posterior {record.id}", record.numbers, stores.numbers)
+        if (posterior := _load(stores, record)) is not None:
+            return posterior
+        if record.is_imported:
+            with stage("reading"):
+                posterior = stores.imports.load(record)
+        else:
+            on_progress = progress_writer(stores, self.job, "fitting again: ")
+            with stage("fitting again"):
+                posterior = fit_values(stores, stores.datasets.values(record.dataset), record.spec, on_progress)
+        stores.posteriors.cache(record.id, posterior, record.seconds)
+        return posterior
 
     def training(self) -> Array:
         """Return the data (n, d) of the posterior's fit."""
@@ -209,33 +226,8 @@ def _put(stores: Stores, key: str, entry: Entry, tier: Tier = "cache") -> Entry:
     return entry
 
 
-def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
-    """Return the posterior of a job, fitted again or read from its file if its arrays were evicted.
-
-    Raises ``other-numbers`` if this deployment's fits have other bits, and ``other-bits`` if the new fit has.
-    """
-    require_numbers(f"Posterior {record.id}", record.numbers, stores.numbers)
-    posterior = _load(stores, record)
-    if posterior is None and record.is_imported:
-        posterior = read_again(stores, record)
-    if posterior is None:
-        values = stores.datasets.values(record.dataset)
-        with stage("fitting again"):
-            posterior = fitted(stores, values, record.spec, progress_writer(stores, job, "fitting again: "))
-        stores.posteriors.cache(record.id, posterior, record.seconds)
-    return posterior
-
-
-def read_again(stores: Stores, record: PosteriorRecord) -> Posterior:
-    """Return an imported posterior from its file, and cache it; raises ``posterior-damaged``."""
-    with stage("reading"):
-        posterior = stores.imports.load(record)
-    stores.posteriors.cache(record.id, posterior)
-    return posterior
-
-
-def fitted(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
-    """Return the posterior of values (n, d) by recorded parameters (`worker.storage.posteriors`)."""
+def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
+    """Fit a posterior to values (n, d) by recorded parameters (`worker.records.fits`)."""
     given = neighbors_of(parameters)
     neighbors = None if given is None else stored_indices(stores.datasets.values(given))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)

@@ -68,18 +68,10 @@ def group_size(posterior: Posterior) -> int:
         return LANES if posterior.lane_solver else 1
 
 
-def lane_group(key: DrawKey) -> list[DrawKey]:
-    """Return the draws of a draw's lane group."""
-    first = key.index - key.index % LANES
-    return [replace(key, index=index) for index in range(first, first + LANES)]
-
-
-def uncached_group(cache: DrawCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
-    """Return a draw and the uncached others of its lane group, which cost next to nothing."""
+def lane_group(key: DrawKey, size: int) -> list[DrawKey]:
+    """Return a draw and the others of its lane group of a size, which cost next to nothing."""
     first = key.index - key.index % size
-    others = [replace(key, index=index) for index in range(first, first + size) if index != key.index]
-    present = cache.contains(id_, others) if others else []
-    return [key, *(other for other, is_present in zip(others, present, strict=True) if not is_present)]
+    return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
 
 def draw_and_cache(

@@ -1,8 +1,8 @@
 """The sampler: a resident process of a worker that draws what clients request one by one.
 
-It keeps posteriors, compiled code and connections, and draws the requests of a posterior as lane groups. Its parent
-watches it (`worker.execution.worker`): the sampler reports its work, and may be killed at any moment. A request stays
-in its stream until it is answered, so the successor of a killed sampler draws it again, each by itself.
+It keeps posteriors, compiled code and connections, and draws the requests of a posterior as lane groups. It may be
+killed at any moment, and the kernel ends it if it hangs. A request stays in its stream until it is answered, so the
+successor of a killed sampler draws it again, each by itself.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from worker.records.draws import QUICK_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from mmap import mmap
     from types import FrameType
 
     from glle_engine import Draw, Posterior
@@ -42,11 +43,10 @@ FLUSH_SECONDS = 3.0  # between two writes of counts
 GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
 MIN_BYTES = 2**28
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
-REPORT_SECONDS = 0.5
+HUNG_SECONDS = 15.0  # of one lane group, after which the process is ended; a draw of more than a second is a job
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # of work in hand, so that requests of several posteriors fill lane groups
 SHORT_SECONDS = 0.1  # of a lane group; slower ones of a tenant may not occupy all samplers
 RESERVED_SECONDS = 30.0
-BUSY, IDLE = b"b", b"i"  # reports
 # So long a request for a draw of the latest lane group may have been sent before the draw was cached.
 LATEST_SECONDS = 1.0
 TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time than a separate command
@@ -67,22 +67,21 @@ class Sampler:
     ----------
     name
         Its name in the consumer group, which its successor has as well.
-    reports
-        Write end of the pipe to the parent: `BUSY` when it draws, at most once per `REPORT_SECONDS`, and `IDLE`.
+    is_busy
+        One byte that the parent reads: 1 while there are requests.
 
     """
 
-    def __init__(self, stores: Stores, name: str, reports: int) -> None:
+    def __init__(self, stores: Stores, name: str, is_busy: bytearray | mmap) -> None:
         self._stores = stores
         self._name = name
         self._stream = DrawStream(stores.cache.client, name)
-        self._reports = reports
+        self._is_busy = is_busy
         self._parent = os.getppid()
         self._is_waiting = False
         self._is_stopping = False
         self._flushed = time.monotonic()
         self._claimed = time.monotonic()
-        self._reported = float("-inf")  # time of the last report of work, until one of none
         self._writer = BackgroundWriter()
         self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
         self._waiting: list[DrawRequest] = []
@@ -119,12 +118,10 @@ class Sampler:
     def _step(self) -> None:
         """Read requests, waiting for one, and draw a lane group."""
         self._read()
+        self._is_busy[0] = bool(self._waiting)
         if self._waiting:
             self._draw(next_batch(self._waiting, LANES, is_oldest=self._is_oldest))
             self._is_oldest = not self._is_oldest
-        elif self._reported > float("-inf"):
-            os.write(self._reports, IDLE)
-            self._reported = float("-inf")
         now = time.monotonic()
         if now - self._claimed > LEASE_SECONDS:
             self._claimed = now
@@ -160,12 +157,9 @@ class Sampler:
 
     def _draw(self, batch: DrawBatch) -> None:
         """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
-        now = time.monotonic()
-        if now - self._reported > REPORT_SECONDS:
-            os.write(self._reports, BUSY)
-            self._reported = now
         arrays_id, latest, made = self._latest
-        if batch.arrays_id == arrays_id and latest.issuperset(batch.keys) and now < made + LATEST_SECONDS:
+        is_recent = time.monotonic() < made + LATEST_SECONDS
+        if batch.arrays_id == arrays_id and latest.issuperset(batch.keys) and is_recent:
             self._writer.submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
             return
         if batch.arrays_id in self._slow:
@@ -206,8 +200,8 @@ class Sampler:
         if posterior is None:
             self._stream.finish(batch, "job")
             return
-        keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0])]))
-        keys = keys[: max(len(batch.keys), group_size(posterior))]
+        size = group_size(posterior)
+        keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0], size)]))[: max(len(batch.keys), size)]
         for group in [keys], [[key] for key in batch.keys]:
             if self._has_drawn(batch, posterior, group):
                 return
@@ -218,6 +212,7 @@ class Sampler:
         A draw that fails by itself is refused: the other clients' draws of its batch are not.
         """
         for keys in groups:
+            signal.setitimer(signal.ITIMER_REAL, HUNG_SECONDS)  # SIGALRM ends the process, also within compiled code
             try:
                 draws, seconds = make_draws(posterior, keys)
             except redis.RedisError:
@@ -229,6 +224,8 @@ class Sampler:
             else:
                 self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
                 self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
         return True
 
     def _posterior(self, batch: DrawBatch) -> Posterior | None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,16 +26,8 @@ from worker.base.clock import now_iso
 from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance, require_numbers
 from worker.execution.background_writer import BackgroundWriter
-from worker.execution.context import (
-    PROGRESS_SECONDS,
-    TaskContext,
-    cache_result,
-    fitted,
-    load_or_fit,
-    progress_writer,
-    read_again,
-)
-from worker.execution.draws import group_size, make_draws, store_draws, uncached_group
+from worker.execution.context import PROGRESS_SECONDS, TaskContext, cache_result, fit_values
+from worker.execution.draws import group_size, lane_group, make_draws, store_draws
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
@@ -43,7 +37,7 @@ from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, rec
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from glle_engine import Draw
     from worker.records.draws import DrawKey
@@ -51,38 +45,37 @@ if TYPE_CHECKING:
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
 
+Work = Callable[[TaskContext], Job | None]  # works on a job, and returns it as it is then, or None without a record
+
 log = logging.getLogger(__name__)
 
 
 def fit(job_id: str) -> None:
     """Fit the posterior of a job."""
-    _run(job_id, _fit)
+    _run(job_id, None, _fit)
 
 
 def draw(job_id: str, round_: int, shard: int) -> None:
     """Make a shard of the draws, or of the parts of an analysis, of a job."""
-    _run(job_id, partial(_draw, round_=round_, shard=shard))
+    _run(job_id, round_, partial(_make_shard, shard=shard))
 
 
 def analyse(job_id: str, round_: int) -> None:
     """Run the analysis of a job."""
-    _run(job_id, partial(_analyse, round_=round_))
+    _run(job_id, round_, _analyse)
 
 
 HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyse}
 
 
-def _run(job_id: str, work: Callable[[Stores, Job], bool]) -> None:
-    """Run a task; while a server does not answer, wait and start again.
-
-    `work` returns whether it has ended the job.
-    """
+def _run(job_id: str, round_: int | None, work: Work) -> None:
+    """Run a task of a round of a job, None: of any; while a server does not answer, wait and start again."""
     stores = process_stores()
     with observe_task(stores, job_id) as telemetry:
         until = time.monotonic() + min(AWAY_SECONDS, stores.settings.job_timeout / 2)
         while True:
             try:
-                _attempt(stores, telemetry, job_id, work)
+                _attempt(stores, telemetry, job_id, round_, work)
                 break
             except redis.RedisError as error:
                 if time.monotonic() > until:
@@ -110,22 +103,25 @@ def _clean_up(stores: Stores, job: Job) -> None:
         stores.cache.forget(job.dataset)
 
 
-def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Callable[[Stores, Job], bool]) -> None:
+def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, round_: int | None, work: Work) -> None:
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
         require_numbers(f"Job {job_id}", job.numbers, stores.numbers)
-        telemetry.is_latest = not work(stores, job)
+        if round_ in {None, job.round}:  # otherwise it was reopened since, and another task has this work
+            telemetry.job = work(TaskContext(stores, job)) or job
     except Cancelled:
-        stores.jobs.finish_cancel(job_id)
+        cancelled = stores.jobs.finish_cancel(job_id)
+        if telemetry.job is not None:
+            telemetry.job = cancelled or telemetry.job
     except redis.RedisError:
         raise
     except Exception as error:  # noqa: BLE001 # logged, and recorded as the job's problem
-        _fail(stores, job_id, error)
+        telemetry.job = _fail(stores, job_id, error) or telemetry.job
 
 
-def _fail(stores: Stores, job_id: str, error: Exception) -> None:
-    """Record the problem that ended a job.
+def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
+    """Record the problem that ended a job; return the job.
 
     An error while recording, such as a time-out, is recorded instead: RQ would run a task that raises four times.
     """
@@ -134,29 +130,28 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> None:
         problem = timed_out(timeout) if isinstance(error, JobTimeoutException) else problem_of(error)
         if problem.is_internal:
             log.error("Job %s failed", job_id, exc_info=error)
-        stores.jobs.fail(job_id, problem)
+        return stores.jobs.fail(job_id, problem)
     except redis.RedisError:
         raise
     except Exception as failure:
         log.exception("The problem of job %s could not be recorded", job_id)
-        stores.jobs.fail(job_id, internal_error(failure))
+        return stores.jobs.fail(job_id, internal_error(failure))
 
 
-def _fit(stores: Stores, job: Job) -> bool:
+def _fit(context: TaskContext) -> Job | None:
+    stores, job = context.stores, context.job
     record = stores.posteriors.get(job.subject)
     if record is not None and record.is_imported:
-        read_again(stores, record)
-        stores.jobs.succeed(job.id, done=1, total=1)
-        return True
+        context.posterior()
+        return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
     values = stores.datasets.values(dataset)
-    on_progress = progress_writer(stores, job)
-    clock = StageClock(on_progress)
-    posterior = fitted(stores, values, parameters, clock)
+    clock = StageClock(context.on_progress)
+    posterior = fit_values(stores, values, parameters, clock)
     stages = clock.stop()
     record_stages(stages)
-    on_progress(1, 1, "caching")
+    context.on_progress(1, 1, "caching")
     with stage("caching"):
         sha256 = stores.posteriors.cache(job.subject, posterior, sum(stages.values()))
     arrays = posterior.arrays()
@@ -183,17 +178,14 @@ def _fit(stores: Stores, job: Job) -> bool:
     for source in filter(None, (dataset, neighbors)):
         if stores.datasets.get(source) is None:  # its deletion preceded the posterior's record
             stores.posteriors.delete(record.id)
-            raise stores.datasets.kind.not_found(source)
-    stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
-    return True
+            raise not_found(source)
+    return stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
 
 
-def _draw(stores: Stores, job: Job, *, round_: int, shard: int) -> bool:
-    """Make a shard of draws, or of the parts of an analysis; return whether that has ended the job."""
-    if job.round != round_:  # reopened since: another task has this shard
-        return False
-    task = _Shard(stores, job, shard)
-    return _draw_shard(task) if job.kind == "draws" else _make_parts(task)
+def _make_shard(context: TaskContext, shard: int) -> Job | None:
+    """Make a shard of draws, or of the parts of an analysis."""
+    task = _Shard(context, shard)
+    return _draw_shard(task) if context.job.kind == "draws" else _make_parts(task)
 
 
 class _Shard:
@@ -202,10 +194,11 @@ class _Shard:
     The first shard enqueues the others once the posterior is cached, so that they need not fit it.
     """
 
-    def __init__(self, stores: Stores, job: Job, shard: int) -> None:
-        self.stores = stores
-        self.job = job
-        self.number = shard
+    def __init__(self, context: TaskContext, number: int) -> None:
+        self.context = context
+        self.stores = context.stores
+        self.job = context.job
+        self.number = number
         self._reported = time.monotonic()
 
     def begin(self, stage: str, **progress: int) -> None:
@@ -215,8 +208,8 @@ class _Shard:
         if self.number == 0 and self.job.sharding is not None and self.job.sharding.shards > 1:
             self.stores.queue.enqueue_others(self.job)
 
-    def report(self, count: int) -> bool:
-        """Write the number of finished steps of the shard; return whether the job has ended.
+    def report(self, count: int) -> Job | None:
+        """Write the number of finished steps of the shard; return the job, which that may have ended.
 
         Raises `worker.jobs.store.Cancelled` if the job is not wanted.
         """
@@ -229,22 +222,26 @@ class _Shard:
             self.report(count)
 
 
-def _draw_shard(shard: _Shard) -> bool:
-    """Make the uncached draws of a shard; draws are written while the next ones are made."""
-    stores, job, spec = shard.stores, shard.job, DrawsSpec.from_dict(shard.job.spec)
+def _draw_shard(shard: _Shard) -> Job | None:
+    """Make the uncached draws of a shard; draws are written while the next ones are made.
+
+    A job of one draw makes its lane group, which costs next to nothing.
+    """
+    stores, context, spec = shard.stores, shard.context, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
-        spec = spec.at(_calibrated_scale(stores, job))
-    record = stores.posteriors.fetch(job.subject)
-    keys, keep = spec.shard_keys(shard.number), stores.cache.tier_by_size(spec.nbytes)
-    present = stores.draws.contains(record.arrays_id, keys)
-    posterior = load_or_fit(stores, job, record) if not all(present) or spec.shards > 1 else None
+        spec = spec.at(_calibrated_scale(context))
+    arrays_id, keep = context.record.arrays_id, stores.cache.tier_by_size(spec.nbytes)
+    keys = spec.shard_keys(shard.number)
+    present = stores.draws.contains(arrays_id, keys)
+    unprepared = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
+    posterior = context.posterior() if unprepared or spec.shards > 1 else None
     size = len(keys) if posterior is None else group_size(posterior)
     shard.begin("drawing")
     cached = 0  # the draws before this one are cached
 
     def store(missing: list[DrawKey], draws: list[Draw], seconds: float, end: int) -> None:
         nonlocal cached
-        store_draws(stores.draws, record.arrays_id, missing, draws, seconds, keep)
+        store_draws(stores.draws, arrays_id, missing, draws, seconds, keep, prepare=prepare)
         cached = end
 
     with BackgroundWriter() as writer:
@@ -254,41 +251,40 @@ def _draw_shard(shard: _Shard) -> bool:
             if missing := [key for key, is_present in group if not is_present]:
                 assert posterior is not None
                 if spec.total == 1:
-                    missing = uncached_group(stores.draws, record.arrays_id, keys[0], size)
+                    unprepared = missing = lane_group(keys[0], size)
                 draws, seconds = make_draws(posterior, missing)
                 writer.submit(partial(store, missing, draws, seconds, min(start + size, len(keys))))
     return shard.report(len(keys))
 
 
-def _make_parts(shard: _Shard) -> bool:
+def _make_parts(shard: _Shard) -> Job | None:
     """Make the uncached parts of a shard; the task that depends on all shards combines them.
 
     Each part is cached before it is counted. Its resamples are reported while they are made, but for the last one.
     """
-    stores, job = shard.stores, shard.job
-    assert job.parts is not None
+    job, parts = shard.job, shard.job.parts
+    assert parts is not None
     counted = most = 0  # resamples before the present part, and those of it that are reported before it is cached
 
     def report_within(done: int, _total: int, _stage: str) -> None:
         shard.report_progress(counted + min(done, most))
 
-    context = TaskContext(stores, job, report=report_within)
+    context = replace(shard.context, report=report_within)
     if job.posterior is not None:
         context.posterior()
-    shard.begin(job.parts.stage, total=job.parts.total)
-    parts = analysis_of(job).parts()
-    with stage(job.parts.stage):
-        for number in job.parts.parts(shard.number):
-            most = job.parts.sizes[number] - 1
-            parts[number].make(context)
-            counted += job.parts.sizes[number]
+    shard.begin(parts.stage, total=parts.total)
+    makers = analysis_of(job).parts()
+    with stage(parts.stage):
+        for number in parts.parts(shard.number):
+            most = parts.sizes[number] - 1
+            makers[number].make(context)
+            counted += parts.sizes[number]
             shard.report(counted)
-    return False
+    return job
 
 
-def _analyse(stores: Stores, job: Job, *, round_: int) -> bool:
-    if job.round != round_:  # reopened since: another task has it
-        return False
+def _analyse(context: TaskContext) -> Job | None:
+    stores, job = context.stores, context.job
     spec = analysis_of(job)
     require_numbers(f"The result of job {job.id}", spec.engine, stores.numbers)
     result = None
@@ -296,18 +292,17 @@ def _analyse(stores: Stores, job: Job, *, round_: int) -> bool:
         raise ProblemError(worker_lost(job.id, RETRIES + 1))  # RQ has failed a task that makes parts
     if not all(stores.cache.contains([spec.cache_key(job.subject)])):
         with stage("analysing"):
-            result = spec.run(TaskContext(stores, job))
+            result = spec.run(context)
     stores.jobs.progress(job.id, spec.total, spec.total, "caching")
     if result is not None:
         cache_result(stores, job.subject, spec, result)
-    stores.jobs.succeed(job.id)
-    return True
+    return stores.jobs.succeed(job.id)
 
 
-def _calibrated_scale(stores: Stores, job: Job) -> float:
+def _calibrated_scale(context: TaskContext) -> float:
     """Return the calibrated scale of a job's posterior; calibrate it if necessary."""
-    calibration = stores.posteriors.calibration(job.subject)
+    calibration = context.stores.posteriors.calibration(context.subject)
     if calibration is None:
         with stage("calibrating"):
-            calibration = TaskContext(stores, job, "calibrating: ").calibration().meta
+            calibration = replace(context, stage_prefix="calibrating: ").calibration().meta
     return float(calibration["scale"])

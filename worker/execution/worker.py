@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import mmap
 import os
 import re
 import signal
@@ -23,7 +24,6 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import redis
 from rq import Worker as RqWorker
@@ -38,7 +38,7 @@ from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
 from worker.connections.clients import connect_queue
 from worker.execution import rq_worker
-from worker.execution.sampler import BUSY, Sampler
+from worker.execution.sampler import Sampler
 from worker.execution.supervisor import Supervisor
 from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.observability import logging as logs
@@ -46,13 +46,7 @@ from worker.observability import tracing
 from worker.observability.live_workers import WorkerState, announce, prolong, withdraw
 from worker.stores import Stores, process_stores
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from worker.execution.supervisor import Child
-
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
-HUNG_SECONDS = 15.0  # of one lane group; a draw of more than a second is a job
 REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
 LOADED_POINTS = 100
@@ -72,10 +66,8 @@ class Worker:
         self._rq = {
             role: self._supervisor.add_forked(f"glle-{role}", partial(self._run_rq, role)) for role in QUEUES_OF_ROLE
         }
-        self._sampler = self._supervisor.add_forked("glle-sampler", self._run_sampler, is_disposable=True)
-        self._reports, self._reports_of_sampler = os.pipe()
-        os.set_blocking(self._reports, False)
-        self._busy_since: float | None = None  # monotonic time of the sampler's latest report of work
+        self._supervisor.add_forked("glle-sampler", self._run_sampler, is_disposable=True)
+        self._is_drawing = mmap.mmap(-1, 1)  # shared with the sampler
         self._next_heartbeat = 0.0
         self._reminded = 0.0  # monotonic time of the latest signal to the RQ workers
 
@@ -83,7 +75,7 @@ class Worker:
         """Run the children until a signal, and until their work is done; return the exit code."""
         supervisor = self._supervisor
         supervisor.listen()
-        supervisor.run(self._look)
+        supervisor.run(lambda _: self._look())
         self._reminded = time.monotonic()
         supervisor.stop(supervisor.children, tick=self._look_while_stopping)
         supervisor.close()
@@ -91,21 +83,7 @@ class Worker:
             withdraw(self._stores.client, self._name)
         return 0
 
-    def _look(self, ended: Sequence[Child]) -> None:
-        """Renew the record, and kill a sampler that hangs."""
-        with suppress(BlockingIOError):
-            last = os.read(self._reports, 65536)[-1:]
-            self._busy_since = time.monotonic() if last == BUSY else None
-        if self._sampler in ended:
-            self._busy_since = None
-        self._heartbeat()
-        self._kill_if_hung()
-
-    def _look_while_stopping(self) -> None:
-        self._look(())
-        self._remind()
-
-    def _heartbeat(self) -> None:
+    def _look(self) -> None:
         """Renew the worker's record and its alive file; let one worker look for lost tasks."""
         if time.monotonic() < self._next_heartbeat:
             return
@@ -119,7 +97,7 @@ class Worker:
                 self._stores.recovery.sweep()
 
     def _state(self) -> WorkerState:
-        busy = sum(map(self._is_busy, self._rq)) + (self._busy_since is not None)
+        busy = sum(map(self._is_busy, self._rq)) + self._is_drawing[0]
         return WorkerState(
             name=self._name,
             host=socket.gethostname(),
@@ -135,15 +113,9 @@ class Worker:
         found = RqWorker.find_by_key(key, connection=self._stores.client)
         return found is not None and found.get_state() == WorkerStatus.BUSY
 
-    def _kill_if_hung(self) -> None:
-        """Kill a sampler that has drawn one lane group for too long; its requests are drawn again, each by itself."""
-        if self._busy_since is not None and time.monotonic() - self._busy_since > HUNG_SECONDS:
-            log.warning("The sampler hangs: killing process %d", self._sampler.pid)
-            self._busy_since = None
-            self._sampler.send(signal.SIGKILL)
-
-    def _remind(self) -> None:
-        """Repeat the signal to an idle RQ worker, because a library may have lost the exception of its handler."""
+    def _look_while_stopping(self) -> None:
+        """Look, and repeat the signal to an idle RQ worker: a library may have lost the exception of its handler."""
+        self._look()
         if time.monotonic() - self._reminded < REMIND_SECONDS:
             return
         self._reminded = time.monotonic()
@@ -162,7 +134,7 @@ class Worker:
 
     def _run_sampler(self) -> int:
         process_stores.cache_clear()
-        Sampler(process_stores(), self._name, self._reports_of_sampler).run()
+        Sampler(process_stores(), self._name, self._is_drawing).run()
         return 0
 
 

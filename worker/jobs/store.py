@@ -301,16 +301,16 @@ class JobStore:
         """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
         self._require_running(id_, self._change(id_, "progress", {"stage": stage, **progress})[1])
 
-    def advance(self, id_: str, round_: int, shard: int, count: int) -> bool:
-        """Write the number of finished steps of a shard; end a draws job that it completes; return whether it ended.
+    def advance(self, id_: str, round_: int, shard: int, count: int) -> Job | None:
+        """Write the number of finished steps of a shard; end a draws job that it completes; return the job.
 
         Raises `Cancelled` if the job is not wanted, or is in another round.
         """
         field = _count_field(round_, shard)
-        _, status, _ = self._change(id_, "count", {"stage": "done"}, round=round_, shard=field, count=count)
+        _, status, job = self._change(id_, "count", {"stage": "done"}, round=round_, shard=field, count=count)
         if status != "succeeded":
             self._require_running(id_, status)
-        return status == "succeeded"
+        return job
 
     def shard_counts(self, job: Job) -> list[int]:
         """Return the number of finished steps of each shard of a job's round."""
@@ -324,14 +324,14 @@ class JobStore:
         counts = enumerate(self.shard_counts(job))
         return [shard for shard, count in counts if count < job.sharding.shard_size(shard)]
 
-    def succeed(self, id_: str, **progress: int) -> None:
+    def succeed(self, id_: str, **progress: int) -> Job | None:
         """Enter ``succeeded``, also after a cancellation that came too late; write `done` and `total`, if given."""
-        self._move(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
+        return self._move(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
 
-    def fail(self, id_: str, problem: Problem) -> None:
+    def fail(self, id_: str, problem: Problem) -> Job | None:
         """Enter ``failed`` with its problem."""
         moves = dict.fromkeys(OPEN, "failed")
-        self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
+        return self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
     def cancel(self, id_: str) -> Job:
         """Cancel a queued job, or request that a running one stops; an ended job stays as it is."""
@@ -339,9 +339,9 @@ class JobStore:
         self._move(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
-    def finish_cancel(self, id_: str) -> None:
+    def finish_cancel(self, id_: str) -> Job | None:
         """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped."""
-        self._move(id_, {"cancelling": "cancelled"}, stage="cancelled")
+        return self._move(id_, {"cancelling": "cancelled"}, stage="cancelled")
 
     def expire(self, id_: str) -> Job:
         """Enter ``failed`` if the deadline has passed, unless it was extended meanwhile."""

@@ -23,20 +23,14 @@ def posteriors() -> dict[str, Posterior]:
     return {"post_0": fit(manifolds.make("s_curve", 120, seed=0).X)}
 
 
-def test_a_single_draw_caches_its_lane_group(
-    stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Draw 6 caches draws 4 to 7, each equal to a separate request; a cached draw is not computed again."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+def test_a_single_draw_caches_its_lane_group(stores: Stores, posteriors: dict[str, Posterior]) -> None:
+    """The lane group of draw 6 has draws 4 to 7, each equal to a separate draw."""
     posterior = posteriors["post_0"]
-    size = draws.group_size(posterior)
-    assert size == 4
     key = DrawKey(1, 6, 1.0, "posterior", "procrustes")
-    group = [DrawKey(1, index, 1.0, "posterior", "procrustes") for index in (4, 5, 6, 7)]
-    draws.draw_and_cache(stores.draws, "post_0", posterior, [group[0]])
-    assert draws.uncached_group(stores.draws, "post_0", key, size) == [group[2], group[1], group[3]]
-    assert draws.uncached_group(stores.draws, "post_0", key, 1) == [key], "without lanes there is no group"
-    draws.draw_and_cache(stores.draws, "post_0", posterior, [group[2], group[1], group[3]])
+    group = draws.lane_group(key, draws.group_size(posterior))
+    assert [each.index for each in group] == [6, 4, 5, 7]
+    assert draws.lane_group(key, 1) == [key], "without lanes there is no group"
+    draws.draw_and_cache(stores.draws, "post_0", posterior, group)
     for key_of_draw in group:
         entry = stores.draws.get("post_0", key_of_draw)
         assert entry is not None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from glle_engine import Draw, Posterior
+    from worker.jobs.store import Job
     from worker.records.draws import DrawKey
     from worker.stores import Stores
 
@@ -91,7 +92,7 @@ def test_counted_draws_are_cached(
         time.sleep(0.01)
         store(*arguments, **options)
 
-    def check(id_: str, round_: int, shard: int, count: int) -> bool:
+    def check(id_: str, round_: int, shard: int, count: int) -> Job | None:
         assert all(stores.draws.contains(arrays_id, spec.shard_keys(shard)[:count]))
         reported.append(count)
         return advance(id_, round_, shard, count)

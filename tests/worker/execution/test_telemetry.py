@@ -70,9 +70,8 @@ def test_rejected_solvers_are_counted(stores: Stores) -> None:
     assert posterior is not None
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])
-
-    with observe_task(stores, fitted.id) as watch:
-        assert watch.count_draws([draw]) == ["lu"]
+    with observe_task(stores, fitted.id):
+        assert count_draws([draw]) == ["lu"]
     counters, _ = stores.counts.read()
     assert counters["draws", "lu"] == 1
     assert counters["draws_rejected", "lanes"] == 1
