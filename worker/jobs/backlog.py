@@ -13,9 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from worker.base.clock import now_ms
-from worker.jobs.index import INDEX, TENANTS
-from worker.jobs.lua_scripts import ALL_OPEN, OPEN
-from worker.records.ids import tenant_key, text
+from worker.jobs.lua_scripts import ALL_OPEN, ENDED_INDEX, OPEN, TENANTS
+from worker.records.ids import text
+from worker.records.tenants import tenant_key
 
 if TYPE_CHECKING:
     import redis
@@ -92,7 +92,7 @@ class Backlog:
             pipeline.scard(tenant_key(OPEN, tenant))
             pipeline.scard(ALL_OPEN)
             for name in tenants:
-                ended = tenant_key(f"{INDEX}:ended", name)
+                ended = tenant_key(ENDED_INDEX, name)
                 pipeline.zcount(ended, since, "+inf")
                 pipeline.zrangebyscore(ended, since, "+inf", start=0, num=1, withscores=True)
             own_open, all_open, *replies = pipeline.execute()

@@ -4,19 +4,69 @@ Each change is numbered in the record and published; progress is published at mo
 """
 
 from worker.base.versions import MEMBER, SCHEMA
-from worker.jobs.index import LISTS, REMOVED, TENANTS
 from worker.observability.counters import BUCKETS, SEPARATOR
 from worker.observability.counters import KEY as COUNTS
 from worker.records.job import FIELDS, PARTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
-OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.own` names those of others
+INDEX = "glle:jobs"  # the sorted set of a tenant's jobs by time of creation
+ENDED_INDEX = "glle:jobs:ended"  # the same of its ended jobs, by the milliseconds since 1970 at which they expire
+TENANTS = "glle:tenants"  # the set of tenants with jobs
+OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.tenants.own` names those of others
 ENTERED = "glle:jobs:entered"  # transitions by kind and entered status
 ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
 PROGRESS_MS = 100  # between two publications of a job's progress
+REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
+
+# `list` returns the key of a tenant's list. `drop` removes an ended record with its claim; `trim` the expired ones, and
+# the oldest beyond the maximum. `refusal` returns the limit of open jobs that is reached (of the tenant, of all), or nil.
+QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
+_LISTS = f"""
+local function list(tenant, name)
+  if not tenant or tenant == 'default' then return 'glle:' .. name end
+  return 'glle:tenant:' .. tenant .. ':' .. name
+end
+
+local function has_ended(status) return status == 'succeeded' or status == 'failed' or status == 'cancelled' end
+
+local function drop(tenant, member)
+  local id = string.match(member, '%S+$')
+  local record = 'glle:job:' .. id
+  local claim = redis.call('HGET', record, 'claim')
+  redis.call('ZREM', list(tenant, 'jobs:ended'), member)
+  redis.call('ZREM', list(tenant, 'jobs'), member)
+  if claim and redis.call('GET', claim) == id then redis.call('DEL', claim) end
+  redis.call('DEL', record)
+end
+
+local function trim(tenant, now, limit, removed)
+  local ended = list(tenant, 'jobs:ended')
+  local old = redis.call('ZRANGEBYSCORE', ended, '-inf', now, 'LIMIT', 0, removed)
+  local surplus = limit > 0 and redis.call('ZCARD', ended) - limit or 0
+  if surplus > #old then old = redis.call('ZRANGE', ended, 0, math.min(surplus, removed) - 1) end
+  for _, member in ipairs(old) do drop(tenant, member) end
+  return #old
+end
+
+local function refusal(tenant, limit, all_limit)
+  if limit > 0 and redis.call('SCARD', list(tenant, 'open')) >= limit then return '{QUOTA}' end
+  if all_limit > 0 and redis.call('SCARD', '{ALL_OPEN}') >= all_limit then return '{JOBS}' end
+end
+"""
+
+# Removes records of ended jobs. ARGV: tenant, now, maximum of records, maximum to remove, then the id of one job or "".
+# Returns the number of removed records; an open one stays.
+REMOVE = f"""
+{_LISTS}
+if ARGV[5] == '' then return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) end
+local is = redis.call('HMGET', 'glle:job:' .. ARGV[5], 'status', 'created')
+if is[1] and not has_ended(is[1]) then return 0 end
+if is[1] then drop(ARGV[1], is[2] .. ' ' .. ARGV[5]) end
+return 1
+"""
 
 # Relaxes the terms of an open job, `record`: the later deadline and the higher priority count; empty means none.
 _SHARE = f"""
@@ -31,15 +81,14 @@ local function share(record, deadline, priority)
 end
 """
 
-# Creates a job, or returns the holder of its claim. KEYS: claim, record, index, stats, the tenant's open jobs.
+# Creates a job, or returns the holder of its claim. KEYS: claim, record.
 # ARGV: prefix of records, id, index member, claim's seconds, statuses of a holder to return (comma between and around),
 # deadline, priority, maximum of open jobs of the tenant and of all, maximum of ended records of the tenant (0:
 # unlimited), 1 if the server is full, tenant, now, then the record's fields. Returns the id and the `FIELDS` of the
 # record, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. Removes surplus and expired ended records.
-QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 CREATE = f"""
 {_SHARE}
-{LISTS}
+{_LISTS}
 local holder = redis.call('GET', KEYS[1])
 if holder then
   local status = redis.call('HGET', ARGV[1] .. holder, 'status')
@@ -48,29 +97,28 @@ if holder then
     return {{holder, redis.call('HMGET', ARGV[1] .. holder, {_FIELDS})}}
   end
 end
-local limit, all_limit = tonumber(ARGV[8]), tonumber(ARGV[9])
-if ARGV[11] == '1' then return {{'{ROOM}'}} end
-if limit > 0 and redis.call('SCARD', KEYS[5]) >= limit then return {{'{QUOTA}'}} end
-if all_limit > 0 and redis.call('SCARD', '{ALL_OPEN}') >= all_limit then return {{'{JOBS}'}} end
-trim(ARGV[12], ARGV[13], tonumber(ARGV[10]), {REMOVED})
-redis.call('SADD', KEYS[5], ARGV[2])
+local tenant = ARGV[12]
+local reached = ARGV[11] == '1' and '{ROOM}' or refusal(tenant, tonumber(ARGV[8]), tonumber(ARGV[9]))
+if reached then return {{reached}} end
+trim(tenant, ARGV[13], tonumber(ARGV[10]), {REMOVED})
+redis.call('SADD', list(tenant, 'open'), ARGV[2])
 redis.call('SADD', '{ALL_OPEN}', ARGV[2])
-redis.call('SADD', '{TENANTS}', ARGV[12])
+redis.call('SADD', '{TENANTS}', tenant)
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
 redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], 'claim', KEYS[1], unpack(ARGV, 14))
-redis.call('ZADD', KEYS[3], 0, ARGV[3])
-index(KEYS[2], nil, 'queued')
-redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
+redis.call('ZADD', list(tenant, 'jobs'), 0, ARGV[3])
+redis.call('HINCRBY', '{ENTERED}', redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
 return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 """
 
-# Changes a record, if its status allows that. KEYS: record, stats. ARGV: JSON of the change, now in milliseconds and in
+# Changes a record, if its status allows that. KEYS: record. ARGV: JSON of the change, now in milliseconds and in
 # ISO format, seconds to keep an ended record. A change has an `action`, the `fields` to set, and for a new status the
 # moves {from: to}. Returns the status before (nothing without a record) and after, and the `FIELDS` of the record.
 #
 #   move      change the status
 #   expire    as `move`, if the deadline has passed
-#   reopen    as `move` into the next round; a job that another call has reopened shares the terms
+#   reopen    as `move` into the next round, unless `refusal` returns a limit instead of the status after; a job that
+#             another call has reopened shares the terms
 #   progress  set fields while the job runs
 #   count     add the finished steps of a shard; the one that completes a draws job ends it
 #
@@ -79,7 +127,7 @@ return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 LATE = "late"
 CHANGE = f"""
 {_SHARE}
-{LISTS}
+{_LISTS}
 local record, now = KEYS[1], tonumber(ARGV[2])
 local change = cjson.decode(ARGV[1])
 local id = string.match(record, '[^:]*$')
@@ -95,15 +143,17 @@ local function observe_end(kind, status, created)
 end
 
 local function move(from, to, fields)
-  local is = redis.call('HMGET', record, 'tenant', 'kind', 'round', 'created_ms')
+  local is = redis.call('HMGET', record, 'tenant', 'kind', 'round', 'created_ms', 'created')
+  local ended, member = list(is[1], 'jobs:ended'), is[5] .. ' ' .. id
   local open, ttl = list(is[1], 'open'), tonumber(ARGV[4])
   redis.call('HSET', record, 'status', to, 'touched', now, unpack(fields))
   redis.call('HSET', record, 'since', now, 'base', redis.call('HGET', record, 'done'))
   redis.call('HINCRBY', record, 'sequence', 1)
-  redis.call('HINCRBY', KEYS[2], is[2] .. ':' .. to, 1)
+  redis.call('HINCRBY', '{ENTERED}', is[2] .. ':' .. to, 1)
   if has_ended(to) then
     redis.call('HSET', record, 'finished', ARGV[3])
     redis.call('EXPIRE', record, ttl)
+    redis.call('ZADD', ended, now + 1000 * ttl, member)
     redis.call('SREM', open, id)
     redis.call('SREM', '{ALL_OPEN}', id)
     redis.call('PUBLISH', '{ENDED}', id)
@@ -111,9 +161,9 @@ local function move(from, to, fields)
   else
     redis.call('SADD', open, id)
     redis.call('SADD', '{ALL_OPEN}', id)
+    redis.call('ZREM', ended, member)
     redis.call('PERSIST', record)
   end
-  index(record, from, to, now + 1000 * ttl)
   redis.call('PUBLISH', '{CHANGED}', id)
   return to
 end
@@ -155,11 +205,16 @@ elseif action == 'count' then
 else
   local to = change.moves[was]
   if action == 'expire' and not is_late then to = nil end
-  if action == 'reopen' and was ~= 'succeeded' then share(record, change.deadline, change.priority) end
-  if to then
-    if action == 'reopen' then redis.call('HINCRBY', record, 'round', 1) end
-    after = move(was, to, fields)
+  if action == 'reopen' then
+    if to then
+      local reached = refusal(redis.call('HGET', record, 'tenant'), change.limit, change.all_limit)
+      if reached then return {{was, reached, {{}}}} end
+      redis.call('HINCRBY', record, 'round', 1)
+    else
+      share(record, change.deadline, change.priority)
+    end
   end
+  if to then after = move(was, to, fields) end
 end
 return {{was, after, redis.call('HMGET', record, {_FIELDS})}}
 """

@@ -88,9 +88,9 @@ class JobRecovery:
             with suppress(ProblemError):  # a record of another version
                 if (job := self._jobs.get(id_)) is not None:
                     self.repair(job)
-        index, quotas = self._jobs.index, Quotas(self._settings)
-        for tenant in index.tenants():
-            index.trim(tenant, quotas.of(tenant).records)
+        quotas = Quotas(self._settings)
+        for tenant in self._jobs.sample_tenants():
+            self._jobs.trim(tenant, quotas.of(tenant).records)
 
     def _expected_tasks(self, job: Job) -> list[str]:
         """Return the tasks that must wait or run."""

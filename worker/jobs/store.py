@@ -16,13 +16,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
+import redis
+
 from glle_engine import NUMBERS
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import deadline_exceeded, refuse
 from worker.base.versions import require_numbers, stamp
 from worker.jobs import lua_scripts
 from worker.jobs.backlog import Backlog
-from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
 from worker.records.job import (
@@ -45,8 +46,6 @@ from worker.records.quotas import JobLimits, too_many_jobs, too_many_jobs_overal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import redis
-
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
     from worker.records.sharding import PartsSharding
@@ -55,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
+SWEEP_TENANTS = 20  # a random sample
+SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the client's request
@@ -98,8 +99,8 @@ class JobStore:
         self._limits = limits or JobLimits()
         self._room = room
         self._backlog = backlog or Backlog(client, ttl)
-        self.index = JobIndex(client)
         self._create = client.register_script(lua_scripts.CREATE)
+        self._remove = client.register_script(lua_scripts.REMOVE)
         self._change_record = client.register_script(lua_scripts.CHANGE)
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
@@ -166,10 +167,7 @@ class JobStore:
             **inline_fields(points),
         }  # fmt: skip
         raw, *record = self._create(
-            keys=[
-                self._claim(claim), job_key(new), tenant_key(INDEX, tenant), lua_scripts.ENTERED,
-                tenant_key(lua_scripts.OPEN, tenant),
-            ],
+            keys=[self._claim(claim), job_key(new)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
@@ -212,7 +210,7 @@ class JobStore:
         tenant = self._tenant or DEFAULT
         with self._client.pipeline(transaction=False) as pipeline:
             pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
-            pipeline.zcard(tenant_key(f"{INDEX}:ended", tenant))
+            pipeline.zcard(tenant_key(lua_scripts.ENDED_INDEX, tenant))
             is_open, ended = pipeline.execute()
         return int(is_open), int(ended)
 
@@ -230,10 +228,10 @@ class JobStore:
     ) -> Iterator[tuple[str, Job | None]]:
         """Yield (cursor, job), newest first, after the cursor `before`; `limit` jobs per two round trips.
 
-        The job is None if its record has expired, or if its status has changed meanwhile.
+        The job is None if its record has expired, or has another status or kind.
         """
-        tenant = self._tenant or DEFAULT
-        while members := self.index.members(tenant, before, limit, status, kind):
+        key, upper = tenant_key(lua_scripts.INDEX, self._tenant or DEFAULT), "+" if before is None else f"({before}"
+        while members := [text(raw) for raw in self._client.zrevrangebylex(key, upper, "-", start=0, num=limit)]:
             with self._client.pipeline(transaction=False) as pipeline:
                 for member in members:
                     pipeline.hmget(job_key(member_name(member)), FIELDS)
@@ -243,11 +241,7 @@ class JobStore:
                     yield member, job if is_match else None
             if len(members) < limit:
                 return
-            before = members[-1]
-
-    def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
-        """Yield (cursor, job) as `listed`, without expired records."""
-        return ((cursor, job) for cursor, job in self.listed(before) if job is not None)
+            upper = f"({members[-1]}"
 
     def all_ended(self) -> Iterator[tuple[str, dict[str, str], int]]:
         """Yield (id, stored record, milliseconds to live) of all tenants' ended jobs, possibly with repetitions."""
@@ -261,12 +255,28 @@ class JobStore:
 
     def put(self, record: dict[str, str], ttl_ms: int) -> bool:
         """Restore the stored record of an ended job for some milliseconds; return False if one exists."""
-        return self.index.put(record, ttl_ms)
+        tenant, key = record.get("tenant", DEFAULT), job_key(record["id"])
+        member = index_member(record["created"], record["id"])
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.watch(key)  # type: ignore[no-untyped-call] # redis-py
+            if pipeline.exists(key):
+                return False
+            pipeline.multi()
+            pipeline.hset(key, items=_flat(record))
+            pipeline.pexpire(key, ttl_ms)
+            pipeline.zadd(tenant_key(lua_scripts.INDEX, tenant), {member: 0})
+            pipeline.zadd(tenant_key(lua_scripts.ENDED_INDEX, tenant), {member: now_ms() + ttl_ms})
+            pipeline.sadd(lua_scripts.TENANTS, tenant)
+            try:
+                pipeline.execute()
+            except redis.WatchError:
+                return False
+        return True
 
     def delete(self, id_: str) -> Job:
         """Remove the record of an ended job, and return the job; raises ``job-not-found``, ``job-not-ended``."""
         job = self.fetch(id_)
-        if not self.index.drop(job.tenant, id_):
+        if not self._remove(args=[job.tenant, now_ms(), 0, 1, id_]):
             raise refuse(
                 "job-not-ended",
                 409,
@@ -275,6 +285,17 @@ class JobStore:
                 job=id_,
             )
         return job
+
+    def trim(self, tenant: str, limit: int) -> int:
+        """Remove a tenant's expired records and its oldest ended ones beyond `limit` (0: unlimited).
+
+        Remove at most `SWEEP_RECORDS`; return their number.
+        """
+        return int(self._remove(args=[tenant, now_ms(), limit, SWEEP_RECORDS, ""]))
+
+    def sample_tenants(self) -> list[str]:
+        """Return a random sample of tenants with jobs."""
+        return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
 
     def start(self, id_: str) -> Job:
         """Enter ``running``, unless the job runs already; raises `Cancelled` if the job is not wanted."""
@@ -285,13 +306,6 @@ class JobStore:
             self.expire(id_)
             raise Cancelled
         return job
-
-    def is_wanted(self, id_: str) -> bool:
-        """Return whether work on a job is to continue; a job past its deadline fails."""
-        job = self.get(id_)
-        if job is not None and job.is_late:
-            job = self.expire(id_)
-        return job is not None and job.status in {"queued", "running", "succeeded"}
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress; raises `Cancelled` if the job is not wanted."""
@@ -359,11 +373,15 @@ class JobStore:
         Raises as `create`, and ``other-numbers`` if the result would have other bits.
         """
         require_numbers(f"Job {job.id}", job.numbers, self._numbers)
-        self._require_room_for(job)
+        if self._room is not None:
+            self._room.require()
         deadline, priority = _term_fields(terms)
         fields = {"deadline": deadline, "priority": priority, "done": 0, "stage": "queued", "finished": ""}
         moves = {"succeeded": "queued"}
-        was, is_, _ = self._change(job.id, "reopen", fields, moves, deadline=deadline, priority=priority)
+        limits = {"limit": self._limits.open, "all_limit": self._limits.all_open}
+        was, is_, _ = self._change(job.id, "reopen", fields, moves, deadline=deadline, priority=priority, **limits)
+        if (refusal := self._refusal(is_)) is not None:
+            raise refusal
         return (was, is_) == ("succeeded", "queued")
 
     def transition_counts(self) -> dict[tuple[str, str], int]:
@@ -379,33 +397,14 @@ class JobStore:
         if status != "running":
             raise Cancelled
 
-    def _require_room_for(self, job: Job) -> None:
-        """Refuse to reopen a job where `create` would refuse a new one."""
-        if self._room is not None:
-            self._room.require()
-        with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.scard(tenant_key(lua_scripts.OPEN, job.tenant))
-            pipeline.scard(lua_scripts.ALL_OPEN)
-            tenant_open, all_open = map(int, pipeline.execute())
-        if self._limits.open and tenant_open >= self._limits.open:
-            raise self._too_many_jobs()
-        if self._limits.all_open and all_open >= self._limits.all_open:
-            raise self._too_many_jobs_overall()
-
-    def _refusal(self, reply: str) -> ProblemError | None:
-        """Return the refusal in the creation script's reply, or None for the id of a job."""
+    def _refusal(self, reply: str | None) -> ProblemError | None:
+        """Return the refusal in a script's reply, if it has one."""
+        tenant = self._tenant or DEFAULT
         if reply == lua_scripts.QUOTA:
-            return self._too_many_jobs()
+            return too_many_jobs(self._tenant, self._limits.open, self._backlog.seconds_of_tenant(tenant))
         if reply == lua_scripts.JOBS:
-            return self._too_many_jobs_overall()
+            return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds_of_all(tenant))
         return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
-
-    def _too_many_jobs(self) -> ProblemError:
-        seconds = self._backlog.seconds_of_tenant(self._tenant or DEFAULT)
-        return too_many_jobs(self._tenant, self._limits.open, seconds)
-
-    def _too_many_jobs_overall(self) -> ProblemError:
-        return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds_of_all(self._tenant or DEFAULT))
 
     def _claim(self, claim: str) -> str:
         return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)
@@ -416,12 +415,11 @@ class JobStore:
         """Change a record (`lua_scripts.CHANGE`); return the status before and after, and the job."""
         flat = [str(part) for part in _flat(fields)]
         change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **more})
-        keys = [job_key(id_), lua_scripts.ENTERED]
-        reply = self._change_record(keys=keys, args=[change, now_ms(), now_iso(), self._ttl])
+        reply = self._change_record(keys=[job_key(id_)], args=[change, now_ms(), now_iso(), self._ttl])
         if not reply:
             return None, None, None
         was, after, record = reply
-        return text(was), text(after), job_of(record)
+        return text(was), text(after), job_of(record) if record else None
 
     def _move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> Job | None:
         """Change the status by `moves` {from: to}; return the job."""

@@ -122,7 +122,7 @@ def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores
         assert (answer.status_code, answer.json()["type"]) == (422, f"urn:glle:problem:{code}")
         assert answer.json()["remedy"]
     assert in_turn(stores) == []
-    assert list(stores.jobs.newest()) == []
+    assert list(stores.jobs.listed()) == []
 
 
 def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None:

@@ -165,7 +165,7 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
     job, counts = shared_job(stores, ENSEMBLE, fitted), list[int]()
     advance = stores.jobs.advance
 
-    def record(id_: str, round_: int, shard: int, count: int) -> bool:
+    def record(id_: str, round_: int, shard: int, count: int) -> Job | None:
         counts.append(count)
         cached = stores.cache.contains([block.cache_key(arrays_id) for _, block in ENSEMBLE.blocks()])
         assert count < PER_BLOCK or cached[shard]

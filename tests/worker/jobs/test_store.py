@@ -5,19 +5,27 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from worker.base.problems import Problem, ProblemError
+from worker.jobs.lua_scripts import ENDED_INDEX
 from worker.jobs.store import Cancelled, Job, Status
+from worker.records.ids import text
 from worker.records.sharding import PartsSharding
+from worker.records.tenants import tenant_key
+from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
+    from worker.jobs.store import JobStore, Kind
     from worker.stores import Stores
 
 SERIES = "job_seconds"
 PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.", details={"k": 3})
+MOVES = ("start", "succeed", "fail", "cancel", "finish_cancel", "reopen", "forget")
 
 
 def create(stores: Stores, claim: str = "claim", **more: Any) -> tuple[Job, bool]:
@@ -60,7 +68,7 @@ def test_racing_claims_share_one_job(stores: Stores) -> None:
         results = list(pool.map(lambda _: create(stores), range(16)))
     assert sum(created for _, created in results) == 1
     assert len({job.id for job, _ in results}) == 1
-    assert len(list(stores.jobs.newest())) == 1
+    assert len(list(stores.jobs.listed())) == 1
 
 
 @pytest.mark.parametrize(
@@ -213,20 +221,13 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
     assert stores.jobs.shard_counts(divided) == [0]
 
 
-def test_listing_pages_and_omits_expired_records(stores: Stores) -> None:
-    """The newest jobs come first, a cursor continues, an expired record is omitted."""
-    ids = []
-    for number in range(5):
-        job, _ = create(stores, f"claim{number}")
-        stores.client.delete("unrelated")
-        ids.append(job.id)
-    listed = list(stores.jobs.newest())
-    assert {job.id for _, job in listed} == set(ids)
+def test_listing_pages(stores: Stores) -> None:
+    """The newest jobs come first, and a cursor continues."""
+    ids = [create(stores, f"claim{number}")[0].id for number in range(5)]
+    listed = list(stores.jobs.listed())
+    assert {job and job.id for _, job in listed} == set(ids)
     assert [at for at, _ in listed] == sorted((at for at, _ in listed), reverse=True)
-    assert [job.id for _, job in stores.jobs.newest(before=listed[2][0])] == [job.id for _, job in listed[3:]]
-    stores.client.delete(f"glle:job:{listed[0][1].id}")
-    assert len(list(stores.jobs.newest())) == 4
-    assert stores.client.zcard("glle:jobs") == 5, "a list changes nothing"
+    assert list(stores.jobs.listed(listed[2][0], limit=1)) == listed[3:]
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:
@@ -239,3 +240,127 @@ def test_entered_counts_every_status(stores: Stores) -> None:
         ("draws", "running"): 2,
         ("draws", "succeeded"): 2,
     }
+
+
+def fit_job(jobs: JobStore, claim: str, kind: Kind = "fit") -> Job:
+    """Create a job of a store of a tenant."""
+    return jobs.create(kind=kind, claim=claim, posterior="post_1", spec={}, total=1)[0]
+
+
+def ended(jobs: JobStore, claim: str) -> Job:
+    """Create a job that has succeeded."""
+    job = fit_job(jobs, claim)
+    jobs.start(job.id)
+    jobs.succeed(job.id)
+    return jobs.fetch(job.id)
+
+
+def move_job(jobs: JobStore, id_: str, move: str) -> None:
+    """Apply a move to a job if its state allows it."""
+    if (job := jobs.get(id_)) is None:
+        return
+    if move == "fail":
+        jobs.fail(id_, PROBLEM)
+    elif move == "reopen":
+        jobs.reopen(job)
+    elif move == "forget" and not job.is_open:
+        jobs.delete(id_)
+    elif move == "start" and job.status in {"queued", "running"}:
+        jobs.start(id_)
+    elif move in {"succeed", "cancel", "finish_cancel"}:
+        getattr(jobs, move)(id_)
+
+
+def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
+    """Assert that the lists have each job once, the newest first, and the index of ended jobs no other member."""
+    jobs_by_age = [(at, job) for at, job in jobs.listed() if job is not None]
+    assert [at for at, _ in jobs_by_age] == sorted((at for at, _ in jobs_by_age), reverse=True)
+    for status in get_args(Status):
+        for kind in ("fit", "draws", None):
+            matches = [job.id for _, job in jobs_by_age if status == job.status and kind in {None, job.kind}]
+            assert [job.id for _, job in jobs.listed(None, status, kind, limit=3) if job is not None] == matches
+    entries = stores.client.zrange(tenant_key(ENDED_INDEX, tenant), 0, -1)
+    assert sorted(map(text, entries)) == sorted(at for at, job in jobs_by_age if not job.is_open)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kinds=st.lists(st.sampled_from(["fit", "draws", "summary"]), min_size=1, max_size=5),
+    moves=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(MOVES)), max_size=25),
+    tenant=st.sampled_from(["default", "alice"]),
+)
+def test_every_change_of_status_keeps_the_lists(
+    stores: Stores, kinds: list[Kind], moves: list[tuple[int, str]], tenant: str
+) -> None:
+    """After any sequence of changes the lists are exact."""
+    stores.client.flushall()
+    jobs = stores.of(tenant).jobs
+    ids = [fit_job(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
+    for number, move in moves:
+        move_job(jobs, ids[number % len(ids)], move)
+    require_exact(stores, jobs, tenant)
+
+
+def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
+    """Surplus records leave in the order of their ends, with their claims; other tenants' and open ones stay."""
+    jobs = stores.jobs.of("alice", JobLimits(ended=3))
+    other = ended(stores.jobs.of("bob", JobLimits(ended=3)), "b")
+    open_ones = [fit_job(jobs, f"open {number}").id for number in range(5)]
+    ids = [ended(jobs, f"claim {number}").id for number in range(8)]
+    last = fit_job(jobs, "last").id
+    assert {job and job.id for _, job in jobs.listed()} == {last, *ids[-3:], *open_ones}
+    assert stores.jobs.get(other.id) is not None
+    for id_ in ids[:-3]:
+        assert not stores.client.exists(f"glle:job:{id_}")
+    assert jobs.claim_holder("claim 0") is None
+    assert jobs.claim_holder("claim 7") is not None
+    assert not stores.client.exists(tenant_key("glle:claim:claim 0", "alice"))
+    require_exact(stores, jobs, "alice")
+
+
+def test_create_and_cancel_leaves_no_more_keys(stores: Stores) -> None:
+    """Creating and cancelling jobs repeatedly does not increase the number of keys."""
+    jobs = stores.jobs.of("alice", JobLimits(ended=4))
+    counted = []
+    for number in range(60):
+        jobs.cancel(fit_job(jobs, f"claim {number}").id)
+        counted.append(stores.client.dbsize())
+    assert len(set(counted[10:])) == 1
+
+
+def test_expired_records_leave_the_lists(stores: Stores) -> None:
+    """The sweep removes expired records from all lists."""
+    jobs = stores.jobs.of("alice", JobLimits())
+    current = ended(jobs, "kept").id
+    expired = ended(jobs, "gone").id
+    stores.client.delete(f"glle:job:{expired}")
+    key = tenant_key(ENDED_INDEX, "alice")
+    (entry,) = (member for member in map(text, stores.client.zrange(key, 0, -1)) if expired in member)
+    stores.client.zadd(key, {entry: 1})
+    assert [job and job.id for _, job in jobs.listed()] == [None, current]
+    stores.recovery.sweep()
+    assert [job and job.id for _, job in jobs.listed()] == [current]
+    require_exact(stores, jobs, "alice")
+
+
+def test_an_open_record_is_not_removed(stores: Stores) -> None:
+    """Only the record of an ended job can be removed; that of an open one is refused with a remedy."""
+    job = fit_job(stores.jobs, "claim")
+    with pytest.raises(ProblemError) as caught:
+        stores.jobs.delete(job.id)
+    assert (caught.value.problem.code, caught.value.problem.status) == ("job-not-ended", 409)
+    assert stores.jobs.fetch(job.id).is_open
+    stores.jobs.cancel(job.id)
+    assert stores.jobs.delete(job.id).status == "cancelled"
+    assert stores.jobs.get(job.id) is None
+    assert fit_job(stores.jobs, "claim").id != job.id
+
+
+def test_restored_records_are_listed(stores: Stores) -> None:
+    """A restored record is in the lists."""
+    jobs = stores.jobs.of("alice", JobLimits())
+    ended(jobs, "claim")
+    ((_, record, ttl),) = stores.jobs.all_ended()
+    stores.client.flushall()
+    assert stores.jobs.put(record, ttl)
+    require_exact(stores, jobs, "alice")

@@ -86,7 +86,7 @@ def state(stores: Stores) -> dict[str, Any]:
         fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
         fields[tenant] += [cursor for cursor, _ in stores.of(tenant).datasets.newest()]
         fields[tenant] += [stores.of(tenant).datasets.usage()]
-        fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.newest() if not job.is_open]
+        fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.listed() if job and not job.is_open]
     return {**fields, "keys": stores.keys.all()}
 
 
