@@ -1,14 +1,14 @@
 """Retry-After of refused jobs: the time until open jobs have ended, at the rate of the last half minute.
 
 The index of ended jobs, which the scripts of the job records keep anyway, holds the time of each end. So an end costs
-no additional write, and every API process finds the same rate. Of n requests that a process refuses at once, the n-th
-is asked to return when n jobs have ended, so that they do not return together.
+no additional write, and every API process finds the same rate. A tenant's rate is its share of the open jobs. Of n
+requests that a process refuses at once, the n-th is asked to return when n jobs have ended, so that they do not return
+together.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -27,17 +27,6 @@ LOOK_SECONDS = 1.0  # between two readings of a tenant's rates by a process
 MAX_TENANTS = 1000  # whose ends are counted; a random sample of more
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Ends of jobs per second, of a tenant and of all tenants; 0 if none is known.
-
-    Without a recent end, the tenant's rate is its share of the open jobs.
-    """
-
-    tenant: float
-    all: float
-
-
 class Backlog:
     """Estimate of the time until a refused job finds room.
 
@@ -53,54 +42,36 @@ class Backlog:
     def __init__(self, client: redis.Redis, ttl: int) -> None:
         self._client = client
         self._ttl = ttl
-        self._rates: dict[str, tuple[float, Rates]] = {}  # by tenant, with the end of their validity
+        self._rates: dict[str, tuple[float, float]] = {}  # by tenant, "" for all: end of validity, ends per second
         self._next: dict[str, float] = {}  # by tenant, "" for all: when the last refused request may return
 
-    def seconds_of_tenant(self, tenant: str) -> int:
-        """Return the seconds until an open job of the tenant has ended."""
-        return self._place(tenant, self._look(tenant).tenant)
-
-    def seconds_of_all(self, tenant: str) -> int:
-        """Return the seconds until an open job of any tenant has ended."""
-        return self._place("", self._look(tenant).all)
-
-    def _place(self, line: str, rate: float) -> int:
-        """Return the seconds of the next place in a line that moves at a rate."""
+    def seconds(self, tenant: str = "") -> int:
+        """Return the seconds until an open job of a tenant has ended, by default of any."""
         now = monotonic()
-        step = min(1 / rate, LONGEST_SECONDS) if rate else LONGEST_SECONDS
-        self._next[line] = min(max(now, self._next.get(line, 0.0)) + step, now + LONGEST_SECONDS)
-        return min(max(1, math.ceil(self._next[line] - now)), LONGEST_SECONDS)  # the difference is rounded
-
-    def _look(self, tenant: str) -> Rates:
-        """Return the rates; they may be a second old."""
-        now = monotonic()
-        until, rates = self._rates.get(tenant, (0.0, Rates(0.0, 0.0)))
+        until, rate = self._rates.get(tenant, (0.0, 0.0))
         if until < now:
             if len(self._rates) >= MAX_TENANTS:
                 self._rates.clear()
                 self._next.clear()
-            rates = self._read(tenant)
-            self._rates[tenant] = now + LOOK_SECONDS, rates
-        return rates
+            rate = self._read(tenant)
+            self._rates[tenant] = now + LOOK_SECONDS, rate
+        step = min(1 / rate, LONGEST_SECONDS) if rate else LONGEST_SECONDS
+        self._next[tenant] = min(max(now, self._next.get(tenant, 0.0)) + step, now + LONGEST_SECONDS)
+        return min(max(1, math.ceil(self._next[tenant] - now)), LONGEST_SECONDS)  # the difference is rounded
 
-    def _read(self, tenant: str) -> Rates:
+    def _read(self, tenant: str) -> float:
+        """Return the ends of jobs per second: a tenant's share by its open jobs, or all; 0 if none is known."""
         expiry = now_ms() + 1000 * self._ttl  # of a record that ends at this moment
         since = expiry - int(1000 * WINDOW_SECONDS)
-        sample = self._client.srandmember(TENANTS, MAX_TENANTS) or []
-        tenants = list(dict.fromkeys([tenant, *map(text, sample)]))
+        tenants = map(text, self._client.srandmember(TENANTS, MAX_TENANTS) or ())
         with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.scard(tenant_key(OPEN, tenant))
+            pipeline.scard(tenant_key(OPEN, tenant) if tenant else ALL_OPEN)
             pipeline.scard(ALL_OPEN)
             for name in tenants:
                 ended = tenant_key(ENDED_INDEX, name)
                 pipeline.zcount(ended, since, "+inf")
                 pipeline.zrangebyscore(ended, since, "+inf", start=0, num=1, withscores=True)
             own_open, all_open, *replies = pipeline.execute()
-        counts = list(map(int, replies[::2]))
-        firsts = [min((score for _, score in entries), default=float(expiry)) for entries in replies[1::2]]
-
-        def rate(count: int, first: float) -> float:
-            return count / max((expiry - first) / 1000, LEAST_SPAN_SECONDS)
-
-        of_all = rate(sum(counts), min(firsts))
-        return Rates(rate(counts[0], firsts[0]) or of_all * own_open / max(1, all_open), of_all)
+        first = min((score for entries in replies[1::2] for _, score in entries), default=expiry)
+        rate = sum(replies[::2]) / max((expiry - first) / 1000, LEAST_SPAN_SECONDS)
+        return float(rate * own_open / max(1, all_open))

@@ -22,7 +22,7 @@ REMOVED = 8  # expired or surplus records that one creation removes; it adds at 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 
 # `list` returns the key of a tenant's list. `drop` removes an ended record with its claim; `trim` the expired ones, and
-# the oldest beyond the maximum. `refusal` returns the limit of open jobs that is reached (of the tenant, of all), or nil.
+# the oldest beyond the maximum. `refusal` returns the limit of open jobs that is reached, of the tenant or of all.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 _LISTS = f"""
 local function list(tenant, name)

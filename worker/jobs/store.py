@@ -399,11 +399,10 @@ class JobStore:
 
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""
-        tenant = self._tenant or DEFAULT
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self._tenant, self._limits.open, self._backlog.seconds_of_tenant(tenant))
+            return too_many_jobs(self._tenant, self._limits.open, self._backlog.seconds(self._tenant or DEFAULT))
         if reply == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds_of_all(tenant))
+            return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds())
         return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
 
     def _claim(self, claim: str) -> str:

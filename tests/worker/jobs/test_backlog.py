@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import pytest
 
 from worker.base.problems import ProblemError
 from worker.jobs import backlog, store
-from worker.jobs.backlog import LONGEST_SECONDS, WINDOW_SECONDS, Rates
-from worker.records.quotas import JobLimits
+from worker.jobs.backlog import LONGEST_SECONDS, LOOK_SECONDS, WINDOW_SECONDS
+from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
     from worker.jobs.store import JobStore
@@ -81,35 +80,16 @@ def test_the_bound_holds_although_the_time_is_rounded(stores: Stores, monkeypatc
     assert refused(jobs, "too-many-jobs") == LONGEST_SECONDS
 
 
-def test_a_tenants_quota_waits_for_its_own_jobs(stores: Stores, clock: dict[str, float]) -> None:
-    """The rate is that of the tenant; without an end of its jobs it is the tenant's share of the open jobs."""
+def test_a_tenants_rate_is_its_share_of_the_open_jobs(stores: Stores, clock: dict[str, float]) -> None:
+    """Each tenant has a separate line, and rates that are a second old at most."""
     alice, bob = (stores.jobs.of(name, JobLimits(open=1)) for name in ("alice", "bob"))
     end(alice, clock, 5, 2.0)
     clock["now"] += 2.0  # five ends in 10 s
     for jobs in (alice, bob):
         add(jobs, "a")
-    assert refused(alice, "quota-exceeded") == 2
-    assert refused(bob, "quota-exceeded") == 4  # one of two open jobs: half of the rate
-    assert refused(alice, "quota-exceeded") == 4  # each tenant has a separate line
-
-
-def test_refusals_within_a_second_read_the_rate_once(
-    stores: Stores, clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A burst of refusals costs the queue server one script a second."""
-    jobs = stores.jobs.of("alice", JobLimits(all_open=1))
-    end(jobs, clock, 3, 1.0)
-    add(jobs, "a")
-    calls: list[str] = []
-    read = jobs._backlog._read
-
-    def counted(tenant: str) -> Rates:
-        calls.append(tenant)
-        return read(tenant)
-
-    monkeypatch.setattr(jobs._backlog, "_read", counted)
-    assert [refused(jobs, "too-many-jobs") > 0 for _ in range(5)] == [True] * 5
-    assert calls == ["alice"]
-    clock["now"] += backlog.LOOK_SECONDS + math.ulp(clock["now"])
-    refused(jobs, "too-many-jobs")
-    assert calls == ["alice"] * 2
+    assert [refused(alice, "quota-exceeded"), refused(bob, "quota-exceeded")] == [4, 4]  # half of the rate
+    bob.cancel(add(bob, "a"))
+    clock["now"] += LOOK_SECONDS / 2
+    assert refused(alice, "quota-exceeded") == 8  # 7.5
+    clock["now"] += LOOK_SECONDS
+    assert refused(alice, "quota-exceeded") == 9  # 6.5 and the seconds of six ends in 11.5 s
