@@ -41,6 +41,15 @@ _SAMPLERS = "samplers"  # the consumer group
 
 Outcome = Literal["drawn", "refused", "job"]
 
+# Removes answered entries. KEYS: the stream of each. ARGV: the group, their ids, then channels and messages to publish.
+_FINISH = """
+for at, stream in ipairs(KEYS) do
+  redis.call('XACK', stream, ARGV[1], ARGV[1 + at])
+  redis.call('XDEL', stream, ARGV[1 + at])
+end
+for at = #KEYS + 2, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) end
+"""
+
 
 @dataclass(frozen=True)
 class DrawRequest:
@@ -223,15 +232,12 @@ class DrawStream:
         """Remove answered requests, and publish their outcome, with the draws if they are small."""
         if not batch.requests:
             return
-        with self._client.pipeline(transaction=False) as pipeline:
-            for stream in dict.fromkeys(request.stream for request in batch.requests):
-                ids = [request.id for request in batch.requests if request.stream == stream]
-                pipeline.xack(stream, _SAMPLERS, *ids)
-                pipeline.xdel(stream, *ids)
-            for reply in dict.fromkeys(request.reply for request in batch.requests):
-                answered = DrawBatch([request for request in batch.requests if request.reply == reply])
-                pipeline.publish(reply, _message(answered, outcome, problem, entries or {}))
-            pipeline.execute()
+        streams, ids = [request.stream for request in batch.requests], [request.id for request in batch.requests]
+        messages: list[str | bytes] = []
+        for reply in dict.fromkeys(request.reply for request in batch.requests):
+            answered = DrawBatch([request for request in batch.requests if request.reply == reply])
+            messages += [reply, _message(answered, outcome, problem, entries or {})]
+        self._client.eval(_FINISH, len(streams), *streams, _SAMPLERS, *ids, *messages)
 
     def leave(self) -> None:
         """Remove this sampler from the streams in which it has no unanswered request; others claim those."""
