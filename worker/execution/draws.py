@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 
 class _Limit:
-    """Bytes of working memory of a lane group in this process; 0: no limit."""
+    """Bytes of working memory of a lane group in this process; 0: no limit, or within one."""
 
     bytes = 0
 
@@ -42,29 +42,28 @@ def limit_draws(nbytes: int) -> None:
 
 
 @contextmanager
-def _within_limit(posterior: Posterior) -> Iterator[None]:
-    """Raise ``too-much-memory`` if draws need more memory than the limit."""
-    if not _Limit.bytes:
-        yield
-        return
-    n = len(posterior.order)
+def limited_drawing(posterior: Posterior) -> Iterator[None]:
+    """Raise ``too-much-memory`` if draws need more memory than the limit; once for several lane groups, or for each."""
+    allowed, _Limit.bytes = _Limit.bytes, 0
     try:
-        with limited_memory(_Limit.bytes + UNTOUCHED * n):
+        with limited_memory(allowed + UNTOUCHED * len(posterior.order)) if allowed else nullcontext():
             yield
     except MemoryError as error:
         raise refuse(
             "too-much-memory",
             422,
-            f"A draw of this posterior of {posterior.n_points:,} points takes more than {_Limit.bytes:,} bytes of"
+            f"A draw of this posterior of {posterior.n_points:,} points takes more than {allowed:,} bytes of"
             " working memory.",
             "Fit fewer points or landmarks, or use fewer neighbors; or raise GLLE_METHOD_BYTES.",
-            allowed_bytes=_Limit.bytes,
+            allowed_bytes=allowed,
         ) from error
+    finally:
+        _Limit.bytes = allowed
 
 
 def group_size(posterior: Posterior) -> int:
     """Return the size of a lane group, whose draws cost little more than one; raises ``too-much-memory``."""
-    with _within_limit(posterior):
+    with limited_drawing(posterior):
         return LANES if posterior.lane_solver else 1
 
 
@@ -86,7 +85,7 @@ def draw_and_cache(
 def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
     """Make draws of one source and alignment; return them and the seconds per draw; raises ``too-much-memory``."""
     started = time.perf_counter()
-    with stage("drawing", glle__draws=len(keys)) as attributes, _within_limit(posterior):
+    with stage("drawing", glle__draws=len(keys)) as attributes, limited_drawing(posterior):
         draws = list(
             posterior.draws_of(
                 [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],

@@ -23,7 +23,6 @@ from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
 from worker.execution.background_writer import BackgroundWriter
 from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
-from worker.execution.resident import ResidentPosteriors
 from worker.execution.telemetry import observe_requests
 from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawRequest, DrawStream, next_batch
 from worker.observability.live_workers import live_workers
@@ -51,6 +50,8 @@ RESERVED_SECONDS = 30.0
 LATEST_SECONDS = 1.0
 TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time than a separate command
 
+SOLVER_FACTOR = 4  # a posterior with its solver takes some times the bytes of its arrays
+
 NO_GROUP: tuple[str, frozenset[DrawKey], float] = ("", frozenset(), 0.0)
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,40 @@ log = logging.getLogger(__name__)
 
 class _StopWaiting(BaseException):
     """The signal to stop arrived while the sampler waited for requests."""
+
+
+class ResidentPosteriors:
+    """The posteriors in memory that were used last, by the name of their arrays (`PosteriorRecord.arrays_id`).
+
+    Parameters
+    ----------
+    max_bytes
+        Of all posteriors; the last one stays in any case.
+
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._posteriors: dict[str, tuple[Posterior, int]] = {}  # the last one was used last
+
+    def get(self, arrays_id: str) -> Posterior | None:
+        """Return a posterior, or None."""
+        if (found := self._posteriors.pop(arrays_id, None)) is None:
+            return None
+        self._posteriors[arrays_id] = found
+        return found[0]
+
+    def keep(self, arrays_id: str, posterior: Posterior, nbytes: int) -> None:
+        """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
+        self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes
+        for oldest in list(self._posteriors)[:-1]:
+            if sum(size for _, size in list(self._posteriors.values())) <= self._max_bytes:
+                break
+            self.drop(oldest)
+
+    def drop(self, arrays_id: str) -> None:
+        """Drop a posterior, if it is kept; also from another thread."""
+        self._posteriors.pop(arrays_id, None)
 
 
 class Sampler:

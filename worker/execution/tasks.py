@@ -27,7 +27,7 @@ from worker.base.problems import ProblemError, internal_error, problem_of, timed
 from worker.base.versions import provenance, require_numbers
 from worker.execution.background_writer import BackgroundWriter
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, cache_result, fit_values
-from worker.execution.draws import group_size, lane_group, make_draws, store_draws
+from worker.execution.draws import group_size, lane_group, limited_drawing, make_draws, store_draws
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw
     from worker.records.draws import DrawKey
+    from worker.storage.tiered_cache import Tier
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
@@ -223,38 +224,40 @@ class _Shard:
 
 
 def _draw_shard(shard: _Shard) -> Job | None:
-    """Make the uncached draws of a shard; draws are written while the next ones are made.
-
-    A job of one draw makes its lane group, which costs next to nothing.
-    """
+    """Make the uncached draws of a shard. A job of one draw makes its lane group, which costs next to nothing."""
     stores, context, spec = shard.stores, shard.context, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(context))
-    arrays_id, keep = context.record.arrays_id, stores.cache.tier_by_size(spec.nbytes)
     keys = spec.shard_keys(shard.number)
-    present = stores.draws.contains(arrays_id, keys)
-    unprepared = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
-    posterior = context.posterior() if unprepared or spec.shards > 1 else None
-    size = len(keys) if posterior is None else group_size(posterior)
+    present = stores.draws.contains(context.record.arrays_id, keys)
+    missing = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
+    if missing or spec.shards > 1:
+        context.posterior()
     shard.begin("drawing")
-    cached = 0  # the draws before this one are cached
-
-    def store(missing: list[DrawKey], draws: list[Draw], seconds: float, end: int) -> None:
-        nonlocal cached
-        store_draws(stores.draws, arrays_id, missing, draws, seconds, keep, prepare=prepare)
-        cached = end
-
-    with BackgroundWriter() as writer:
-        for start in range(0, len(keys), size):
-            shard.report_progress(cached)
-            group = zip(keys[start : start + size], present[start : start + size], strict=True)
-            if missing := [key for key, is_present in group if not is_present]:
-                assert posterior is not None
-                if spec.total == 1:
-                    unprepared = missing = lane_group(keys[0], size)
-                draws, seconds = make_draws(posterior, missing)
-                writer.submit(partial(store, missing, draws, seconds, min(start + size, len(keys))))
+    if missing:
+        if spec.total == 1:
+            missing = lane_group(missing[0], group_size(context.posterior()))
+        _draw_missing(shard, missing, sum(present), stores.cache.tier_by_size(spec.nbytes))
     return shard.report(len(keys))
+
+
+def _draw_missing(shard: _Shard, missing: list[DrawKey], cached: int, keep: Tier) -> None:
+    """Make draws of a shard, of which `cached` others are cached; draws are written while the next ones are made."""
+    stores, posterior = shard.stores, shard.context.posterior()
+    arrays_id = shard.context.record.arrays_id
+
+    def store(group: list[DrawKey], draws: list[Draw], seconds: float, prepare: list[DrawKey]) -> None:
+        nonlocal cached
+        store_draws(stores.draws, arrays_id, group, draws, seconds, keep, prepare=prepare)
+        cached += len(group)
+
+    with limited_drawing(posterior), BackgroundWriter() as writer:
+        size = group_size(posterior)
+        for start in range(0, len(missing), size):
+            shard.report_progress(cached)
+            group = missing[start : start + size]
+            draws, seconds = make_draws(posterior, group)
+            writer.submit(partial(store, group, draws, seconds, [] if start else missing))
 
 
 def _make_parts(shard: _Shard) -> Job | None:

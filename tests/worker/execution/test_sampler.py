@@ -23,8 +23,7 @@ from tests.worker.execution.workers import children, worker
 from worker.base.problems import ProblemError
 from worker.execution import process_guard, sampler
 from worker.execution.draws import make_draws
-from worker.execution.resident import ResidentPosteriors
-from worker.execution.sampler import Sampler
+from worker.execution.sampler import ResidentPosteriors, Sampler
 from worker.jobs.draw_stream import DrawBatch, DrawRequest, DrawStream
 from worker.records.draws import DrawKey
 
@@ -282,11 +281,8 @@ TaskWorker.request_stop = lose
 
 
 def test_resident_posteriors_have_a_bound() -> None:
-    """The posteriors that were used last stay; without a bound none is kept."""
+    """The posteriors that were used last stay."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 100, seed=0).X)
-    none = ResidentPosteriors(0)
-    none.keep("a:1", posterior, 100)
-    assert none.get("a:1") is None
     residents = ResidentPosteriors(1000)
     for name in ("a:1", "b:1"):
         residents.keep(name, posterior, 100)
