@@ -100,7 +100,7 @@ class Stores:
             embeddings=EmbeddingStore(client, EMBEDDING),
             jobs=jobs,
             queue=queue,
-            recovery=JobRecovery(client, jobs, queue, settings),
+            recovery=JobRecovery(jobs, queue, settings),
             requests=DrawRequests(arrays, reply),
             endings=Notifications(subscriber("queue", settings), ENDED),
             changes=Notifications(subscriber("queue", settings), CHANGED),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rq import Retry
@@ -20,7 +21,7 @@ from rq.job import Dependency, JobStatus
 from rq.rate_limit import RateLimit, RateLimitRegistry
 
 from worker.base.clock import now_ms
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, QUEUES, SERIALIZER, fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
@@ -41,6 +42,8 @@ FAILED_SECONDS = 86400
 REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS = 60
 REPLICATION_WAIT_MS = 1000
+GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
+FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
 
 log = logging.getLogger(__name__)
@@ -70,14 +73,29 @@ class TaskQueue:
                 depends_on = [] if id_ != task_id(job) else [first, *others[:-1]]
                 self._enqueue(job, id_, limit, depends_on)
 
-    def enqueue_again(self, job: Job, ids: list[str]) -> None:
-        """Enqueue lost tasks of a job; each leaves its place in the tenant's limit first."""
+    def enqueue_lost(self, job: Job, ids: list[str]) -> None:
+        """Enqueue the tasks again that RQ neither has nor runs; each leaves its place in the tenant's limit first.
+
+        RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
+        neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
+
+        Raises ``worker-lost`` if RQ has failed a task, and ``job-timeout`` if one has exceeded its time, inside a call
+        that handles no signal.
+        """
         queue, limit = self._queues[job.queue], self._limit(job)
-        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
+        tasks = fetch_tasks(self._client, ids)
+        found = {*queue.get_job_ids(), *queue.started_job_registry.get_job_ids(cleanup=False)}
+        for known in filter(None, tasks):
+            if known.get_status(refresh=False) in FAILED:
+                raise ProblemError(worker_lost(job.id, RETRIES + 1))
+            if known.is_started and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
+                raise ProblemError(timed_out(self._settings.job_timeout))
+        for id_, task in zip(ids, tasks, strict=True):
+            if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
+                continue
             if task is not None:  # it stays in the sets of the tasks that depend on it
                 _forget_executions(task)
-                if not task.is_canceled:
-                    task.cancel()
+                task.cancel()
                 queue.canceled_job_registry.remove(task)
                 queue.intermediate_queue.remove(id_)
             self._enqueue(job, id_, limit)
@@ -90,23 +108,6 @@ class TaskQueue:
         if job.status == "cancelling" and not is_running:
             self._jobs.finish_cancel(job.id)
         return self._jobs.fetch(job.id)
-
-    def lost_tasks(self, job: Job, ids: list[str]) -> tuple[list[str], bool]:
-        """Return the tasks that RQ neither has nor runs, and whether RQ has failed one.
-
-        RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
-        neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
-        """
-        queue = self._queues[job.queue]
-        started = queue.started_job_registry.get_job_ids(cleanup=False)
-        there = {*queue.get_job_ids(), *started}
-        lost, has_failed = [], False
-        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
-            status = None if task is None else task.get_status(refresh=False)
-            has_failed |= status in {JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}
-            if status not in PENDING and id_ not in there:
-                lost.append(id_)
-        return lost, has_failed
 
     def require_replicated(self, id_: str) -> None:
         """Wait until the replicas that the queue's URL asks for have a job, so that a failover does not lose it.
@@ -200,6 +201,11 @@ class TaskQueue:
             depends_on=dependency,
             rate_limit=limit,
         )
+
+
+def _running_seconds(task: RqJob) -> float:
+    """Return the seconds since the start of a task."""
+    return 0.0 if task.started_at is None else (datetime.now(UTC) - task.started_at).total_seconds()
 
 
 def _forget_executions(task: RqJob) -> None:

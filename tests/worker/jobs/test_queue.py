@@ -343,7 +343,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     """A task that does not handle the signal of its time limit is stopped, and its job fails."""
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
-    monkeypatch.setattr(recovery, "GRACE_SECONDS", -10_000.0)
+    monkeypatch.setattr(queue, "GRACE_SECONDS", -10_000.0)
     job = fit_job(stores)
     stores.queue.enqueue(job)
     run(stores, job)
