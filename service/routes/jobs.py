@@ -58,7 +58,8 @@ async def list_jobs(
 
     A tenant keeps the newest records of ended jobs, as many as its quota allows.
     """
-    records = stores.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
+    together = LISTED if status or kind else min(limit + 1, LISTED)
+    records = stores.jobs.listed(position(cursor), status, kind, together)
     return await listed(request, records, limit, JobOut.of)
 
 

@@ -15,7 +15,7 @@ from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.spread.calibration import calibrate
-from tests.worker.execution.test_tasks import SHEET, N, draws_job, fit_job
+from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec

@@ -13,7 +13,7 @@ from glle_engine.posterior.spread import resampling
 from glle_engine.posterior.spread.ensemble import ensemble
 from glle_engine.posterior.spread.resampling import STREAMS
 from tests.worker.analyses.test_analyses import run_analysis
-from tests.worker.execution.test_tasks import SHEET, fit_job
+from tests.worker.execution.jobs import SHEET, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec
 from worker.execution import context, tasks
 from worker.jobs.store import Cancelled

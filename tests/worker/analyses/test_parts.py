@@ -20,7 +20,7 @@ from glle_engine.posterior.spread.ensemble import ensemble
 from glle_engine.posterior.spread.resampling import STREAMS
 from tests.conftest import in_turn, until
 from tests.worker.analyses import test_ensembles
-from tests.worker.execution.test_tasks import SHEET
+from tests.worker.execution.jobs import SHEET
 from tests.worker.execution.workers import horses, is_running, worker
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec

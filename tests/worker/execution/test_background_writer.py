@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.worker.execution.test_tasks import raiser
+from tests.worker.execution.jobs import raiser
 from worker.execution.background_writer import MAX_PENDING, BackgroundWriter
 from worker.observability.request_context import on_behalf, task_metadata
 

@@ -11,7 +11,7 @@ import pytest
 import glle_engine
 from glle_engine import NUMBERS
 from glle_engine.posterior.fingerprint import PINNED
-from tests.worker.execution.test_tasks import draws_job, fit_job
+from tests.worker.execution.jobs import draws_job, fit_job
 from worker.base.settings import Settings, SettingsError
 from worker.base.versions import numbers_of, versioned
 from worker.execution import tasks, worker
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 OTHER = "0123456789abcdef"
 KEY = DrawKey(0, 0, 1.0, "posterior", "none")
-
-
-@pytest.fixture(autouse=True)
-def _process_stores(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
@@ -99,14 +94,6 @@ def other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(posterior, embedding=embedding)
 
     monkeypatch.setattr(glle_engine, "fit", fit)
-
-
-@pytest.fixture
-def fitted(stores: Stores) -> str:
-    """Fit a posterior and return its id."""
-    job = fit_job(stores)
-    tasks.fit(job.id)
-    return job.subject
 
 
 def test_a_fit_with_other_bits_is_refused_under_the_old_id(

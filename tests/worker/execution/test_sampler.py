@@ -18,7 +18,7 @@ import glle_engine
 from glle_engine import manifolds
 from service.submission.draw_requests import requested_draw
 from tests.conftest import until
-from tests.worker.execution.test_worker import fit_job
+from tests.worker.execution.jobs import enqueued_fit
 from tests.worker.execution.workers import children, worker
 from worker.base.problems import ProblemError
 from worker.execution import process_guard, sampler
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 def fitted(stores: Stores, n: int) -> PosteriorRecord:
     """Return a posterior that a worker fits."""
-    job = fit_job(stores, n)
+    job = enqueued_fit(stores, n)
     until(lambda: stores.jobs.fetch(job.id).status == "succeeded")
     return stores.posteriors.fetch(job.subject)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,13 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import FitSpec, manifolds
+from glle_engine import FitSpec
 from glle_engine.base.errors import OutOfRangeError
 from tests.conftest import in_turn
+from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job, raiser
 from worker.execution import context, draws, tasks
 from worker.execution.background_writer import MAX_PENDING
 from worker.jobs.rq_types import INTERACTIVE
-from worker.records.draws import DrawsSpec
-from worker.records.ids import digest, posterior_id
-from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorStore
 
 if TYPE_CHECKING:
@@ -34,49 +33,7 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawKey
     from worker.stores import Stores
 
-N = 120  # of which the embedding is trusted: an untrusted one makes a fit search for a better n_neighbors
-SHEET = manifolds.make("s_curve", N, seed=1)
-
-
-@pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
-    """Create the job that fits a posterior of these values."""
-    dataset, _ = stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))
-    spec = FitSpec(**parameters).to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
-    request = {"dataset": dataset.id, "spec": spec}
-    return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)[0]
-
-
-def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSpec]:
-    """Create a job of draws in shards of one lane group."""
-    fields: dict[str, Any] = {
-        "n": N, "p": 2, "count": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
-        "source": "posterior", "align": "procrustes",
-        "draw_seconds": 1e-6 * more.get("n", N), "shard_seconds": 4e-6 * N, **more,
-    }  # fmt: skip
-    spec = DrawsSpec(**fields)
-    job, _ = stores.jobs.create(
-        kind="draws",
-        claim=digest(spec.to_dict()),
-        posterior=posterior,
-        spec=spec.to_dict(),
-        total=spec.total,
-    )
-    return job, spec
-
-
-@pytest.fixture
-def fitted(stores: Stores) -> str:
-    """Fit a posterior and return its id."""
-    job = fit_job(stores)
-    tasks.fit(job.id)
-    return job.subject
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
@@ -238,15 +195,6 @@ def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch:
     assert failed.error is not None
     assert (failed.status, failed.error.code) == ("failed", "internal-error")
     assert len(attempts) == 2
-
-
-def raiser(error: Exception) -> Callable[..., None]:
-    """Return a function that raises."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    return fail
 
 
 def test_a_long_outage_of_redis_reaches_rq(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,3 +377,102 @@ def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
     tasks.draw(job.id, 0, 0)
     assert stores.jobs.fetch(job.id).done == 0
+
+
+class KilledError(BaseException):
+    """End of a process in the middle of a task."""
+
+
+def before_each_group(monkeypatch: pytest.MonkeyPatch, call: Callable[[int], object]) -> None:
+    """Call a function with the number of lane groups so far before each one."""
+    numbers = count()
+
+    def make(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+        call(next(numbers))
+        return draws.make_draws(posterior, keys)
+
+    monkeypatch.setattr(tasks, "make_draws", make)
+
+
+@pytest.mark.parametrize("group", [1, 5, 9])
+def test_a_killed_task_is_repeated_completely(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch, group: int
+) -> None:
+    """The job ends with every draw."""
+    job, spec = draws_job(stores, fitted, count=42, shard_seconds=9.0)
+    assert spec.shards == 1
+
+    def kill(number: int) -> None:
+        if number == group:
+            raise KilledError
+
+    before_each_group(monkeypatch, kill)
+    with pytest.raises(KilledError):
+        tasks.draw(job.id, 0, 0)
+    assert stores.jobs.fetch(job.id).status == "running"
+    tasks.draw(job.id, 0, 0)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done) == ("succeeded", 42)
+    assert all(stores.draws.contains(stores.posteriors.arrays_id(fitted), list(spec.draws())))
+
+
+def test_a_task_that_waited_for_redis_makes_all_draws(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts again by itself."""
+    monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
+    job, _ = draws_job(stores, fitted, count=42, shard_seconds=9.0)
+
+    def lose_the_server(number: int) -> None:
+        if number == 5:
+            raise redis.ConnectionError
+
+    before_each_group(monkeypatch, lose_the_server)
+    tasks.draw(job.id, 0, 0)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done) == ("succeeded", 42)
+
+
+@pytest.mark.parametrize("progress_seconds", [0.0, 60.0])
+def test_counted_draws_are_cached(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch, progress_seconds: float
+) -> None:
+    """No report precedes the draws that it counts, although they are written meanwhile."""
+    monkeypatch.setattr(tasks, "PROGRESS_SECONDS", progress_seconds)
+    job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
+    arrays_id = stores.posteriors.arrays_id(fitted)
+    store, reported = draws.store_draws, []
+
+    def store_slowly(*arguments: Any, **options: Any) -> None:
+        time.sleep(0.01)
+        store(*arguments, **options)
+
+    def check(id_: str, round_: int, shard: int, count: int) -> Job | None:
+        assert all(stores.draws.contains(arrays_id, spec.shard_keys(shard)[:count]))
+        reported.append(count)
+        return advance(id_, round_, shard, count)
+
+    advance = stores.jobs.advance
+    monkeypatch.setattr(tasks, "store_draws", store_slowly)
+    monkeypatch.setattr(stores.jobs, "advance", check)
+    for shard in range(spec.shards):
+        tasks.draw(job.id, 0, shard)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+    assert reported.count(spec.per_shard) == spec.shards
+    assert (len(reported) > spec.shards) == (progress_seconds == 0)
+
+
+def test_a_job_of_one_draw_caches_its_lane_group(stores: Stores, fitted: str) -> None:
+    """Its draws are those of the engine; a job of five caches five."""
+    for number, first, present in ((1, 6, range(4, 8)), (5, 10, range(10, 15))):
+        job, spec = draws_job(stores, fitted, count=number, first=first)
+        for shard in range(spec.shards):
+            tasks.draw(job.id, 0, shard)
+        assert stores.jobs.fetch(job.id).status == "succeeded"
+        keys = [replace(spec.key(0), index=index) for index in range(4 * (first // 4), 4 * (first // 4) + 8)]
+        cached = stores.draws.contains(stores.posteriors.arrays_id(fitted), keys)
+        assert [key.index for key, is_cached in zip(keys, cached, strict=True) if is_cached] == list(present)
+    posterior = stores.posteriors.load(fitted)
+    assert posterior is not None
+    assert [key.index for key in draws.lane_group(spec.key(0), draws.group_size(posterior))] == [10, 8, 9, 11]
+    assert draws.lane_group(spec.key(0), 1) == [spec.key(0)], "without lanes there is no group"

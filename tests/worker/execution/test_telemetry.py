@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
-from tests.worker.execution.test_tasks import draws_job, fit_job
+from tests.worker.execution.jobs import draws_job, fit_job
 from tests.worker.execution.workers import worker
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.execution import tasks
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.stores import Stores
 
-
-@pytest.fixture
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+pytestmark = pytest.mark.usefixtures("here")
 
 
-@pytest.mark.usefixtures("_here")
 def test_stages_of_a_fit_are_timed(stores: Stores) -> None:
     """Each stage of the fit and the caching is observed once, the job from its request to its end."""
     job = fit_job(stores)
@@ -40,17 +35,14 @@ def test_stages_of_a_fit_are_timed(stores: Stores) -> None:
     assert sum(spreads["job_seconds", "fit", "succeeded"].counts) == 1
 
 
-@pytest.mark.usefixtures("_here")
-def test_draws_are_counted_by_solver(stores: Stores) -> None:
+def test_draws_are_counted_by_solver(stores: Stores, fitted: str) -> None:
     """Every new draw counts for its accepted solver; cached draws do not count."""
-    fitted = fit_job(stores)
-    tasks.fit(fitted.id)
-    job, spec = draws_job(stores, fitted.subject, count=9)
+    job, spec = draws_job(stores, fitted, count=9)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
     counts = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(counts.values()) == 9
-    arrays_id = stores.posteriors.arrays_id(fitted.subject)
+    arrays_id = stores.posteriors.arrays_id(fitted)
     solvers = {
         str(head["diagnostics"]["solver"])  # type: ignore[index] # the draw is cached
         for head in stores.draws.heads(arrays_id, list(spec.draws()))
@@ -61,16 +53,13 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
     assert sum(spreads["job_seconds", "draws", "succeeded"].counts) == 1, "once, however many shards"
 
 
-@pytest.mark.usefixtures("_here")
-def test_rejected_solvers_are_counted(stores: Stores) -> None:
+def test_rejected_solvers_are_counted(stores: Stores, fitted: str) -> None:
     """A draw that lanes rejected counts for the accepted solver, and as rejected by lanes."""
-    fitted = fit_job(stores)
-    tasks.fit(fitted.id)
-    posterior = stores.posteriors.load(fitted.subject)
+    posterior = stores.posteriors.load(fitted)
     assert posterior is not None
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])
-    with observe_task(stores, fitted.id):
+    with observe_task(stores, "job_1"):
         assert count_draws([draw]) == ["lu"]
     counters, _ = stores.counts.read()
     assert counters["draws", "lu"] == 1
@@ -78,7 +67,6 @@ def test_rejected_solvers_are_counted(stores: Stores) -> None:
     assert counters["draws_rejected", "lanes-repinned"] == 1
 
 
-@pytest.mark.usefixtures("_here")
 def test_failed_job_is_counted_as_such(stores: Stores) -> None:
     """A failed job has its latency under its status."""
     job = fit_job(stores, n_neighbors=5000)
@@ -87,7 +75,6 @@ def test_failed_job_is_counted_as_such(stores: Stores) -> None:
     assert sum(stores.counts.read()[1]["job_seconds", "fit", "failed"].counts) == 1
 
 
-@pytest.mark.usefixtures("_here")
 def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
     """Two log lines state the kind of the job, its start and its status."""
     job = fit_job(stores)
@@ -119,15 +106,10 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
     assert spreads["task_seconds", "fit", "queued"].seconds > 0
 
 
-def test_summary_is_timed_as_analysis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_is_timed_as_analysis(stores: Stores, fitted: str) -> None:
     """An analysis has a separate stage beside that of its draws."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-    fitted = fit_job(stores)
-    tasks.fit(fitted.id)
     spec = SummarySpec(first=0, seed=0, scale=1.0, source="posterior", count=4)
-    job, _ = stores.jobs.create(
-        kind="summary", claim="c", posterior=fitted.subject, spec=spec.to_dict(), total=spec.total
-    )
+    job, _ = stores.jobs.create(kind="summary", claim="c", posterior=fitted, spec=spec.to_dict(), total=spec.total)
     tasks.analyse(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     stages = {series[2] for series in stores.counts.read()[1] if series[:2] == ("task_seconds", "summary")}

@@ -18,6 +18,7 @@ from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
+from tests.worker.execution.jobs import enqueued_fit
 from tests.worker.execution.workers import horses, is_running, worker
 from worker.execution import process_guard
 from worker.execution.rq_worker import TaskJob, TaskQueue, TaskWorker
@@ -46,22 +47,9 @@ def test_the_engine_is_loaded_before_the_fork() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def fit_job(stores: Stores, n: int, *, short: bool = False) -> Job:
-    """Create and enqueue a fit of n points."""
-    sheet = manifolds.make("swiss_roll", n, seed=0)
-    dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
-    spec = FitSpec().to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
-    job, _ = stores.jobs.create(
-        kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id, "spec": spec}, total=1, short=short
-    )
-    stores.queue.enqueue(job)
-    return job
-
-
 def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
     """After kill -9 no orphan process stays; another worker notices by heartbeats and finishes the job."""
-    job = fit_job(stores, 20_000)
+    job = enqueued_fit(stores, 20_000)
     with worker(settings, "first") as first:
         until(lambda: horses(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         (horse,) = horses(first.pid)
@@ -79,7 +67,7 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
 
 def test_an_idle_worker_finds_a_job_without_a_task(stores: Stores, settings: Settings) -> None:
     """An idle worker finds a job without a task within a heartbeat, and runs it."""
-    job = fit_job(stores, 100)
+    job = enqueued_fit(stores, 100)
     stores.client.delete(f"rq:job:{job.id}", open_queue(BATCH, stores.client).key)
     with worker(settings, "looking"):
         until(lambda: stores.client.hget(job_key(job.id), "status") == b"succeeded")
@@ -97,7 +85,7 @@ def test_the_alive_file_is_prolonged_while_the_worker_lives(stores: Stores, sett
 
 def test_a_second_signal_leaves_the_task_to_another_worker(stores: Stores, settings: Settings) -> None:
     """A first SIGTERM waits for the task; a second kills it and ends the worker; another worker repeats the task."""
-    job = fit_job(stores, 60_000)
+    job = enqueued_fit(stores, 60_000)
     with worker(settings, "stopping") as process:
         until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         process.send_signal(signal.SIGTERM)
@@ -143,23 +131,23 @@ def test_an_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> Non
 
 def test_a_cancelled_task_is_killed(stores: Stores, settings: Settings) -> None:
     """A work-horse that handles nothing is killed, its job is cancelled, and the worker takes the next task."""
-    job = fit_job(stores, 60_000)
+    job = enqueued_fit(stores, 60_000)
     with worker(settings, "one") as process:
         until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         (horse,) = horses(process.pid)
         os.kill(horse, signal.SIGSTOP)
         assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
         until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
-        after = fit_job(stores, 100)
+        after = enqueued_fit(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
 
 
 def test_an_interactive_task_does_not_wait_for_a_batch(stores: Stores, settings: Settings) -> None:
     """One of a worker's two processes takes interactive tasks alone."""
     with worker(settings, "one"):
-        long = fit_job(stores, 60_000)
+        long = enqueued_fit(stores, 60_000)
         until(lambda: stores.jobs.fetch(long.id).status == "running")
-        short = fit_job(stores, 100, short=True)
+        short = enqueued_fit(stores, 100, short=True)
         until(lambda: stores.jobs.fetch(short.id).status == "succeeded")
         assert stores.jobs.fetch(long.id).status == "running"
         stores.queue.withdraw(stores.jobs.cancel(long.id))
@@ -211,7 +199,7 @@ def test_a_posterior_that_is_slow_to_read_can_be_cancelled(stores: Stores, setti
         until(lambda: stores.client.hget("rq:worker:reading.batch.1", "last_heartbeat") != beat)
         stores.queue.withdraw(stores.jobs.cancel(job.id))
         until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
-        after = fit_job(stores, 100)
+        after = enqueued_fit(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
         assert process.poll() is None
 
@@ -224,6 +212,6 @@ def test_a_posterior_beyond_the_memory_fails_its_job_alone(stores: Stores, setti
         ended = stores.jobs.fetch(job.id)
         assert ended.error is not None
         assert (ended.status, ended.error.code) == ("failed", "out-of-memory")
-        after = fit_job(stores, 100)
+        after = enqueued_fit(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
         assert process.poll() is None

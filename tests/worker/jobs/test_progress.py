@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import until
 from worker.base.clock import now_ms
 from worker.jobs.lua_scripts import CHANGED, PROGRESS_MS
-from worker.jobs.store import Cancelled
 
 if TYPE_CHECKING:
     from worker.jobs.store import Job
@@ -58,14 +55,6 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
     assert stores.jobs.fetch(job.id).eta is None
 
 
-def test_eta_grows_without_progress(stores: Stores) -> None:
-    """The estimate of a job that hangs grows."""
-    job = running(stores)
-    stores.jobs.advance(job.id, 0, 0, 50)
-    for seconds in (5.0, 50.0):
-        assert ago(stores.jobs.fetch(job.id), seconds).eta == pytest.approx(seconds, abs=0.1)
-
-
 def test_every_change_has_a_number(stores: Stores) -> None:
     """Each change of status, stage and count increases it; a repeated value does not."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
@@ -76,21 +65,6 @@ def test_every_change_has_a_number(stores: Stores) -> None:
     stores.jobs.succeed(job.id)
     numbers.append(stores.jobs.fetch(job.id).sequence)
     assert numbers == [0, 1, 2, 3, 3, 4, 5]
-
-
-@pytest.mark.parametrize("end", ["cancelled", "failed", "succeeded"])
-def test_an_ended_job_does_not_change(stores: Stores, end: str) -> None:
-    """A late shard does not change the record of an ended job."""
-    job = running(stores)
-    stores.jobs._move(job.id, {"running": end})
-    ended = stores.jobs.fetch(job.id)
-    with pytest.raises(Cancelled):
-        stores.jobs.stage(job.id, "drawing")
-    with pytest.raises(Cancelled):
-        stores.jobs.progress(job.id, 1, 3, "drawing")
-    with pytest.raises(Cancelled):
-        stores.jobs.advance(job.id, 0, 0, 5)
-    assert stores.jobs.fetch(job.id) == ended
 
 
 def test_changes_are_published_and_progress_is_throttled(stores: Stores) -> None:
@@ -110,19 +84,3 @@ def test_changes_are_published_and_progress_is_throttled(stores: Stores) -> None
             assert message["data"] == job.id.encode()
             result += 1
     assert 3 <= result <= 2 + most
-
-
-def test_progress_wakes_its_subscriber(stores: Stores) -> None:
-    """A change wakes its subscriber."""
-    job = running(stores)
-
-    async def follow() -> float:
-        with stores.changes.of(job.id) as changed:
-            await asyncio.to_thread(until, lambda: stores.client.pubsub_numsub(CHANGED)[0][1])
-            await asyncio.sleep(PROGRESS_MS / 1000)
-            started = time.monotonic()
-            stores.jobs.progress(job.id, 1, 3, "weights")
-            await asyncio.wait_for(changed.wait(), 10)
-            return time.monotonic() - started
-
-    assert asyncio.run(follow()) < 1

@@ -136,14 +136,6 @@ def witness_callback(*_: object) -> None:
     WITNESSED.append("callback")
 
 
-def test_every_task_has_its_times(stores: Stores) -> None:
-    """Each task has explicit timeout, TTLs and retries."""
-    stores.queue.enqueue(fit_job(stores))
-    (task,) = open_queue(BATCH, stores.client).get_jobs()
-    assert task.timeout == stores.settings.job_timeout
-    assert (task.result_ttl, task.failure_ttl, task.retries_left) == (60, 86400, 3)
-
-
 def test_short_tasks_wait_in_the_interactive_queue(stores: Stores) -> None:
     """They do not wait behind batches."""
     batch, short = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import in_turn, until
-from tests.worker.execution.test_worker import fit_job
+from tests.worker.execution.jobs import enqueued_fit
 from tests.worker.execution.workers import worker
 from worker.base.clock import iso, now_ms
 from worker.jobs.store import Cancelled
@@ -120,12 +120,12 @@ def test_a_reopened_job_has_new_terms(stores: Stores) -> None:
 def test_late_work_is_stopped(stores: Stores, settings: Settings) -> None:
     """A running fit fails at its deadline without a request, and its worker takes the next task."""
     with worker(settings, "timely"):
-        job = fit_job(stores, 200_000)
+        job = enqueued_fit(stores, 200_000)
         until(lambda: stores.jobs.fetch(job.id).status == "running")
         stores.client.hset(f"glle:job:{job.id}", "deadline", now_ms())
         until(lambda: not stores.jobs.fetch(job.id).is_open)
         ended = stores.jobs.fetch(job.id)
         assert ended.error is not None
         assert ended.error.code == "deadline-exceeded"
-        after = fit_job(stores, 100)
+        after = enqueued_fit(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")

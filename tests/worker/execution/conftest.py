@@ -1,0 +1,28 @@
+"""Fixtures of tests of tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.worker.execution.jobs import fit_job
+from worker.execution import tasks
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+
+@pytest.fixture
+def here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tasks use the test's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def fitted(stores: Stores, here: None) -> str:
+    """Fit a posterior and return its id."""
+    del here
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.subject
