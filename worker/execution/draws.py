@@ -83,7 +83,10 @@ def draw_and_cache(
 
 
 def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
-    """Make draws of one source and alignment; return them and the seconds per draw; raises ``too-much-memory``."""
+    """Make draws of one source and alignment; return them and the seconds per draw.
+
+    Raises ``too-much-memory``, and ``no-convergence`` if a draw is not finite.
+    """
     started = time.perf_counter()
     with stage("drawing", glle__draws=len(keys)) as attributes, limited_drawing(posterior):
         draws = list(
@@ -94,6 +97,10 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw
             )
         )
         attributes["glle__solver"] = count_draws(draws)
+    for draw in draws:
+        if not np.isfinite(draw.embedding).all():
+            detail = f"Draw {draw.index} is not finite."
+            raise refuse("no-convergence", 422, detail, "Use a smaller scale or a larger reg.")
     return draws, round((time.perf_counter() - started) / len(draws), 6)
 
 
@@ -107,13 +114,10 @@ def store_draws(
 ) -> dict[DrawKey, Entry]:
     """Cache draws, or store those of a job that is larger than the cache; return them.
 
-    `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`, and ``no-convergence`` if one is not finite.
+    `id_` is `PosteriorRecord.arrays_id`. `prepare` is as for `worker.storage.draw_cache.DrawCache.put`. Raises as that.
     """
     entries: dict[DrawKey, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):
-        if not np.isfinite(draw.embedding).all():
-            detail = f"Draw {key.index} of {id_.partition(':')[0]} is not finite."
-            raise refuse("no-convergence", 422, detail, "Use a smaller scale or a larger reg.")
         meta = {**asdict(key), "diagnostics": draw.diagnostics}
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
         # The digest covers what answers contain, not the seconds, which differ each time.

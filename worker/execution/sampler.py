@@ -132,6 +132,7 @@ class Sampler:
         limit_draws(self._stores.settings.method_bytes)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         is_first = True
         with self._writer:
             while (self._waiting or not self._is_stopping) and os.getppid() == self._parent:
@@ -208,7 +209,7 @@ class Sampler:
                 raise
             except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
                 self._resident.drop(batch.arrays_id)
-                self._refuse(batch, batch.keys, error)
+                self._refuse(batch, error)
         seconds = time.thread_time() - began  # of this thread, whatever else the machine does
         self._ahead = LANES * max(1, min(MAX_AHEAD, int(AHEAD_SECONDS / max(seconds, 1e-6))))
         if seconds > QUICK_SECONDS:
@@ -237,30 +238,28 @@ class Sampler:
             return
         size = group_size(posterior)
         keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0], size)]))[: max(len(batch.keys), size)]
-        for group in [keys], [[key] for key in batch.keys]:
-            if self._has_drawn(batch, posterior, group):
-                return
+        if not self._has_drawn(batch, posterior, keys):
+            for key in batch.keys:
+                self._has_drawn(batch.of([key]), posterior, [key])
 
-    def _has_drawn(self, batch: DrawBatch, posterior: Posterior, groups: Sequence[Sequence[DrawKey]]) -> bool:
-        """Draw groups of keys one after the other; return False if the only one of several keys fails.
+    def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawKey]) -> bool:
+        """Draw a lane group, the requests' first; return False if it fails.
 
         A draw that fails by itself is refused: the other clients' draws of its batch are not.
         """
-        for keys in groups:
-            signal.setitimer(signal.ITIMER_REAL, HUNG_SECONDS)  # SIGALRM ends the process, also within compiled code
-            try:
-                draws, seconds = make_draws(posterior, keys)
-            except redis.RedisError:
-                raise
-            except Exception as error:  # noqa: BLE001 # logged, and sent to the request
-                if len(keys) > 1:
-                    return False
-                self._refuse(batch, keys, error)
-            else:
-                self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
-                self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, HUNG_SECONDS)  # SIGALRM ends the process, also within compiled code
+        try:
+            draws, seconds = make_draws(posterior, keys)
+        except redis.RedisError:
+            raise
+        except Exception as error:  # noqa: BLE001 # logged, and sent to the request
+            if len(keys) == 1:
+                self._refuse(batch, error)
+            return len(keys) == 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
+        self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 
     def _posterior(self, batch: DrawBatch) -> Posterior | None:
@@ -287,11 +286,17 @@ class Sampler:
         requested = sum(key in batch.keys for key in keys)  # they are the first ones
         if sum(draw.embedding.nbytes for draw in draws[requested:]) < TOGETHER_BYTES:
             requested = len(keys)
+        arrays_id = batch.arrays_id
         try:
-            self._store(batch, keys[:requested], draws[:requested], seconds)
+            try:
+                entries = store_draws(self._stores.draws, arrays_id, keys[:requested], draws[:requested], seconds)
+            except ProblemError as error:
+                self._refuse(batch, error)
+            else:
+                self._stream.finish(batch, "drawn", entries=entries)
             if others := keys[requested:]:
                 with suppress(ProblemError):
-                    store_draws(self._stores.draws, batch.arrays_id, others, draws[requested:], seconds)
+                    store_draws(self._stores.draws, arrays_id, others, draws[requested:], seconds, prepare=[])
             if not self._stores.posteriors.exists(batch.posterior):
                 self._latest = NO_GROUP
                 self._resident.drop(batch.arrays_id)
@@ -300,26 +305,13 @@ class Sampler:
             self._latest = NO_GROUP
             log.warning("Draws of %s are lost: %s", batch.posterior, error)
 
-    def _store(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
-        """Cache and publish draws; if one is refused, each by itself."""
-        try:
-            entries = store_draws(self._stores.draws, batch.arrays_id, keys, draws, seconds)
-        except ProblemError as error:
-            if len(keys) == 1:
-                self._refuse(batch, keys, error)
-                return
-            for key, draw in zip(keys, draws, strict=True):
-                self._store(batch, [key], [draw], seconds)
-        else:
-            self._stream.finish(batch.of(keys), "drawn", entries=entries)
-
-    def _refuse(self, batch: DrawBatch, keys: Sequence[DrawKey], error: Exception) -> None:
+    def _refuse(self, batch: DrawBatch, error: Exception) -> None:
         """Publish the problem that ended requests."""
         self._latest = NO_GROUP
         problem = problem_of(error)
         if problem.is_internal:
             log.error("Draws of %s failed", batch.posterior, exc_info=error)
-        self._stream.finish(batch.of(keys), "refused", problem)
+        self._stream.finish(batch, "refused", problem)
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         del signum, frame

@@ -145,14 +145,25 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     """Of a batch, the draw that is not finite is refused, and the other is cached and published."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
     loop = Sampler(stores, "here", bytearray(1))
-    draws = [posterior.draw(0), posterior.draw(1)]
-    draws[1].embedding.setflags(write=True)
-    draws[1].embedding[0, 0] = np.nan
     published: list[tuple[Any, ...]] = []
+    draws_of = type(posterior).draws_of
+
+    def without_convergence(posterior: Posterior, keys: Sequence[glle_engine.DrawKey], **options: Any) -> list[Draw]:
+        draws = list(draws_of(posterior, keys, **options))
+        for draw in draws:
+            if draw.index == 1:
+                draw.embedding.setflags(write=True)
+                draw.embedding[0, 0] = np.nan
+        return draws
+
+    monkeypatch.setattr(type(posterior), "draws_of", without_convergence)
     monkeypatch.setattr(DrawStream, "finish", lambda _, batch, *outcome, **__: published.append((batch.keys, *outcome)))
-    loop._store(batch_of(key(0), key(1)), [key(0), key(1)], draws, 0.1)
-    assert [(keys[0].index, outcome[0]) for keys, *outcome in published] == [(0, "drawn"), (1, "refused")]
-    assert published[1][2].code == "no-convergence"
+    with loop._writer:
+        monkeypatch.setattr(Sampler, "_posterior", lambda *_: posterior)
+        loop._draw(batch_of(key(0), key(1)))
+    outcomes = {keys[0].index: outcome for keys, *outcome in published}
+    assert outcomes[0] == ["drawn"]
+    assert outcomes[1][1].code == "no-convergence"
 
 
 @pytest.mark.parametrize("together", [0, sampler.TOGETHER_BYTES])
