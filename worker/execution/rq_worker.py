@@ -65,6 +65,11 @@ class TaskWorker(Worker):
         del job, working_time
         return int(self.job_monitoring_interval * MAX_MISSED)
 
+    def prepare_job_execution(self, job: RqJob, remove_from_intermediate_queue: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
+        """Begin a task, and remove it from the list of taken ones, where RQ leaves one whose work-horse was killed."""
+        del remove_from_intermediate_queue
+        super().prepare_job_execution(job, remove_from_intermediate_queue=True)
+
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
         """Kill the work-horse and exit.
 

@@ -23,7 +23,7 @@ from tests.worker.execution.workers import horses, is_running, worker
 from worker.execution import process_guard
 from worker.execution.rq_worker import TaskJob, TaskQueue, TaskWorker
 from worker.jobs.queue import RETRIES
-from worker.jobs.rq_types import BATCH, fetch_tasks, open_queue
+from worker.jobs.rq_types import BATCH, INTERACTIVE, fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.draws import DrawsSpec
@@ -117,6 +117,18 @@ def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPa
             worker_.request_force_stop(signal.SIGTERM, None)
     finally:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def test_a_repeated_task_leaves_the_list_of_taken_ones(stores: Stores) -> None:
+    """Its first work-horse was killed before it removed the task there; the second one serves two queues."""
+    job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
+    stores.client.rpush(intermediate.key, job.id)
+    worker_ = TaskWorker([BATCH, INTERACTIVE], connection=stores.client, job_class=TaskJob, queue_class=TaskQueue)
+    (task,) = fetch_tasks(stores.client, [job.id])
+    assert task is not None
+    worker_.prepare_execution(task)
+    worker_.prepare_job_execution(task)
+    assert intermediate.get_job_ids() == []
 
 
 def test_an_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
