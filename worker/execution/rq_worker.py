@@ -45,7 +45,7 @@ class TaskJob(SafeJob):
     stopped_callback = staticmethod(end_stopped)
 
 
-class TaskQueue(Queue):
+class WorkerQueue(Queue):
     """A queue whose maintenance lock outlives a killed worker by half a minute at most."""
 
     job_class = TaskJob
@@ -100,7 +100,7 @@ def work(name: str, queues: Sequence[str], settings: Settings) -> int:
         connection=connect_queue(settings, retry=RetryPolicy(PATIENCE_SECONDS)),
         serializer=SERIALIZER,
         job_class=TaskJob,
-        queue_class=TaskQueue,
+        queue_class=WorkerQueue,
         worker_ttl=RQ_RESERVE + settings.heartbeat,
         job_monitoring_interval=settings.heartbeat,
         maintenance_interval=settings.heartbeat,

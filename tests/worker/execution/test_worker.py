@@ -21,7 +21,7 @@ from tests.conftest import until
 from tests.worker.execution.jobs import enqueued_fit
 from tests.worker.execution.workers import horses, is_running, worker
 from worker.execution import process_guard
-from worker.execution.rq_worker import TaskJob, TaskQueue, TaskWorker
+from worker.execution.rq_worker import TaskJob, WorkerQueue, TaskWorker
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import BATCH, INTERACTIVE, fetch_tasks, open_queue
 from worker.jobs.store import job_key
@@ -106,7 +106,7 @@ def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPa
 
     Otherwise RQ takes the death of the work-horse for a failure, and the task has lost a retry.
     """
-    worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=TaskQueue, name="cold")
+    worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue, name="cold")
     worker_._shutdown_requested_date = datetime.now(UTC) - timedelta(seconds=2)
     worker_._horse_pid = 1
     monkeypatch.setattr(worker_, "kill_horse", lambda: signal.raise_signal(signal.SIGALRM))
@@ -123,7 +123,7 @@ def test_a_repeated_task_leaves_the_list_of_taken_ones(stores: Stores) -> None:
     """Its first work-horse was killed before it removed the task there; the second one serves two queues."""
     job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
     stores.client.rpush(intermediate.key, job.id)
-    worker_ = TaskWorker([BATCH, INTERACTIVE], connection=stores.client, job_class=TaskJob, queue_class=TaskQueue)
+    worker_ = TaskWorker([BATCH, INTERACTIVE], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
     (task,) = fetch_tasks(stores.client, [job.id])
     assert task is not None
     worker_.prepare_execution(task)

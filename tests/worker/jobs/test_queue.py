@@ -425,7 +425,7 @@ def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest
 
 def test_the_maintenance_lock_expires_soon(stores: Stores) -> None:
     """A worker that is killed in maintenance blocks it for half a minute, not for fifteen."""
-    rq_queue = rq_worker.TaskQueue(BATCH, connection=stores.client, serializer=SERIALIZER)
+    rq_queue = rq_worker.WorkerQueue(BATCH, connection=stores.client, serializer=SERIALIZER)
     assert rq_queue.acquire_maintenance_lock()
     assert not rq_queue.acquire_maintenance_lock()
     assert 0 < int(stores.client.ttl(rq_queue.registry_cleaning_key)) <= 30
