@@ -21,7 +21,7 @@ from tests.conftest import until
 from tests.worker.execution.jobs import enqueued_fit
 from tests.worker.execution.workers import horses, is_running, worker
 from worker.execution import process_guard
-from worker.execution.rq_worker import TaskJob, WorkerQueue, TaskWorker
+from worker.execution.rq_worker import TaskJob, TaskWorker, WorkerQueue
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import BATCH, INTERACTIVE, fetch_tasks, open_queue
 from worker.jobs.store import job_key
