@@ -227,7 +227,7 @@ def _put(stores: Stores, key: str, entry: Entry, tier: Tier = "cache") -> Entry:
 
 
 def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
-    """Fit a posterior to values (n, d) by recorded parameters (`worker.records.fits`)."""
+    """Fit a posterior to values (n, d) by recorded parameters (`worker.storage.posteriors`)."""
     given = neighbors_of(parameters)
     neighbors = None if given is None else stored_indices(stores.datasets.values(given))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)

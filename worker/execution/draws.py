@@ -114,7 +114,7 @@ def store_draws(
 ) -> dict[DrawKey, Entry]:
     """Cache draws, or store those of a job that is larger than the cache; return them.
 
-    `id_` is `PosteriorRecord.arrays_id`. `prepare` is as for `worker.storage.draw_cache.DrawCache.put`. Raises as that.
+    `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`.
     """
     entries: dict[DrawKey, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):

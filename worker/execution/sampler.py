@@ -296,7 +296,7 @@ class Sampler:
                 self._stream.finish(batch, "drawn", entries=entries)
             if others := keys[requested:]:
                 with suppress(ProblemError):
-                    store_draws(self._stores.draws, arrays_id, others, draws[requested:], seconds, prepare=[])
+                    store_draws(self._stores.draws, arrays_id, others, draws[requested:], seconds)
             if not self._stores.posteriors.exists(batch.posterior):
                 self._latest = NO_GROUP
                 self._resident.drop(batch.arrays_id)

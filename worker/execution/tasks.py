@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw
     from worker.records.draws import DrawKey
-    from worker.storage.tiered_cache import Tier
+    from worker.storage.array_cache import Tier
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
@@ -179,7 +179,7 @@ def _fit(context: TaskContext) -> Job | None:
     for source in filter(None, (dataset, neighbors)):
         if stores.datasets.get(source) is None:  # its deletion preceded the posterior's record
             stores.posteriors.delete(record.id)
-            raise not_found(source)
+            raise stores.datasets.kind.not_found(source)
     return stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
 
 
@@ -246,9 +246,9 @@ def _draw_missing(shard: _Shard, missing: list[DrawKey], cached: int, keep: Tier
     stores, posterior = shard.stores, shard.context.posterior()
     arrays_id = shard.context.record.arrays_id
 
-    def store(group: list[DrawKey], draws: list[Draw], seconds: float, prepare: list[DrawKey]) -> None:
+    def store(group: list[DrawKey], draws: list[Draw], seconds: float) -> None:
         nonlocal cached
-        store_draws(stores.draws, arrays_id, group, draws, seconds, keep, prepare=prepare)
+        store_draws(stores.draws, arrays_id, group, draws, seconds, keep)
         cached += len(group)
 
     with limited_drawing(posterior), BackgroundWriter() as writer:
@@ -257,7 +257,7 @@ def _draw_missing(shard: _Shard, missing: list[DrawKey], cached: int, keep: Tier
             shard.report_progress(cached)
             group = missing[start : start + size]
             draws, seconds = make_draws(posterior, group)
-            writer.submit(partial(store, group, draws, seconds, [] if start else missing))
+            writer.submit(partial(store, group, draws, seconds))
 
 
 def _make_parts(shard: _Shard) -> Job | None:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from worker.base.clock import now_ms
 from worker.jobs.lua_scripts import ALL_OPEN, ENDED_INDEX, OPEN, TENANTS
-from worker.records.ids import text
-from worker.records.tenants import tenant_key
+from worker.records.ids import tenant_key, text
 
 if TYPE_CHECKING:
     import redis

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from worker.base.problems import ProblemError
 from worker.jobs.queue import task_id, task_ids
-from worker.tenancy.quotas import Quotas
+from worker.records.quotas import Quotas
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

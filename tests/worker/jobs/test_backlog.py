@@ -9,7 +9,7 @@ import pytest
 from worker.base.problems import ProblemError
 from worker.jobs import backlog, store
 from worker.jobs.backlog import LONGEST_SECONDS, LOOK_SECONDS, WINDOW_SECONDS
-from worker.tenancy.quotas import JobLimits
+from worker.records.quotas import JobLimits
 
 if TYPE_CHECKING:
     from worker.jobs.store import JobStore

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.lua_scripts import ENDED_INDEX
 from worker.jobs.store import Cancelled, Job, Status
-from worker.records.ids import text
+from worker.records.ids import tenant_key, text
+from worker.records.quotas import JobLimits
 from worker.records.sharding import PartsSharding
-from worker.records.tenants import tenant_key
-from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
     from worker.jobs.store import JobStore, Kind
