@@ -25,14 +25,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     backup = commands.add_parser("backup", help="write all data of the tenants to one file")
     backup.add_argument("to", type=Path, help="a file, or a folder for a file that is named by the time")
     backup.add_argument("--verify", action="store_true", help="check that file from end to end; write nothing")
-    backup.add_argument("--arrays", action="store_true", help="include cached arrays, which are else computed again")
     backup.set_defaults(run=_backup)
 
     restore = commands.add_parser("restore", help="restore a backup; existing data stay unchanged")
     restore.add_argument("file", type=Path, help="a file that `glle backup` wrote")
     restore.add_argument("--dry-run", action="store_true", help="check the file and print the changes; write nothing")
     restore.add_argument("--overwrite", action="store_true", help="take names and tags from the backup")
-    restore.add_argument("--no-arrays", dest="arrays", action="store_false", help="leave cached arrays out")
     restore.set_defaults(run=_restore)
     for command in (backup, restore):
         command.add_argument("--tenant", action="append", dest="tenants", help="only this tenant; may be repeated")
@@ -86,7 +84,7 @@ def _restore(options: argparse.Namespace, settings: Settings) -> int:
         archive = Archive(file)  # checked before a server starts or a folder is created
         with connected(replace(settings, data_dir=options.data_dir)) as stores:
             report = restore(stores, archive, _selection(options), rename=options.overwrite, dry=options.dry_run)
-    _print_table(options, report.rows, COLUMNS)
+    _print_table(options, report, COLUMNS)
     _log("Nothing was changed: --dry-run." if options.dry_run else "Restored.")
     return 0
 
@@ -95,7 +93,7 @@ def _selection(options: argparse.Namespace) -> BackupScope:
     from worker.operations.backup.dump import BackupScope  # noqa: PLC0415 # each command loads what it needs
 
     tenants = None if options.tenants is None else frozenset(options.tenants)
-    return BackupScope(tenants=tenants, arrays=options.arrays, keys=options.keys)
+    return BackupScope(tenants=tenants, keys=options.keys)
 
 
 def _open(path: Path) -> IO[bytes]:

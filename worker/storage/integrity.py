@@ -20,6 +20,7 @@ from worker.records.dataset import VALUES, Content
 from worker.records.ids import dataset_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from worker.records.dataset import Array, Dataset
@@ -77,43 +78,7 @@ class IntegrityChecker:
         return self._has_digest(dataset)
 
     def _has_digest(self, dataset: Dataset) -> bool:
-        try:
-            sha256 = self._digest(dataset)
-        except OSError as error:
-            if error.errno not in {errno.ENOENT, errno.EIO}:
-                raise
-            return False
-        except ProblemError:  # of the store
-            raise
-        except Exception:  # noqa: BLE001 # numpy raises half a dozen types for malformed headers
-            return False
-        return dataset.sha256 == sha256 and dataset.id == dataset_id(dataset.sha256, dataset.tenant)
-
-    def _digest(self, dataset: Dataset) -> str | None:
-        """Return the digest of the files' content, None if a header differs from the record.
-
-        The files are read, not mapped, because a bad sector in a mapping ends the process.
-        """
-        extras: dict[str, Array] = {}
-        for name in dataset.extras:
-            with self._open(dataset, name) as file:
-                shape, _, dtype = _read_header(file)
-                if not _is_valid_extra(name, shape, dtype, dataset.n):
-                    return None
-                file.seek(0)
-                with NPY_HEADER_LOCK:
-                    extras[name] = np.lib.format.read_array(file, allow_pickle=False)
-        dtype = np.dtype(dataset.dtype).newbyteorder("<")
-        content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
-        with self._open(dataset, VALUES) as file:
-            if _read_header(file) != ((dataset.n, dataset.d), False, dtype):
-                return None
-            while piece := file.read(PIECE):
-                content.add(piece)
-        return content.digest()
-
-    def _open(self, dataset: Dataset, name: str) -> IO[bytes]:
-        return self._path(dataset, name).open("rb")
+        return has_digest(dataset, lambda name: self._path(dataset, name).open("rb"))
 
     def _status(self, dataset: Dataset) -> Status:
         files = [os.stat(self._path(dataset, name)) for name in dataset.sizes]  # noqa: PTH116 # faster in hot reads
@@ -121,6 +86,52 @@ class IntegrityChecker:
 
     def _path(self, dataset: Dataset, name: str) -> Path:
         return self._files.local_path(dataset.path(name), dataset.sizes[name])
+
+
+def has_digest(dataset: Dataset, open_file: Callable[[str], IO[bytes]]) -> bool:
+    """Return whether record, values and extras of a data set have the digest in its id.
+
+    Parameters
+    ----------
+    open_file
+        Opens the npy file of the values or of an extra.
+
+    """
+    try:
+        sha256 = _digest(dataset, open_file)
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.EIO}:
+            raise
+        return False
+    except ProblemError:  # of the store
+        raise
+    except Exception:  # noqa: BLE001 # numpy raises half a dozen types for malformed headers
+        return False
+    return dataset.sha256 == sha256 and dataset.id == dataset_id(dataset.sha256, dataset.tenant)
+
+
+def _digest(dataset: Dataset, open_file: Callable[[str], IO[bytes]]) -> str | None:
+    """Return the digest of the files' content, None if a header differs from the record or a value is not finite.
+
+    The files are read, not mapped, because a bad sector in a mapping ends the process.
+    """
+    extras: dict[str, Array] = {}
+    for name in dataset.extras:
+        with open_file(name) as file:
+            shape, is_fortran, dtype = _read_header(file)
+            if not _is_valid_extra(name, shape, dtype, dataset.n):
+                return None
+            extras[name] = np.frombuffer(file.read(), dtype).reshape(shape, order="F" if is_fortran else "C")
+    dtype = np.dtype(dataset.dtype).newbyteorder("<")
+    content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
+    with open_file(VALUES) as file:
+        if _read_header(file) != ((dataset.n, dataset.d), False, dtype):
+            return None
+        while piece := file.read(PIECE):  # whole values, because 8 divides `PIECE`
+            if not np.isfinite(np.frombuffer(piece, dtype)).all():
+                return None
+            content.add(piece)
+    return content.digest()
 
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

@@ -77,7 +77,7 @@ def commands(folder: Path) -> None:
     """Run an operator's commands against the configured servers; each must succeed."""
     file, data = str(folder / "backup.tar"), ("--data-dir", str(folder / "data"))
     for command in (
-        ("backup", file, "--arrays", "--keys", *data),
+        ("backup", file, "--keys", *data),
         ("restore", file, "--keys", *data),
         ("store", "show", *data),
         ("store", "sweep", "--age-hours", "0", *data),

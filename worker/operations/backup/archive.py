@@ -1,14 +1,10 @@
 """The file of a backup: a plain tar of npy and JSON files, sealed by its last member, the manifest.
 
     README.txt                     how to read it without glle
-    datasets.jsonl                 one line per data set: id, record
-    datasets/<id>.npy, ...         the values of the data sets, and the arrays beside them
-    posteriors/<id>.npz            imported posteriors, for glle_engine.load
-    posteriors.jsonl               one line per posterior: id, record
-    embeddings.jsonl               one line per embedding: id, record
-    jobs.jsonl                     one line per ended job: id, record, time of expiry
-    keys.jsonl                     with `--keys`, one line per API key: id, record with digests of the secrets
-    cache.jsonl, cache/<i>.npy     with `--arrays`: the entries of the array cache
+    files/<id>/values.npy, ...     the arrays of a data set
+    files/<id>/posterior.npz       an imported posterior, for glle_engine.load
+    datasets.jsonl, ...            records, one a line: data sets, posteriors, embeddings; API keys with `--keys`
+    jobs.jsonl                     one line per ended job: record, time of expiry
     manifest.json                  versions, counts, and size and SHA-256 of each other member
 
 It is not compressed, because floating-point numbers hardly compress: so no member is larger than the file. It is
@@ -31,7 +27,6 @@ import glle_engine
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.base.versions import check_schema, stamp
-from worker.records.dataset import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,19 +40,18 @@ MAX_LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes 
 MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
-    r"README\.txt|(datasets|posteriors|embeddings|jobs|keys|cache)\.jsonl|cache/[0-9]{1,9}\.npy"
-    r"|datasets/ds_[0-9a-f]{32}(\.labels|\.color|\.coordinates|\.ids)?\.npy"
-    r"|posteriors/post_[0-9a-f]{32}\.npz"
+    r"README\.txt|(datasets|posteriors|embeddings|jobs|keys)\.jsonl|files/post_[0-9a-f]{32}/posterior\.npz"
+    r"|files/ds_[0-9a-f]{32}/(values|labels|color|coordinates|ids)\.npy"
 )
 _README = """A backup of glle (`glle restore` reads it). Without glle:
-datasets/*.npy, posteriors/*.npz: numpy.load. *.jsonl: their records, and others, a JSON object a line.
+files/*/*.npy, *.npz: numpy.load. *.jsonl: their records, and others, a JSON object a line.
 manifest.json: bytes and SHA-256 of every other file; `tar xf` and `sha256sum` are enough to check them.
 """
 
 
-def member_of(id_: str, name: str) -> str:
-    """Return the name of the member that has a file of a data set."""
-    return f"datasets/{id_}.npy" if name == VALUES else f"datasets/{id_}.{name}.npy"
+def member_of(id_: str, file: str) -> str:
+    """Return the name of the member that has a file of a record, such as ``values.npy``."""
+    return f"files/{id_}/{file}"
 
 
 class Writer:
@@ -179,12 +173,8 @@ class Archive:
         """Return whether a member of this name exists."""
         return name in self._infos
 
-    def names(self, prefix: str, suffix: str) -> list[str]:
-        """Return the sorted names of members with a prefix and a suffix."""
-        return sorted(name for name in self._infos if name.startswith(prefix) and name.endswith(suffix))
-
     def open(self, name: str) -> IO[bytes]:
-        """Return a member as a readable file."""
+        """Return a member as a readable file; raises KeyError."""
         return self._file(self._infos[name])
 
     def size(self, name: str) -> int:

@@ -7,49 +7,36 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from worker.base.clock import now_ms
-from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged, member_of
-from worker.operations.backup.dump import CACHED, KINDS, BackupScope
-from worker.operations.backup.validate import array_in, require_dataset, require_import
-from worker.records.dataset import VALUES
-from worker.records.ids import is_tenant_name
+from worker.operations.backup.dump import JOBS, JOBS_MEMBER, KINDS, BackupKind, BackupScope
+from worker.records.dataset import VALUES, Dataset
+from worker.records.ids import content_sha256
 from worker.records.job import job_from
-from worker.storage.array_cache import HEAD
+from worker.records.labels import with_labels
+from worker.records.tenants import is_tenant_name
+from worker.storage.imported_posteriors import NAME, verified
+from worker.storage.integrity import has_digest
 from worker.storage.object_store.data_files import pieces_of
-from worker.storage.records import Record
+from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from worker.records.dataset import Dataset
     from worker.records.job import Job
-    from worker.storage.posteriors import PosteriorRecord
-    from worker.storage.records import RecordStore
     from worker.stores import Stores
 
-R = TypeVar("R", bound=Record)
 COLUMNS = ("in the backup", "restored", "there already", "named otherwise", "expired")
+Report = dict[str, dict[str, int]]  # numbers by kind of record, then by `COLUMNS`
 
 
-class RestoreReport:
-    """The number of each of `KINDS` in the backup, and of each outcome: `rows` by kind, then by `COLUMNS`."""
-
-    def __init__(self) -> None:
-        self.rows = {kind: dict.fromkeys(COLUMNS, 0) for kind in KINDS}
-
-    def count(self, kind: str, outcome: str) -> None:
-        """Count one object."""
-        self.rows[kind]["in the backup"] += 1
-        self.rows[kind][outcome] += 1
-
-
-def restore(
-    stores: Stores, archive: Archive, scope: BackupScope, *, rename: bool = False, dry: bool = False
-) -> RestoreReport:
+def restore(stores: Stores, archive: Archive, scope: BackupScope, *, rename: bool = False, dry: bool = False) -> Report:
     """Restore a part of an archive; return the report.
 
     With `rename`, existing data get the names and tags of the backup. A `dry` run changes nothing.
@@ -69,150 +56,121 @@ class _Restoration:
         self._scope = scope
         self._renames = rename
         self._is_dry_run = dry
-        self._report = RestoreReport()
-        self._subjects: set[str] = set()
+        self._ids: set[str] = set()  # of the validated records
 
-    def run(self) -> RestoreReport:
+    def run(self) -> Report:
         """Visit data before the records that refer to them."""
-        count = self._report.count
-        for dataset in self._datasets():
-            self._subjects.add(dataset.id)
-            count("data sets", self._restore_dataset(dataset))
-        for record in self._posteriors():
-            self._subjects.add(record.id)
-            count("posteriors", self._restore_posterior(record))
-        for embedding in self._records("embeddings", self._stores.embeddings):
-            self._require(f"embedding {embedding.id}", embedding.recipe.dataset)
-            count("embeddings", self._restore_record(self._stores.embeddings, embedding))
+        report = {name: dict.fromkeys(COLUMNS, 0) for name in (*(kind.name for kind in KINDS), JOBS)}
+        for kind in self._scope.kinds:
+            for record in self._records(kind):
+                self._count(report[kind.name], self._restore(kind, record))
         for job, fields, until in self._jobs():
-            count("jobs", self._restore_job(job, fields, until))
-        keys = self._stores.keys.records
-        for key in self._records("keys", keys) if self._scope.keys else ():
-            count("keys", self._restore_record(keys, key))
-        if self._scope.arrays:
-            for line in self._entries():
-                count("cached arrays", self._restore_entry(line))
-        return self._report
+            self._count(report[JOBS], self._restore_job(job, fields, until))
+        return report
 
-    def _datasets(self) -> Iterator[Dataset]:
-        for dataset in self._records("datasets", self._stores.datasets):
-            require_dataset(self._archive, dataset)
-            yield dataset
+    @staticmethod
+    def _count(row: dict[str, int], outcome: str) -> None:
+        row["in the backup"] += 1
+        row[outcome] += 1
 
-    def _records(self, kind: str, records: RecordStore[R]) -> Iterator[R]:
-        """Yield the records of a kind in the scope."""
-        for line in self._archive.lines(f"{kind}.jsonl"):
-            id_ = str(line.get("id"))
-            record = records.kind.load(id_, json.dumps(line.get("record")))
-            if record.id != id_ or not is_tenant_name(record.tenant):
-                raise damaged(f"the {records.kind.title} {id_} does not match its id")
-            if self._scope.has(record.tenant):
-                yield record
-
-    def _posteriors(self) -> Iterator[PosteriorRecord]:
-        for record in self._records("posteriors", self._stores.posteriors):
-            if record.is_imported:  # its data set may be elsewhere
-                require_import(self._archive, record)
-            self._require(f"posterior {record.id}", *record.datasets)
+    def _records(self, kind: BackupKind) -> Iterator[Any]:
+        """Yield the validated records of a kind in the scope."""
+        loads = kind.records(self._stores).kind
+        for line in self._archive.lines(kind.member):
+            record = loads.load(str(line.get("id", "?")), json.dumps(line))
+            if not is_tenant_name(record.tenant):
+                raise damaged(f"the {loads.title} {record.id} has no tenant")
+            if not self._scope.has(record.tenant):
+                continue
+            if not self._ids.issuperset(kind.needs(record)):
+                raise damaged(f"the {loads.title} {record.id} lacks its data")
+            if not self._is_intact(record):
+                raise damaged(f"the {loads.title} {record.id} lacks files, or does not match its id")
+            self._ids.add(record.id)
             yield record
 
+    def _is_intact(self, record: Any) -> bool:
+        """Return whether the archive has the files of a record, and the digest in its id."""
+        match record:
+            case Dataset():
+                return has_digest(record, lambda name: self._archive.open(member_of(record.id, f"{name}.npy")))
+            case PosteriorRecord(is_imported=True):
+                return self._is_intact_import(record)
+        return True
+
+    def _is_intact_import(self, record: PosteriorRecord) -> bool:
+        member = member_of(record.id, NAME)
+        if member not in self._archive:
+            return False
+        with self._archive.open(member) as source, tempfile.NamedTemporaryFile(suffix=".npz") as file:
+            shutil.copyfileobj(source, file)
+            file.flush()
+            posterior = verified(Path(file.name), record.id, record.tenant)
+        return posterior is not None and content_sha256({}, posterior.arrays()) == record.arrays_sha256
+
     def _jobs(self) -> Iterator[tuple[Job, dict[str, str], int]]:
-        for line in self._archive.lines("jobs.jsonl"):
-            fields = line.get("record")
+        for line in self._archive.lines(JOBS_MEMBER):
+            fields, until = line.get("record"), line.get("until")
             if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
                 raise damaged("a job's record is no record")
             job = job_from(fields)
             if self._scope.has(job.tenant):
-                is_job = job.id == line.get("id") and job.id.startswith("job_") and job.id[4:].isalnum()
-                if not is_job or job.is_open or not is_tenant_name(job.tenant):
-                    raise damaged(f"job {job.id} does not match its id")
-                self._require(f"job {job.id}", job.subject)
-                yield job, fields, _expiry(line)
+                is_id = job.id.startswith("job_") and job.id[4:].isalnum()
+                if not is_id or job.is_open or not is_tenant_name(job.tenant) or not isinstance(until, int):
+                    raise damaged(f"the record of job {job.id} is not that of an ended job")
+                if job.subject not in self._ids:
+                    raise damaged(f"job {job.id} lacks its data")
+                yield job, fields, until
 
-    def _entries(self) -> Iterator[dict[str, Any]]:
-        for line in self._archive.lines("cache.jsonl"):
-            kind, _, rest = str(line.get("key")).partition(":")
-            if kind not in CACHED:
-                raise damaged("an entry of the cache is none")
-            if rest.partition(":")[0] in self._subjects and not rest.endswith(HEAD):  # of a draw in an object store
-                yield line
-
-    def _require(self, name: str, *subjects: str) -> None:
-        if not self._subjects.issuperset(subjects):
-            raise damaged(f"{name} lacks its data")
-
-    def _restore_dataset(self, dataset: Dataset) -> str:
-        datasets = self._stores.datasets
-        if (existing := datasets.get(dataset.id)) is not None and datasets.is_intact(existing):
-            return self._restore_names(existing, dataset, datasets.rename)
+    def _restore(self, kind: BackupKind, record: Any) -> str:
+        """Restore a record with its files, or its names; return the column of the outcome."""
+        stores, records = self._stores, kind.records(self._stores)
+        existing = records.get(record.id)
+        match existing:
+            case Dataset():
+                is_present = stores.datasets.is_intact(existing)
+            case PosteriorRecord(is_imported=True):
+                is_present = stores.imports.is_intact(existing)
+            case _:
+                is_present = existing is not None
+        if is_present:
+            return self._restore_names(kind, existing, record)
         if not self._is_dry_run:
-            with contextlib.ExitStack() as stack:
-                sources = {}
-                for name in (VALUES, *dataset.extras):
-                    member = member_of(dataset.id, name)
-                    file = stack.enter_context(self._archive.open(member))
-                    sources[name] = pieces_of(file), self._archive.size(member)
-                datasets.put(dataset, sources)
+            self._write(kind, record)
         return "restored"
 
-    def _restore_posterior(self, record: PosteriorRecord) -> str:
-        posteriors, imports = self._stores.posteriors, self._stores.imports
-        existing = posteriors.get(record.id)
-        if existing is not None and record.calibration is not None and not self._is_dry_run:
-            posteriors.calibrate(record.id, record.calibration)
-        if existing is not None and (not record.is_imported or imports.is_intact(existing)):
-            return self._restore_names(existing, record, posteriors.rename)
-        if not self._is_dry_run and record.is_imported:
-            member = f"posteriors/{record.id}.npz"
-            self._stores.cache.create_index(record.id)
-            with self._archive.open(member) as file:
-                imports.add(posteriors, record, file, self._archive.size(member))
-        elif not self._is_dry_run:
-            posteriors.record(replace(record, file=None, file_bytes=0))
-        return "restored"
+    def _write(self, kind: BackupKind, record: Any) -> None:
+        stores, archive = self._stores, self._archive
+        match record:
+            case Dataset():
+                members = {name: member_of(record.id, f"{name}.npy") for name in (VALUES, *record.extras)}
+                with contextlib.ExitStack() as stack:
+                    files = {name: stack.enter_context(archive.open(member)) for name, member in members.items()}
+                    sources = {name: (pieces_of(file), archive.size(members[name])) for name, file in files.items()}
+                    stores.datasets.put(record, sources)
+            case PosteriorRecord(is_imported=True):
+                member = member_of(record.id, NAME)
+                stores.cache.create_index(record.id)
+                with archive.open(member) as file:
+                    stores.imports.add(stores.posteriors, record, file, archive.size(member))
+            case PosteriorRecord():
+                stores.posteriors.record(replace(record, file=None, file_bytes=0))
+            case _:
+                kind.records(stores).create(record)
 
-    def _restore_names(self, existing: Any, saved: Any, rename: Callable[[str, dict[str, Any]], object]) -> str:
-        names = {"name": saved.name, "tags": saved.tags}
-        if {"name": existing.name, "tags": existing.tags} == names:
+    def _restore_names(self, kind: BackupKind, existing: Any, record: Any) -> str:
+        names = {"name": record.name, "tags": record.tags}
+        if with_labels(existing, names) == existing:
             return "there already"
         if not self._renames:
             return "named otherwise"
         if not self._is_dry_run:
-            rename(saved.id, names)
+            kind.records(self._stores).change(record.id, lambda old: with_labels(old, names))
         return "restored"
 
-    def _restore_record(self, records: RecordStore[R], record: R) -> str:
-        is_new = not records.exists(record.id) and (self._is_dry_run or records.create(record))
-        return "restored" if is_new else "there already"
-
     def _restore_job(self, job: Job, fields: dict[str, str], until: int) -> str:
-        jobs = self._stores.jobs
-        ttl_ms = until - now_ms()
+        jobs, ttl_ms = self._stores.jobs, until - now_ms()
         if ttl_ms <= 0:
             return "expired"
         is_new = jobs.get(job.id) is None and (self._is_dry_run or jobs.put(fields, ttl_ms))
         return "restored" if is_new else "there already"
-
-    def _restore_entry(self, line: dict[str, Any]) -> str:
-        key, metadata, members = str(line["key"]), line.get("meta"), line.get("arrays")
-        if not isinstance(metadata, dict) or not isinstance(members, dict):
-            raise damaged("an entry of the cache is none")
-        if not all(str(member) in self._archive for member in members.values()):
-            raise damaged("an entry of the cache lacks its arrays")
-        try:
-            is_present = self._stores.cache.contains([versioned(key)])[0]
-        except ValueError as error:
-            raise damaged("a draw of the cache has no address") from error
-        if is_present:
-            return "there already"
-        arrays = {name: array_in(self._archive, member) for name, member in members.items()}
-        if not self._is_dry_run:
-            self._stores.cache.put(versioned(key), metadata, arrays)
-        return "restored"
-
-
-def _expiry(line: dict[str, Any]) -> int:
-    until = line.get("until")
-    if not isinstance(until, int):
-        raise damaged("a record has no time of expiry")
-    return until
