@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
 import secrets
+import socket
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
+import httpx
 import numpy as np
 
 import glle_engine
+from glle import Client, GlleServiceError, JobTimeoutError, Retries
 from glle.cli import VARIABLES
+from glle.transport.drivers import http_options
 from glle_engine import manifolds
 from service.middleware.access_policy import AccessPolicy
+from service.server.listening import answers, connectable
 from worker.base.settings import SettingsError, unknown_variables
 from worker.operations import doctor
 from worker.operations.health import Check
@@ -24,16 +25,15 @@ from worker.operations.health import Check
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from glle.types import FitOptions
     from worker.base.settings import Settings
 
 RESPONSE_SECONDS = 60.0
-WAIT_SECONDS = 30  # of one request; a service may wait for less
-PAUSE_SECONDS = 0.5  # between two requests
+PORT_SECONDS = 2.0
+DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
-# More than a quick fit has (worker/records/job.py), so that a worker forks a process for the task. It takes some
-# seconds, because a shorter task may end before its dying worker; the posterior has 25 MB.
+# So many that a worker forks a process for the task. It takes some seconds, because a shorter task may end before its
+# dying worker; the posterior has 25 MB.
 POINTS, NEIGHBORS = 5000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
@@ -70,14 +70,11 @@ def port(host: str, number: int) -> Check:
     name = f"port {number}"
     if number == 0:
         return Check(name, "ok", "The service will take a free port.")
-    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 # compared, not bound
     try:
-        status, _ = _Http(f"http://{f'[{target}]' if ':' in target else target}:{number}", 2.0).request("GET", "/livez")
-    except ConnectionRefusedError:
+        socket.create_connection((connectable(host), number), PORT_SECONDS).close()
+    except OSError:
         return Check(name, "ok", f"Nothing listens on {host}:{number}.")
-    except (OSError, http.client.HTTPException):
-        status = 0
-    if status == http.HTTPStatus.OK:
+    if answers(host, number, "/livez", PORT_SECONDS):
         return Check(name, "ok", f"glle answers on {host}:{number}.")
     remedy = "Choose another port with GLLE_PORT, or stop that program."
     return Check(name, "problem", f"Another program listens on {host}:{number}.", remedy)
@@ -92,134 +89,67 @@ def service(url: str, key: str = "") -> Iterator[Check]:
         API key, if the service needs one.
 
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        yield Check("service", "problem", f"{url} is not the URL of a service.", "Use one such as http://host:8000.")
-        return
-    server = _Http(url, RESPONSE_SECONDS, key)
     try:
-        status, _ = server.request("GET", "/livez")
-        if status != http.HTTPStatus.OK:
-            remedy = "Check the URL and the proxies: another program may answer."
-            yield Check("service", "problem", f"/livez answers {status}.", remedy)
-            return
-        yield Check("service", "ok", f"It is alive at {url}.")
-        yield _readiness(*server.request("GET", "/readyz"))
-        yield from _end_to_end(server)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        with httpx.Client(**http_options(url, key or None, RESPONSE_SECONDS)) as http:
+            if (status := http.get("/livez").status_code) != httpx.codes.OK:
+                remedy = "Check the URL and the proxies: another program may answer."
+                yield Check("service", "problem", f"/livez answers {status}.", remedy)
+                return
+            yield Check("service", "ok", f"It is alive at {url}.")
+            yield _readiness(http.get("/readyz"))
+        with Client(url, key, progress=False, retries=Retries(deadline=0.0), timeout=RESPONSE_SECONDS) as client:
+            yield from _end_to_end(client)
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # of another program
         remedy = "Check the URL, the log of the API, and the network."
         yield Check("service", "problem", f"{url} does not answer: {type(error).__name__}: {error}.", remedy)
 
 
-def _readiness(status: int, body: bytes) -> Check:
-    if status == http.HTTPStatus.OK:
-        state = json.loads(body)
-        if "workers" not in state:
-            return Check("ready", "ok", "It is ready. Set GLLE_KEY for details.")
-        waiting = f"{state['queue_length']} tasks and draws wait"
-        return Check("ready", "ok", f"It is ready: {state['workers']} workers, {waiting}.")
-    return _failure("ready", status, body)
+def _readiness(response: httpx.Response) -> Check:
+    state = response.json()
+    if response.status_code != httpx.codes.OK:
+        return Check("ready", "problem", f"{response.status_code}: {state['detail']}", state["remedy"])
+    if "workers" not in state:
+        return Check("ready", "ok", "It is ready. Set GLLE_KEY for details.")
+    waiting = f"{state['queue_length']} tasks and draws wait"
+    return Check("ready", "ok", f"It is ready: {state['workers']} workers, {waiting}.")
 
 
-def _end_to_end(server: _Http) -> Iterator[Check]:
+def _end_to_end(client: Client) -> Iterator[Check]:
     """Yield whether the version matches, and whether a fit and a draw match the local engine."""
-    status, body = server.request("GET", "/v1/info")
-    if status != http.HTTPStatus.OK:
-        yield _failure("version", status, body)
-        return
-    remote, local = json.loads(body)["versions"]["glle"], glle_engine.__version__
-    same = remote == local
-    remedy = "" if same else "Check which version the service should run."
-    yield Check("version", "ok" if same else "warning", f"Service {remote}, local {local}.", remedy)
-
-    # A random seed, so that no result is cached.
-    limits, seed = json.loads(body)["limits"], secrets.randbelow(2**31)
-    points = min(POINTS, limits["max_points"])
-    spec = {"n_neighbors": min(NEIGHBORS, limits["max_neighbors"]), "noise": "auto"}
-    recipe = {"name": "s_curve", "n": points, "seed": seed}
-    status, body = server.request("POST", "/v1/datasets/synthetic", recipe)
-    if status != http.HTTPStatus.CREATED:
-        yield _failure("end to end", status, body)
-        return
-    dataset = json.loads(body)["id"]
+    name, work = "version", ""
     try:
-        yield from _fit_and_draw(server, dataset, manifolds.make("s_curve", points, seed=seed).X, spec)
-    finally:
-        server.request("DELETE", f"/v1/datasets/{dataset}?force=true")
-
-
-def _fit_and_draw(server: _Http, dataset: str, X: NDArray[np.float64], spec: dict[str, Any]) -> Iterator[Check]:
-    """Yield whether a long fit succeeds, and whether a draw of its posterior is the local engine's."""
-    started = time.perf_counter()
-    status, body = _fit(server, {"dataset": dataset, **spec})
-    if status not in {http.HTTPStatus.OK, http.HTTPStatus.CREATED}:
-        yield _failure("long task", status, body, f"A fit of {len(X):,} points failed. ")
+        info = client.info()
+        remote, local = info["versions"]["glle"], glle_engine.__version__
+        remedy = "" if remote == local else "Check which version the service should run."
+        yield Check(name, "ok" if remote == local else "warning", f"Service {remote}, local {local}.", remedy)
+        seed = secrets.randbelow(2**31)  # no result is cached
+        points = min(POINTS, int(info["limits"]["max_points"]))
+        name, work = "long task", f"A fit of {points:,} points failed. "
+        spec: FitOptions = {"n_neighbors": min(NEIGHBORS, int(info["limits"]["max_neighbors"])), "noise": "auto"}
+        dataset = client.synthetic("s_curve", points, seed=seed)
+        try:
+            started = time.perf_counter()
+            posterior = client.fit(dataset, timeout=FIT_SECONDS, **spec)
+            yield Check(name, "ok", f"Fitted {points:,} points in {time.perf_counter() - started:.2f} s.")
+            name, work, started = "end to end", "A draw failed. ", time.perf_counter()
+            draw = posterior.draw(0, timeout=DRAW_SECONDS)
+            seconds = time.perf_counter() - started
+        finally:
+            dataset.delete(force=True)
+    except JobTimeoutError as error:
+        remedy = "Check the workers and their log: the queue may be long, or no worker runs."
+        yield Check(name, "problem", f"{work}{error.detail}", remedy)
         return
-    yield Check("long task", "ok", f"Fitted {len(X):,} points in {time.perf_counter() - started:.2f} s.")
-    name, started = "end to end", time.perf_counter()
-    path = f"/v1/posteriors/{json.loads(body)['id']}/draws/0?wait={WAIT_SECONDS}"
-    status, body = server.request("GET", path, accept="application/x-npy")
-    if status != http.HTTPStatus.OK:
-        yield _failure(name, status, body)
+    except GlleServiceError as error:
+        yield Check(name, "problem", f"{work}{error.status}: {error.detail}", error.remedy)
         return
-    seconds = time.perf_counter() - started
-    remote = np.load(io.BytesIO(body), allow_pickle=False)
-    local = glle_engine.fit(X, **spec).draw(0).embedding
-    if remote.shape != local.shape or not np.allclose(remote, local, rtol=1e-4, atol=1e-4 * float(np.abs(local).max())):
+    local_draw = glle_engine.fit(manifolds.make("s_curve", points, seed=seed).X, **spec).draw(0).embedding
+    tolerance = 1e-4 * float(np.abs(local_draw).max())
+    if draw.shape == local_draw.shape and np.allclose(draw, local_draw, rtol=1e-4, atol=tolerance):
+        yield Check(name, "ok", f"Drew in {seconds:.2f} s; the draw is correct.")
+    else:
         remedy = "Compare the versions of glle, numpy and scipy: the same draw is equal everywhere."
         yield Check(name, "problem", "Its draw differs from the local engine's.", remedy)
-        return
-    yield Check(name, "ok", f"Drew in {seconds:.2f} s; the draw is correct.")
-
-
-def _fit(server: _Http, command: dict[str, Any]) -> tuple[int, bytes]:
-    """Return the response with the posterior of a fit, or with what prevents it."""
-    until = time.monotonic() + FIT_SECONDS
-    status, body = server.request("POST", f"/v1/posteriors?wait={WAIT_SECONDS}", command)
-    while status == http.HTTPStatus.ACCEPTED and time.monotonic() < until:
-        time.sleep(PAUSE_SECONDS)
-        path = f"/v1/posteriors/{json.loads(body)['posterior']}?wait={WAIT_SECONDS}"
-        status, body = server.request("GET", path)
-    return status, body
-
-
-def _failure(name: str, status: int, body: bytes, what: str = "") -> Check:
-    """Return the check of an unexpected response: what failed, and the service's own detail and remedy."""
-    try:
-        answer = json.loads(body)
-        if status == http.HTTPStatus.ACCEPTED:
-            remedy = "Check the workers and their log: the queue may be long, or no worker runs."
-            return Check(name, "problem", f"{what}Job {answer['id']} did not end in time ({answer['status']}).", remedy)
-        return Check(name, "problem", f"{what}{status}: {answer['detail']}", answer["remedy"])
-    except (ValueError, KeyError, TypeError):
-        remedy = "Check the proxies: this is not a response of glle."
-        return Check(name, "problem", f"{what}It answers {status} with a body that glle does not know.", remedy)
-
-
-@dataclass(frozen=True)
-class _Http:
-    """HTTP client for one service, by the standard library alone."""
-
-    url: str
-    seconds: float
-    key: str = ""
-
-    def request(self, method: str, path: str, body: Any = None, accept: str = "application/json") -> tuple[int, bytes]:
-        """Return status and body of a response."""
-        parts = urlsplit(self.url)
-        connection_type = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        assert parts.hostname is not None
-        connection = connection_type(parts.hostname, parts.port, timeout=self.seconds)
-        try:
-            headers = {"Accept": accept, **({} if body is None else {"Content-Type": "application/json"})}
-            if self.key:
-                headers["Authorization"] = f"Bearer {self.key}"
-            content = None if body is None else json.dumps(body)
-            connection.request(method, parts.path.rstrip("/") + path, content, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
 
 
 def lines(check: Check) -> list[str]:

@@ -1,7 +1,9 @@
-"""Listening socket that several API processes share."""
+"""Listening socket that several API processes share, its URL, and requests to it."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import socket
 
 STOP_SECONDS = 8.0  # that a stopping API, and `glle up`, wait for requests and tasks in progress
@@ -20,3 +22,24 @@ class SharedSocket(socket.socket):
     def listen(self, backlog: int = BACKLOG, /) -> None:
         """Listen with at least `BACKLOG` places."""
         super().listen(max(backlog, BACKLOG))
+
+
+def connectable(host: str) -> str:
+    """Return the address at which this machine reaches what listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 # compared, not bound
+
+
+def url_of(sock: socket.socket) -> str:
+    """Return the URL of the API that listens on a socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def answers(host: str, port: int, path: str, seconds: float) -> bool:
+    """Return whether a path of the API answers 200 within some seconds."""
+    with contextlib.closing(http.client.HTTPConnection(connectable(host), port, timeout=seconds)) as connection:
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False

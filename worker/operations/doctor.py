@@ -1,10 +1,9 @@
-"""The checks of `glle doctor`: servers, workers, disk and engine, each with a remedy."""
+"""The checks of `glle doctor`: those of /readyz, and more on servers, workers, object store and engine."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,7 @@ from glle_engine import manifolds
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.problems import ProblemError
 from worker.observability.live_workers import live_workers
-from worker.operations.health import (
-    DISK_REMEDY,
-    UNKNOWN,
-    Check,
-    State,
-    data_folder,
-    memory_usage,
-    queue_states,
-)
-from worker.storage.free_space import free_bytes
+from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -38,56 +28,73 @@ PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
-FULL = 0.9
 MAX_UNSWEPT_DAYS = 2.0  # a sweep a day is usual
-WARNING_BYTES, PROBLEM_BYTES = 2**30, 100 * 2**20  # of free disk space
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
 
 
 def deployment(settings: Settings) -> Iterator[Check]:
     """Yield the checks of servers, workers, disk and engine."""
-    yield from _servers(settings)
-    yield from disk(Path(settings.data_dir))
-    yield from engine(settings)
-
-
-def _servers(settings: Settings) -> Iterator[Check]:
-    if not settings.redis_url or not settings.cache_url:
+    if settings.redis_url and settings.cache_url:
+        stores = Stores.connect(settings)
+        try:
+            yield from _servers(stores)
+        finally:
+            stores.close()
+    else:
         if settings.redis_url or settings.cache_url:
             remedy = "Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for the embedded servers of `glle up`."
             yield Check("servers", "problem", "Only one of the two servers is configured.", remedy)
         else:
             remedy = "Check a running `glle up` with --url; elsewhere set GLLE_REDIS_URL and GLLE_CACHE_URL."
             yield Check("servers", "warning", "No server is configured, so none was checked.", remedy)
-        return
-    stores = Stores.connect(settings)
-    try:
-        queue = yield from _server("queue server", stores.client, "GLLE_REDIS_URL")
-        cache = yield from _server("cache server", stores.cache.client, "GLLE_CACHE_URL")
-        if queue:
-            yield from _queue_policies(queue)
-        if cache:
-            yield from _cache_policies(cache, settings)
-        if queue and cache:
-            yield _separation(queue, cache)
-        if queue:
-            yield from _workers(stores)
-        if queue and stores.cache.objects is not None:
+        yield from disk_checks(settings)
+    yield from engine(settings)
+
+
+def _servers(stores: Stores) -> Iterator[Check]:
+    queue = yield from _connection("queue", stores.client, "GLLE_REDIS_URL")
+    cache = yield from _connection("cache", stores.cache.client, "GLLE_CACHE_URL")
+    if queue and cache:
+        yield from (check for check in readiness(stores) if check.name != OBJECT_STORE)
+        yield _separation(queue, cache)
+    else:
+        yield from disk_checks(stores.settings)
+    if queue:
+        has_log = bool(queue.get("aof_enabled"))
+        yield _check(
+            "queue persistence",
+            "ok" if has_log else "warning",
+            "It keeps an append-only file." if has_log else "It reports no append-only file.",
+            "Set appendonly yes, or a restart loses jobs and posteriors' records.",
+        )
+        yield from _workers(stores)
+        if stores.cache.objects is not None:
             yield from _object_store(stores.cache.objects)
-    finally:
-        stores.close()
+    if cache:
+        yield from _cache_policies(cache, stores.settings)
 
 
-def _server(name: str, client: redis.Redis, variable: str) -> Generator[Check, None, dict[str, Any] | None]:
-    """Yield whether a server answers, is writable, near and in sync with this clock; return its INFO, or None."""
+def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
+    is_same = "run_id" in queue and queue["run_id"] == cache.get("run_id")
+    return _check(
+        "two servers",
+        "problem" if is_same else "ok",
+        "Queue and cache are one server." if is_same else "Queue and cache are two servers.",
+        "Start a second server for GLLE_CACHE_URL: the queue must lose nothing, the cache evicts. A second database "
+        "of one server is not enough.",
+    )
+
+
+def _connection(name: str, client: redis.Redis, variable: str) -> Generator[Check, None, dict[str, Any] | None]:
+    """Yield whether a server is recent, writable, near and in sync with this clock; return its INFO, or None."""
     try:
         info = dict(client.info())
         if info.get("cluster_enabled") and isinstance(client, redis.Redis):
             remedy = "Write its URL as redis+cluster://host1:6379,host2:6379."
             if variable == "GLLE_REDIS_URL":
                 remedy = "Use one server, or sentinels: a task and its job change together (docs/how-to/redis.md)."
-            yield Check(name, "problem", f"{variable} names one server of a Redis Cluster.", remedy)
+            yield Check(f"{name} connection", "problem", f"{variable} names one server of a Redis Cluster.", remedy)
             return None
         key = f"glle:doctor:{secrets.token_hex(8)}"
         client.set(key, "1", ex=10)
@@ -98,51 +105,26 @@ def _server(name: str, client: redis.Redis, variable: str) -> Generator[Check, N
         skew = abs((before + time.time()) / 2 - (seconds + micro / 1e6))
     except redis.RedisError as error:
         remedy = f"Check {variable}, the server, and the network between."
-        yield Check(name, "problem", f"It does not answer as it should: {type(error).__name__}: {error}.", remedy)
+        detail = f"It does not answer as it should: {type(error).__name__}: {error}."
+        yield Check(f"{name} connection", "problem", detail, remedy)
         return None
     version = str(info["redis_version"])
     is_old = tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS
-    state: State = "problem" if is_old else "warning" if round_trip > SLOW_SECONDS else "ok"
     yield _check(
-        name,
-        state,
-        f"Version {info.get('valkey_version', version)}, {memory_usage(info)} in use, "
-        f"{round_trip * 1000:.2f} ms per round trip.",
+        f"{name} connection",
+        "problem" if is_old else "warning" if round_trip > SLOW_SECONDS else "ok",
+        f"Version {info.get('valkey_version', version)}, {round_trip * 1000:.2f} ms per round trip.",
         f"Use Redis {'.'.join(map(str, OLDEST_REDIS))} or newer, or Valkey."
         if is_old
         else "Move the server nearer: every request and task makes several round trips.",
     )
     yield _check(
-        f"{name}'s clock",
+        f"{name} clock",
         "warning" if skew > SKEW_SECONDS else "ok",
         f"{skew * 1000:,.0f} ms from this machine's.",
         "Synchronise the clocks (NTP): they measure the age of a worker's last heartbeat.",
     )
     return info
-
-
-def _queue_policies(info: dict[str, Any]) -> Iterator[Check]:
-    policy, limit = info.get("maxmemory_policy", UNKNOWN), int(info.get("maxmemory", 0))
-    yield _check(
-        "queue policy",
-        "ok" if policy == "noeviction" else "warning" if policy == UNKNOWN else "problem",
-        f"maxmemory-policy {policy}.",
-        "Set maxmemory-policy noeviction: any other loses tasks and records when memory is full.",
-    )
-    has_log = bool(info.get("aof_enabled"))
-    yield _check(
-        "queue persistence",
-        "ok" if has_log else "warning",
-        "It keeps an append-only file." if has_log else "It reports no append-only file.",
-        "Set appendonly yes, or a restart loses jobs and posteriors' records.",
-    )
-    is_full = limit > 0 and int(info.get("used_memory", 0)) > FULL * limit
-    yield _check(
-        "queue memory",
-        "warning" if is_full else "ok",
-        f"{memory_usage(info)} in use.",
-        "Give it more memory, or keep job records for a shorter time (GLLE_JOB_TTL): if full, it refuses new jobs.",
-    )
 
 
 def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]:
@@ -166,25 +148,7 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
         )
 
 
-def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
-    is_same = "run_id" in queue and queue["run_id"] == cache.get("run_id")
-    return _check(
-        "two servers",
-        "problem" if is_same else "ok",
-        "Queue and cache are one server." if is_same else "Queue and cache are two servers.",
-        "Start a second server for GLLE_CACHE_URL: the queue must lose nothing, the cache evicts. A second database "
-        "of one server is not enough.",
-    )
-
-
 def _workers(stores: Stores) -> Iterator[Check]:
-    workers = live_workers(stores.client)
-    yield _check(
-        "workers",
-        "ok" if workers else "problem",
-        f"{len(workers)} alive, {sum(worker.busy > 0 for worker in workers)} busy.",
-        "Start one with `glle worker`, or read its log.",
-    )
     for state in queue_states(stores):
         yield _check(
             f"backlog of {state.name}",
@@ -192,7 +156,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
             f"{state.length} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} in work.",
             "Start more workers, on this or other machines: they share the work.",
         )
-    if not workers:
+    if not (workers := live_workers(stores.client)):
         return
     versions = {worker.engine for worker in workers} | {glle_engine.__version__}
     yield _check(
@@ -212,7 +176,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
 
 def _object_store(objects: ObjectStore) -> Iterator[Check]:
     """Yield whether objects can be written, read and removed, and whether the store is swept."""
-    name, path, data = "object store", f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
+    name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
     started = time.perf_counter()
     try:
         objects.bucket.write(path, [data], len(data))
@@ -235,18 +199,6 @@ def _object_store(objects: ObjectStore) -> Iterator[Check]:
         "warning" if days > MAX_UNSWEPT_DAYS else "ok",
         f"The last sweep, or the first object, is {days:.1f} days old.",
         "Run `glle store sweep`, once a day by a timer.",
-    )
-
-
-def disk(folder: Path) -> Iterator[Check]:
-    """Yield whether a data folder is writable, and its free space."""
-    yield data_folder(folder)
-    free = free_bytes(folder)
-    yield _check(
-        "disk space",
-        "problem" if free < PROBLEM_BYTES else "warning" if free < WARNING_BYTES else "ok",
-        f"{free:,} bytes are free.",
-        DISK_REMEDY,
     )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
 
+OBJECT_STORE = "object store"  # name of the check
 DRAWS = "draws"  # name of the requests for single draws, among the queues
 
 FULL = 0.98  # of the queue server's memory: beyond it workers cannot register, so the service is not ready
@@ -106,50 +107,42 @@ def readiness(stores: Stores) -> list[Check]:
     """Return the checks that must pass before the service can work."""
     settings, objects = stores.settings, stores.cache.objects
     return [
-        _server("queue server", lambda: _queue_server(stores.client.info("memory"))),
-        _server("cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")),
-        _workers(stores),
-        in_thread(data_folder, Path(settings.data_dir)),
-        in_thread(disk_space, settings),
+        _checked("queue server", lambda: _queue_server(stores.client.info("memory"))),
+        _checked("cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")),
+        _checked("workers", lambda: _workers(stores.client)),
+        *in_thread(disk_checks, settings),
         *([] if objects is None else [in_thread(_object_store, objects)]),
     ]
 
 
-def _workers(stores: Stores) -> Check:
+def _workers(client: redis.Redis) -> Check:
     """Check that a worker lives."""
-    try:
-        workers = live_workers(stores.client)
-    except redis.RedisError as error:
-        return _unavailable("workers", error)
-    if workers:
+    if workers := live_workers(client):
         return Check("workers", "ok", f"{len(workers)} alive, {sum(worker.busy > 0 for worker in workers)} busy.")
     return Check(
         "workers", "problem", "No worker is alive.", "Start one with `glle worker`, or read its log.", "no-workers"
     )
 
 
-def _server(name: str, check: Callable[[], Check]) -> Check:
+def _checked(name: str, check: Callable[[], Check]) -> Check:
     """Return a check, or a problem if its server does not answer."""
     try:
         return check()
     except redis.RedisError as error:
-        return _unavailable(name, error)
-
-
-def _unavailable(name: str, error: redis.RedisError) -> Check:
-    remedy = "Try again in some seconds; if the problem persists, check the servers behind GLLE_*_URL."
-    detail = f"A Redis server does not answer as it should ({type(error).__name__})."
-    return Check(name, "problem", detail, remedy, "redis-unavailable")
+        remedy = (
+            "Try again in some seconds; if the problem persists, check GLLE_REDIS_URL, GLLE_CACHE_URL and the servers."
+        )
+        detail = f"A Redis server does not answer as it should ({type(error).__name__})."
+        return Check(name, "problem", detail, remedy, "redis-unavailable")
 
 
 def _object_store(objects: ObjectStore) -> Check:
     """Check that the store answers; a failure is a warning, because most requests do not need it."""
-    name = "object store"
     try:
         objects.bucket.probe()
     except ProblemError as error:
-        return Check(name, "warning", error.problem.detail, error.problem.remedy, error.problem.code)
-    return Check(name, "ok", "It answers.")
+        return Check(OBJECT_STORE, "warning", error.problem.detail, error.problem.remedy, error.problem.code)
+    return Check(OBJECT_STORE, "ok", "It answers.")
 
 
 def _queue_server(info: dict[str, Any]) -> Check:
@@ -164,6 +157,11 @@ def _queue_server(info: dict[str, Any]) -> Check:
         remedy = "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS."
         return Check(name, state, detail, remedy, "redis-full")
     return Check(name, "ok", f"{memory_usage(info)} in use, policy {policy}.")
+
+
+def disk_checks(settings: Settings) -> list[Check]:
+    """Return the checks of the data folder and of its disk."""
+    return [data_folder(Path(settings.data_dir)), disk_space(settings)]
 
 
 def data_folder(folder: Path) -> Check:

@@ -128,14 +128,14 @@ def test_lane_groups_are_spread_over_all_servers(stores: Stores, servers: tuple[
 def test_doctor_checks_all_servers(settings: Settings) -> None:
     """Memory is added up; a queue server that belongs to a cluster is reported."""
     checks = {check.name: check for check in doctor.deployment(settings)}
-    assert checks["cache server"].state != "problem", "a busy machine's round trips may be slow"
+    assert checks["cache connection"].state != "problem", "a busy machine's round trips may be slow"
     assert checks["cache policy"].state == "ok"
     assert "of 402,653,184 bytes" in checks["cache server"].detail
     assert checks["cache memory"].state == "ok"
     plain = settings.cache_url.replace("redis+cluster", "redis").rpartition(",")[0]
     for name in ("redis_url", "cache_url"):
         checks = {check.name: check for check in doctor.deployment(Settings(**{**vars(settings), name: plain}))}
-        result = checks["queue server" if name == "redis_url" else "cache server"]
+        result = checks["queue connection" if name == "redis_url" else "cache connection"]
         assert (result.state, "Redis Cluster" in result.detail) == ("problem", True)
 
 

@@ -146,7 +146,7 @@ def test_doctor_works_without_config(managed: Managed) -> None:
     urls, nodes, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     checks = {check.name: check.state for check in doctor.deployment(settings)}
-    assert (checks["queue policy"], checks["cache policy"], checks["queue persistence"]) == ("ok", "ok", "ok")
+    assert (checks["queue server"], checks["cache policy"], checks["queue persistence"]) == ("ok", "ok", "ok")
     assert [entry for node in nodes.values() for entry in node.client.acl_log()] == []
 
 

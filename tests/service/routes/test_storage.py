@@ -117,7 +117,7 @@ def test_a_posterior_of_an_unreachable_store_is_fitted_again(
 def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor also names a failing or unswept store."""
     stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
-    checks = {check.name: check.state for check in doctor._servers(stored.settings)}
+    checks = {check.name: check.state for check in doctor._servers(stored)}
     assert (checks["object store"], checks["object store's sweep"]) == ("ok", "ok")
     later = SimpleNamespace(time=lambda: time.time() + stored.settings.cache_ttl + 1)
     assert stored.cache.objects is not None
