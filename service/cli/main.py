@@ -123,42 +123,33 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 
     logging.configure(settings)
     if options.fd is not None:
-        # The address of the socket, which may differ from the setting, decides about keys.
-        sock = SharedSocket(fileno=options.fd)
-        return _serve_on(sock, replace(settings, host=sock.getsockname()[0]), lambda: None)
+        return _serve_on(SharedSocket(fileno=options.fd), settings)
+    from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
+
     Stores.connect(settings).close()  # for its errors, before a process starts
     _check_access(settings)
     with listen(settings.host, settings.port) as sock:
-        if settings.api_processes > 1:
-            from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
-
-            return ServeHead(settings, sock, main).run()
-        return _serve_on(sock, settings, lambda: _announce(sock, settings))
+        return ServeHead(settings, sock, main).run()
 
 
-def _serve_on(sock: SharedSocket, settings: Settings, started: Callable[[], object]) -> int:
-    """Run one API process on a socket; `started` is called once it accepts requests."""
+def _serve_on(sock: SharedSocket, settings: Settings) -> int:
+    """Run one API process on a socket, whose address, which may differ from the setting, decides about keys."""
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from service.server.uvicorn_server import Server  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     if tracing.has_collector():
         tracing.TRACING.start("glle-api")
-    app = create_app(Stores.connect(settings))
+    app = create_app(Stores.connect(replace(settings, host=sock.getsockname()[0])))
     app.state.stores.datasets.files.remove_abandoned()
     app.state.readers.start()
     with sock, contextlib.suppress(KeyboardInterrupt):
-        Server(app, settings, drain=settings.drain, started=started).run(sockets=[sock])
+        Server(app, settings).run(sockets=[sock])
     app.state.readers.close()
     metrics = app.state.metrics
     metrics.flush(metrics.take())
     tracing.TRACING.stop()
     return 0
-
-
-def _announce(sock: socket.socket, settings: Settings) -> None:
-    host, port = sock.getsockname()[:2]
-    logging.announce(f"glle API at http://{f'[{host}]' if ':' in host else host}:{port}", settings)
 
 
 def _worker(options: argparse.Namespace, settings: Settings) -> int:

@@ -72,11 +72,11 @@ class Shutdown:
 class Server(uvicorn.Server):
     """Uvicorn server with graceful shutdown.
 
-    It serves `drain` seconds after the signal, until load balancers notice; 0 suffices if another process accepts
-    connections on the same socket. It calls `started` once it accepts requests.
+    It serves `settings.drain` seconds after the signal, until load balancers notice; 0 suffices if another process
+    accepts connections on the same socket.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, *, drain: float, started: Callable[[], object]) -> None:
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -94,18 +94,12 @@ class Server(uvicorn.Server):
             )
         )
         self._app = app
-        self._drain = drain
-        self._on_start = started
+        self._drain = settings.drain
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
         """Shut down at the first signal, exit at the second; uvicorn would end by the signal and skip the drain."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections."""
-        await super().startup(sockets)
-        self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the module's order."""

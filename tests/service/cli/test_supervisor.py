@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from service.cli.main import listen
+from service.cli.options import CANNOT_START, StartError
 from service.cli.supervisor import ServeHead
 from tests.conftest import until
 from tests.system.conftest import children as child_processes
@@ -82,13 +83,15 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_failed_start_is_the_exit_code_of_serve(settings: Settings) -> None:
-    """If an API process ends before the API answers, the head stops with its exit code."""
+def test_a_process_that_cannot_start_stops_the_head(settings: Settings) -> None:
+    """If the settings prevent the start of an API process, the head stops."""
     signums = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
     handlers = {signum: signal.getsignal(signum) for signum in signums}
     try:
         with listen("127.0.0.1", 0) as sock:
-            assert ServeHead(replace(settings, api_processes=2), sock, lambda _: 7).run() == 7
+            head = ServeHead(settings, sock, lambda _: CANNOT_START)
+            with pytest.raises(StartError, match="cannot start"):
+                head.run()
     finally:
         for signum, handler in handlers.items():
             signal.signal(signum, handler)

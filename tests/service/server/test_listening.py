@@ -42,5 +42,5 @@ def test_a_process_accepts_one_connection_a_turn_from_a_long_queue() -> None:
 def test_the_event_loop_is_asyncios_beside_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     """With uvloop the queue has the connections of a turn, and a burst of clients is reset."""
     monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))
-    server = Server(FastAPI(), Settings(), drain=0, started=lambda: None)
+    server = Server(FastAPI(), Settings())
     assert server.config.get_loop_factory() is asyncio.SelectorEventLoop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
 def serving(stores: Stores, drain: float) -> Iterator[tuple[Server, httpx.Client, threading.Thread]]:
     """Serve in a thread with separate stores, which close with it; yield the server, a client and the thread."""
     sock = listen("127.0.0.1", 0)
-    started = threading.Event()
-    own = Stores.connect(stores.settings)
-    server = Server(create_app(own), stores.settings, drain=drain, started=started.set)
+    own = Stores.connect(replace(stores.settings, drain=drain))
+    server = Server(create_app(own), own.settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     thread.start()
     try:
-        assert started.wait(60)
+        until(lambda: server.started)
         with httpx.Client(base_url=url, timeout=60) as client:
             yield server, client, thread
     finally:
