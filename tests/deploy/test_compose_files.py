@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from service.middleware.access_policy import AccessPolicy
 from tests.deploy.compose.engine import ROOT
 from tests.deploy.compose.wheelhouse import chosen
-from worker.base.settings import Settings, table
+from worker.base.settings import Settings, rows
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE)["services"]
@@ -67,7 +67,7 @@ def test_every_variable_is_documented_with_its_default() -> None:
 
 def test_environment_of_the_containers_has_the_default_settings() -> None:
     """Every GLLE_ variable of a container is a setting; interpolated variables have the setting's default."""
-    settings = {name: str(default) for name, default, _ in table()}
+    settings = {row.variable: str(row.default) for row in rows()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
     shared = DEFAULTS.keys() & settings.keys()

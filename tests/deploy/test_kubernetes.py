@@ -22,7 +22,7 @@ from qa.faults.redis.nodes import free_port
 from tests.conftest import until
 from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
-from worker.base.settings import Settings, table
+from worker.base.settings import Settings, rows
 from worker.storage.object_store.data_files import MAX_COPIES
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def test_api_and_workers_reach_the_object_store() -> None:
     assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
     inner = rule["to"][0]["ipBlock"]["except"]
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} == set(inner)
-    assert "GLLE_STORE_URL" in {name for name, _, _ in table()}
+    assert "GLLE_STORE_URL" in {row.variable for row in rows()}
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
@@ -256,7 +256,7 @@ def test_secrets_are_named_never_written() -> None:
 
 def test_pods_have_the_environment_of_compose() -> None:
     """The variables are those of docker-compose.yml, each a setting with the same default; API keys are required."""
-    settings = {name: str(default) for name, default, _ in table()}
+    settings = {row.variable: str(row.default) for row in rows()}
     result = named("ConfigMap", "glle-settings")["data"]
     variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | result.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
-from pydantic.dataclasses import dataclass
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+import pydantic.dataclasses
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,36 +47,26 @@ def show_size(nbytes: int) -> str:
     return f"{nbytes}{('', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
+Secret = Annotated[str, "secret"]  # a URL that may have a password
 Size = Annotated[int, BeforeValidator(parse_size)]
 
 
-def _setting(default: Any, help_: str, *, at_least: float = 0, choices: tuple[str, ...] = (), **more: bool) -> Any:
-    return Field(
-        default,
-        description=help_,
-        ge=None if isinstance(default, str) else at_least,  # NaN is refused too
-        pattern=f"^({'|'.join(choices)})$" if choices else None,
-        json_schema_extra={"at_least": at_least, "choices": list(choices), **more},
-    )
+def _setting(default: Any, help_: str, *, at_least: float = 0) -> Any:
+    return Field(default, description=help_, ge=None if isinstance(default, str) else at_least)  # NaN is refused too
 
 
-def _size(default: int, help_: str, *, at_least: int = 0) -> Any:
-    return _setting(default, help_, at_least=at_least, is_size=True)
-
-
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Settings:
     """Configuration; the field `name` is the variable `GLLE_NAME`."""
 
-    redis_url: str = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.", secret=True)
-    cache_url: str = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.", secret=True)
+    redis_url: Secret = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.")
+    cache_url: Secret = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.")
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
-    auth: str = _setting(
+    auth: Literal["auto", "required", "off"] = _setting(
         "auto",
         "Requests need a key: auto (except on loopback until a key exists), required, off (loopback only).",
-        choices=("auto", "required", "off"),
     )
     published: str = _setting("", "Address on which a container engine publishes the API. Empty: GLLE_HOST.")
     trusted_proxies: str = _setting(
@@ -94,21 +85,20 @@ class Settings:
     workers: int = _setting(
         2, "Worker processes of `glle up`, or of this machine or container, which share its memory.", at_least=1
     )
-    max_body: Size = _size(
+    max_body: Size = _setting(
         512 * 2**20, "Bytes of an uploaded body; of JSON a 128th, unpacked twice as many.", at_least=1
     )
     max_points: int = _setting(1_000_000, "Points (rows) of a data set.", at_least=1)
-    cache_bytes: Size = _size(2**30, "Bytes of the array cache; one value may take half of it.", at_least=2**16)
-    queue_bytes: Size = _size(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
+    cache_bytes: Size = _setting(2**30, "Bytes of the array cache; one value may take half of it.", at_least=2**16)
+    queue_bytes: Size = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
     cache_ttl: int = _setting(30 * 86400, "Seconds that an array stays cached, if space allows.", at_least=1)
-    store_url: str = _setting(
+    store_url: Secret = _setting(
         "",
         "Object store behind the cache: file:///folder, s3://, gs:// or az://bucket/prefix. Empty: none.",
-        secret=True,
     )
-    store_bytes: Size = _size(2**36, "Bytes of the object store; 0: no limit.")
+    store_bytes: Size = _setting(2**36, "Bytes of the object store; 0: no limit.")
     job_timeout: int = _setting(600, "Time limit of one task of a job, seconds.", at_least=1)
-    method_bytes: Size = _size(2 * 2**30, "Bytes of working memory of an embedding or a fit.", at_least=2**20)
+    method_bytes: Size = _setting(2 * 2**30, "Bytes of working memory of an embedding or a fit.", at_least=2**20)
     job_ttl: int = _setting(7 * 86400, "Seconds that the record of an ended job is kept.", at_least=1)
     heartbeat: int = _setting(
         5, "Seconds between the heartbeats of a busy worker; after 4 missed ones its task is repeated.", at_least=1
@@ -126,9 +116,9 @@ class Settings:
         "Seconds that a stopping `glle serve` goes on serving while not ready, so that a load balancer notices.",
         at_least=0,
     )
-    log_format: str = _setting("text", "Log lines as text or as JSON objects.", choices=("text", "json"))
-    log_level: str = _setting("info", "Lowest level of the log lines.", choices=("debug", "info", "warning", "error"))
-    access_log: str = _setting("auto", "One log line per request; auto: with JSON only.", choices=("auto", "on", "off"))
+    log_format: Literal["text", "json"] = _setting("text", "Log lines as text or as JSON objects.")
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Lowest level of the log lines.")
+    access_log: Literal["auto", "on", "off"] = _setting("auto", "One log line per request; auto: with JSON only.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Self:
@@ -145,12 +135,9 @@ class Settings:
             If a value is of another type, below its minimum, or none of the choices.
 
         """
-        fields: Any = {name: (field.annotation, field) for name, field in _fields().items()}
-        source = EnvSettingsSource(create_model("_Variables", __base__=_Environment, **fields))
-        if environ is not None:
-            source.env_vars = {name.lower(): value for name, value in environ.items()}
-        flags = flags or {}
-        texts = {**source(), **flags}
+        environ, flags = os.environ if environ is None else environ, flags or {}
+        variables = {row.name: environ[row.variable] for row in rows() if row.variable in environ}
+        texts: dict[str, Any] = {**variables, **flags}
         try:
             return cls(**texts)
         except ValidationError as error:
@@ -164,25 +151,15 @@ class Settings:
         return {row.variable: str(getattr(self, row.name)) for row in rows()}
 
 
-class _Environment(BaseSettings):
-    """Source of the settings: `GLLE_*` variables."""
-
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore")
-
-
-def _fields() -> dict[str, FieldInfo]:
-    return cast("dict[str, FieldInfo]", Settings.__pydantic_fields__)  # type: ignore[attr-defined] # of the decorator
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """Row of the settings table: variable, command-line flag and documentation of one setting."""
 
     name: str
     default: Any
     help: str
-    at_least: float
-    choices: list[str]
+    at_least: float = 0
+    choices: tuple[str, ...] = ()
     is_size: bool = False
     secret: bool = False
 
@@ -229,22 +206,22 @@ def _without_secrets(url: str) -> str:
     return f"{parts.scheme}://{login}{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
 
 
-def rows() -> list[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """Return the table."""
-    return [
+    fields: dict[str, FieldInfo] = Settings.__pydantic_fields__  # type: ignore[attr-defined] # of the decorator
+    return tuple(
         Row(
             name=name,
             default=field.default,
             help=str(field.description),
-            **cast("dict[str, Any]", field.json_schema_extra),
+            at_least=next((item.ge for item in field.metadata if hasattr(item, "ge")), 0),
+            choices=get_args(field.annotation),
+            is_size=any(isinstance(item, BeforeValidator) for item in field.metadata),
+            secret="secret" in field.metadata,
         )
-        for name, field in _fields().items()
-    ]
-
-
-def table() -> list[tuple[str, Any, str]]:
-    """Return the settings as rows of (variable, default, help)."""
-    return [(row.variable, row.default, row.help) for row in rows()]
+        for name, field in fields.items()
+    )
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from service.cli import main, options
 from service.cli import settings as settings_page
-from worker.base.settings import Settings, rows, table
+from worker.base.settings import Settings, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,8 +130,8 @@ def test_start_errors_name_the_setting(
     output: str,
 ) -> None:
     """A missing, wrong or misspelled setting is named."""
-    for name, _, _ in table():
-        monkeypatch.delenv(name, raising=False)
+    for row in rows():
+        monkeypatch.delenv(row.variable, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     code = main.main(command)

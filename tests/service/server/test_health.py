@@ -6,7 +6,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 import redis
@@ -212,7 +212,7 @@ def scraped(client: httpx.Client, **headers: str) -> str:
 
 @pytest.mark.parametrize("auth", ["auto", "required"])
 def test_metrics_report_that_redis_is_away_from_stored_data(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auth: str
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auth: Literal["auto", "required"]
 ) -> None:
     """With keys and data sets in the object store, whose index is in Redis, the metrics report its absence."""
     queue = Server(tmp_path / "queue", ("appendonly no",))

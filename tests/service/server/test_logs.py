@@ -6,7 +6,7 @@ import importlib
 import json
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -84,7 +84,9 @@ def replace_settings(stores: Stores, settings: Settings) -> Stores:
     ("log_format", "access_log", "is_on"),
     [("text", "auto", False), ("json", "auto", True), ("text", "on", True), ("json", "off", False)],
 )
-def test_access_log_is_on_with_json(settings: Settings, log_format: str, access_log: str, *, is_on: bool) -> None:
+def test_access_log_is_on_with_json(
+    settings: Settings, log_format: Literal["text", "json"], access_log: Literal["auto", "on", "off"], *, is_on: bool
+) -> None:
     """The text format omits requests by default; the setting overrides it."""
     assert logs.has_access_log(replace(settings, log_format=log_format, access_log=access_log)) is is_on
 
@@ -99,7 +101,7 @@ def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pyt
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_keys_are_redacted_in_logs_and_responses(
-    stores: Stores, capsys: pytest.CaptureFixture[str], log_format: str
+    stores: Stores, capsys: pytest.CaptureFixture[str], log_format: Literal["text", "json"]
 ) -> None:
     """In a path, a query, a body or a traceback, the key's id replaces its secret."""
     key, spoken = stores.keys.create("alice", ("write",), "", None)
@@ -144,7 +146,11 @@ def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.Cap
 
 def test_probes_are_logged_at_level_debug(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
     """Load balancers and Prometheus send them all the time; a request beside them has its line, a failed probe too."""
-    for level, expected in (("info", ["/v1/info"]), ("debug", ["/livez", "/metrics", "/v1/info"])):
+    lists: dict[Literal["info", "debug"], list[str]] = {
+        "info": ["/v1/info"],
+        "debug": ["/livez", "/metrics", "/v1/info"],
+    }
+    for level, expected in lists.items():
         settings = replace(stores.settings, log_format="json", log_level=level)
         logs.configure(settings)
         with serving(create_app(replace_settings(stores, settings))) as client:
@@ -159,7 +165,12 @@ def test_lines_of_rq_need_level_debug(settings: Settings) -> None:
     """RQ logs each heartbeat at level info; its warnings appear at every level up to theirs."""
     importlib.import_module("rq.worker")  # sets a level
     rq = logging.getLogger("rq.worker")
-    for level, at_info, at_warning in (("debug", True, True), ("info", False, True), ("error", False, False)):
+    levels: dict[Literal["debug", "info", "error"], tuple[bool, bool]] = {
+        "debug": (True, True),
+        "info": (False, True),
+        "error": (False, False),
+    }
+    for level, are_logged in levels.items():
         logs.configure(replace(settings, log_level=level))
-        assert (rq.isEnabledFor(logging.INFO), rq.isEnabledFor(logging.WARNING)) == (at_info, at_warning)
+        assert (rq.isEnabledFor(logging.INFO), rq.isEnabledFor(logging.WARNING)) == are_logged
     logs.configure(settings)

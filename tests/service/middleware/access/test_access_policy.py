@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 import redis
@@ -188,7 +188,9 @@ def test_unreadable_keys_refuse_guarded_requests(stores: Stores, monkeypatch: py
         ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # off needs no key
     ],
 )
-def test_the_address_decides_whether_a_key_is_needed(auth: str, host: str, published: str, *, is_open: bool) -> None:
+def test_the_address_decides_whether_a_key_is_needed(
+    auth: Literal["auto", "required", "off"], host: str, published: str, *, is_open: bool
+) -> None:
     """Until a key exists, only a service on loopback is open."""
     assert AccessPolicy(Settings(auth=auth, host=host, published=published)).is_open == is_open
 
