@@ -10,19 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import redis
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
 
-from worker.connections.event_loop import pause
+from worker.connections.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 AWAY_SECONDS = 0.5  # pause after a call without an answer
-_RETRIES = 2  # of a broken connection
+T = TypeVar("T")
 _IS_CALLING = ContextVar("is_calling", default=False)  # a thread's call connects by a nested call
 
 
@@ -30,7 +28,7 @@ class CircuitOpenError(redis.ConnectionError):
     """Call refused because the server did not answer a moment ago."""
 
 
-class CircuitBreaker(Retry):
+class CircuitBreaker(RetryPolicy):
     """Circuit breaker for all connections of one client; broken connections are retried at once.
 
     Parameters
@@ -41,8 +39,8 @@ class CircuitBreaker(Retry):
     """
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(ExponentialBackoff(cap=0.5, base=0.05), _RETRIES, (redis.ConnectionError, redis.ReadOnlyError))
-        self._seconds = seconds
+        super().__init__(0.0)
+        self._trial_seconds = 2 * seconds
         self._lock = threading.Lock()
         self._away_until = 0.0
 
@@ -50,13 +48,11 @@ class CircuitBreaker(Retry):
         """Return this object: redis-py copies its policy, and all connections share one state."""
         return self
 
-    def call_with_retry(
-        self,
-        do: Callable[[], Any],
-        fail: Callable[..., object],
-        is_retryable: Callable[[Exception], bool] | None = None,
-        with_failure_count: bool = False,  # noqa: FBT001, FBT002 # redis-py's signature
-    ) -> Any:
+    def is_retried(self, error: Exception) -> bool:
+        """Return whether a call is repeated: not after a timeout, which has taken seconds."""
+        return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
+
+    def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *more: Any, **options: Any) -> T:
         """Return the result of `do`; call `fail` after each failure (it disconnects).
 
         Raises
@@ -66,11 +62,11 @@ class CircuitBreaker(Retry):
 
         """
         if _IS_CALLING.get():
-            return self._retried(do, fail, is_retryable, with_failure_count)
+            return super().call_with_retry(do, fail, *more, **options)
         is_trial = self._require_closed()
         token = _IS_CALLING.set(True)
         try:
-            answer = self._retried(do, fail, is_retryable, with_failure_count)
+            answer = super().call_with_retry(do, fail, *more, **options)
         except (redis.ConnectionError, redis.TimeoutError, OSError):
             self._away_until = time.monotonic() + AWAY_SECONDS
             raise
@@ -86,27 +82,6 @@ class CircuitBreaker(Retry):
         self._away_until = 0.0
         return answer
 
-    def _retried(
-        self,
-        do: Callable[[], Any],
-        fail: Callable[..., object],
-        is_retryable: Callable[[Exception], bool] | None,
-        with_failure_count: bool,  # noqa: FBT001 # redis-py's option
-    ) -> Any:
-        """Return the result of `do`, as redis-py's policy, whose pauses would block an event loop."""
-        failures = 0
-        while True:
-            try:
-                return do()
-            except self._supported_errors as error:
-                if is_retryable is not None and not is_retryable(error):
-                    raise
-                failures += 1
-                fail(*((error, failures) if with_failure_count else (error,)))
-                if failures > self._retries:
-                    raise
-                pause(self._backoff.compute(failures))
-
     def _require_closed(self) -> bool:
         """Return whether the call is a trial after a failure; raise `CircuitOpenError` unless it may be made."""
         with self._lock:
@@ -115,5 +90,5 @@ class CircuitBreaker(Retry):
                 raise CircuitOpenError("The Redis server did not answer a moment ago.")
             if not self._away_until:
                 return False
-            self._away_until = now + 2 * self._seconds  # if this trial hangs, another one tries later
+            self._away_until = now + self._trial_seconds  # if this trial hangs, another one tries later
             return True

@@ -14,6 +14,8 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import AuthorizationError, ClusterDownError, RedisClusterException, TryAgainError
 from redis.retry import Retry
 
+from worker.connections.event_loop import pause
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -41,6 +43,10 @@ class RetryPolicy(Retry):
         super().__init__(ExponentialBackoff(cap=_LONGEST_PAUSE, base=_FIRST_PAUSE), MIN_RETRIES)
         self._seconds = seconds
 
+    def is_retried(self, error: Exception) -> bool:
+        """Return whether a call is repeated after an error."""
+        return is_transient(error)
+
     def call_with_retry(
         self,
         do: Callable[[], T],
@@ -54,13 +60,13 @@ class RetryPolicy(Retry):
             try:
                 return do()
             except (redis.RedisError, RedisClusterException, OSError) as error:
-                if not is_transient(error) or (is_retryable is not None and not is_retryable(error)):
+                if not self.is_retried(error) or (is_retryable is not None and not is_retryable(error)):
                     raise
                 failures += 1
                 fail(*((error, failures) if with_failure_count else (error,)))
                 if failures > self._retries and time.monotonic() >= until:
                     raise
-                time.sleep(self._backoff.compute(failures))
+                pause(self._backoff.compute(failures))
 
 
 def is_transient(error: Exception) -> bool:
