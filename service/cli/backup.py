@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from service.cli.options import StartError, add_data_dir
+from service.cli.options import StartError, add_flags
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +35,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
         command.add_argument("--tenant", action="append", dest="tenants", help="only this tenant; may be repeated")
         command.add_argument("--keys", action="store_true", help="include the API keys (their hashes)")
         command.add_argument("--json", action="store_true", help="print the report as JSON")
-        add_data_dir(command, settings)
+        add_flags(command, settings, ["data_dir"])
 
 
 def _backup(options: argparse.Namespace, settings: Settings) -> int:
@@ -47,7 +46,6 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
 
     if options.verify:
         return _verify(options)
-    settings = replace(settings, data_dir=options.data_dir)
     if not Path(settings.data_dir).is_dir() and not settings.redis_url:
         raise StartError(f"The data folder {settings.data_dir} does not exist. Name it with --data-dir.")
     path: Path = options.to
@@ -82,7 +80,7 @@ def _restore(options: argparse.Namespace, settings: Settings) -> int:
 
     with _open(options.file) as file:
         archive = Archive(file)  # checked before a server starts or a folder is created
-        with connected(replace(settings, data_dir=options.data_dir)) as stores:
+        with connected(settings) as stores:
             report = restore(stores, archive, _selection(options), rename=options.overwrite, dry=options.dry_run)
     _print_table(options, report, COLUMNS)
     _log("Nothing was changed: --dry-run." if options.dry_run else "Restored.")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.cli.options import StartError, require_both_urls
-from worker.base.files import private_file, temporary
+from worker.base.files import FILE_MODE, make_folder, temporary
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.storage.free_space import ADDRESSES
 
@@ -35,7 +36,8 @@ def locked(data: Path) -> Iterator[None]:
         If another process holds the lock.
 
     """
-    with private_file(data / "lock") as file:
+    make_folder(data)
+    with os.fdopen(os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.cli.options import add_data_dir, span
+from service.cli.options import add_flags, span
 from worker.records.ids import DEFAULT
 from worker.storage.api_keys import SCOPES
 
@@ -48,11 +47,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     for action in (revoke, rotate):
         action.add_argument("id", help="id of the key, from `glle keys list`")
     for action in actions.choices.values():
-        add_data_dir(action, settings)
+        add_flags(action, settings, ["data_dir"])
 
 
 def _create(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(options, settings) as store:
+    with _keys(settings) as store:
         scopes = tuple(options.scopes or ("read",))
         key, secret = store.create(options.tenant, scopes, options.name, options.expires_days)
     validity = f"until {key.expires}" if key.expires else "until it is revoked"
@@ -63,7 +62,8 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _list(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(options, settings) as store:
+    del options
+    with _keys(settings) as store:
         rows = [
             (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name)
             for key in store.all()
@@ -75,14 +75,14 @@ def _list(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _revoke(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(options, settings) as store:
+    with _keys(settings) as store:
         key = store.revoke(options.id)
     _log(f"Key {key.id} of tenant {key.tenant} is revoked.")
     return 0
 
 
 def _rotate(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(options, settings) as store:
+    with _keys(settings) as store:
         key, secret = store.rotate(options.id, options.overlap_hours)
     _log(f"Key {key.id} has a new secret; the old one stays valid for {options.overlap_hours:g} hours.")
     _log("It is not shown again:")
@@ -91,11 +91,11 @@ def _rotate(options: argparse.Namespace, settings: Settings) -> int:
 
 
 @contextlib.contextmanager
-def _keys(options: argparse.Namespace, settings: Settings) -> Iterator[KeyStore]:
+def _keys(settings: Settings) -> Iterator[KeyStore]:
     """Yield the keys of the deployment, whether its servers run or not."""
     from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
 
-    with connected(replace(settings, data_dir=options.data_dir)) as stores:
+    with connected(settings) as stores:
         yield stores.keys
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: one flag for each row of the settings table, and the data folder."""
+"""Options that several commands share: one flag for each row of the settings table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from worker.base.settings import Settings, SettingsError, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _DEST = "setting_"
 _LONGEST_SPAN = 36_500  # days of a hundred years
@@ -21,10 +21,12 @@ class StartError(RuntimeError):
     """Reason why a command cannot start; the message names the remedy."""
 
 
-def add_flags(command: argparse.ArgumentParser, settings: Settings) -> None:
-    """Add a flag for each setting, with the current value in its help."""
-    group = command.add_argument_group("settings", "Each flag is also a variable: --max-body is GLLE_MAX_BODY.")
+def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
+    """Add a flag for each setting, or for the named ones, with the current value in its help."""
+    group = command.add_argument_group("settings", "Each flag is also a variable: --data-dir is GLLE_DATA_DIR.")
     for row in rows():
+        if names and row.name not in names:
+            continue
         value = row.shown(getattr(settings, row.name))
         choices = f" One of {', '.join(row.choices)}." if row.choices else ""
         group.add_argument(
@@ -33,11 +35,6 @@ def add_flags(command: argparse.ArgumentParser, settings: Settings) -> None:
             metavar="SIZE" if row.is_size else type(row.default).__name__.upper(),
             help=f"{row.help}{choices} ({value or 'empty'})".replace("%", "%%"),
         )
-
-
-def add_data_dir(command: argparse.ArgumentParser, settings: Settings) -> None:
-    """Add `--data-dir` to a command that takes no other setting."""
-    command.add_argument("--data-dir", default=settings.data_dir, help="data folder of the deployment (%(default)s)")
 
 
 def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Settings:

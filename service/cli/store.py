@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.cli.options import add_data_dir, add_flags, span
+from service.cli.options import add_flags, span
 from worker.storage.object_store.store import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     scrub = commands.add_parser(
         "scrub", help="compare every data set and imported posterior with its digest; 1 if one is damaged"
     )
-    add_data_dir(scrub, settings)
+    add_flags(scrub, settings, ["data_dir"])
     scrub.set_defaults(run=_scrub)
 
 
@@ -74,23 +73,21 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _scrub(options: argparse.Namespace, settings: Settings) -> int:
+    del options
     from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
 
-    with connected(replace(settings, data_dir=options.data_dir)) as stores:
-        usage, damaged = stores.datasets.usage(), 0
-        for id_ in stores.datasets.damaged():
-            damaged += 1
+    with connected(settings) as stores:
+        damaged = list(stores.datasets.damaged())
+        for id_ in damaged:
             _print(f"{id_} is damaged: upload the same data again, or restore a backup.")
-        _print(f"{usage['datasets']:,} data sets read; {damaged:,} damaged.")
-        imported, broken = 0, 0
-        for record, is_damaged in stores.imports.damaged(stores.posteriors):
-            imported += 1
-            broken += is_damaged
-            if is_damaged:
-                _print(f"{record.id} is damaged: import its file again, or restore a backup.")
+        _print(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
+        imported = list(stores.imports.damaged(stores.posteriors))
+        broken = [record.id for record, is_damaged in imported if is_damaged]
+        for id_ in broken:
+            _print(f"{id_} is damaged: import its file again, or restore a backup.")
         if imported:
-            _print(f"{imported:,} imported posteriors read; {broken:,} damaged.")
-    return int(bool(damaged + broken))
+            _print(f"{len(imported):,} imported posteriors read; {len(broken):,} damaged.")
+    return int(bool(damaged or broken))
 
 
 def _print(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
-from worker.base.files import restrict_folder
+from worker.base.files import make_folder
 from worker.base.problems import ProblemError, refuse
 from worker.storage.free_space import require_room
 
@@ -37,7 +37,7 @@ async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _
     length = request.headers.get("content-length")
     check_size(int(length or 0), cap, remedy)
     await run_in_threadpool(require_room, folder, int(length or 0))
-    await run_in_threadpool(restrict_folder, folder)
+    await run_in_threadpool(make_folder, folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         size = 0
         buffer = bytearray()

@@ -25,26 +25,12 @@ _NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # some network and FUSE file s
 NPY_HEADER_LOCK = threading.Lock()
 
 
-def size(path: Path) -> int:
-    """Return the bytes of a file, 0 if it does not exist."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
 class Temporary:
     """Unnamed file that `publish` gives its name."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.write = file.write
-
-    def pieces(self, nbytes: int) -> Iterator[bytes]:
-        """Yield the content so far, in pieces of `nbytes`."""
-        self._file.seek(0)
-        while piece := self._file.read(nbytes):
-            yield piece
 
     def publish(self, path: Path) -> None:
         """Replace the file at `path`; afterwards content and name survive a power cut."""
@@ -74,39 +60,6 @@ def make_folder(folder: Path) -> None:
     with contextlib.suppress(FileExistsError):  # another process made it meanwhile
         folder.mkdir(mode=FOLDER_MODE)
     sync_folder(folder.absolute().parent)
-
-
-def restrict_folder(folder: Path) -> None:
-    """Make a folder, or make an existing one private."""
-    make_folder(folder)
-    if _is_exposed(folder.stat()):
-        folder.chmod(FOLDER_MODE)
-
-
-def _is_exposed(status: os.stat_result) -> bool:
-    """Return whether other users can open a file of this user."""
-    return bool(status.st_mode & 0o077) and status.st_uid == os.geteuid()
-
-
-@contextlib.contextmanager
-def private_file(path: Path) -> Iterator[IO[str]]:
-    """Open a private file for writing; create it and its folder if missing."""
-    make_folder(path.parent)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "w") as file:
-        if _is_exposed(os.fstat(file.fileno())):  # an earlier version used the umask
-            os.fchmod(file.fileno(), FILE_MODE)
-        yield file
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file across processes; wait for another holder.
-
-    The file is private, because any user able to open it could hold its lock forever.
-    """
-    with private_file(path) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager

