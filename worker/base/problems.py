@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Any, Self
 
 from glle_engine import GlleError
 
-MOST_TEXT = 2000  # characters of a text; the longest remedy has some 300
-MOST_MEMBERS = 100  # of a list or an object
-MOST_DEPTH = 6  # of nested lists and objects
-MOST_TOTAL = 32_768  # characters of all texts and numbers together
+MAX_TEXT = 2000  # characters of a text; the longest remedy has some 300
+MAX_MEMBERS = 100  # of a list or an object
+MAX_DEPTH = 6  # of nested lists and objects
+MAX_TOTAL = 32_768  # characters of all facts
 CUT = "truncated"  # member of shortened details
-_MOST_BITS = 128  # of an integer: seeds have 64
+_MAX_BITS = 128  # of an integer: seeds have 64
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -172,68 +174,47 @@ def internal_error(error: Exception) -> Problem:
     )
 
 
-def shortened(text: str, most: int = MOST_TEXT) -> str:
-    """Return at most `most` characters of a text, and a note on the rest."""
-    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+def shortened(text: str) -> str:
+    """Return the start of a text, and a note on the rest."""
+    rest = len(text) - MAX_TEXT
+    return text if rest <= 0 else f"{text[:MAX_TEXT]}... ({rest:,} more characters)"
 
 
 def quotable(details: dict[str, Any]) -> dict[str, Any]:
     """Return facts as finite JSON of bounded size; `truncated` is true if a part is missing.
 
     A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON has none. An array becomes
-    lists, and any other object its text.
+    lists, and any other object its text. Facts that do not fit into `MAX_TOTAL` characters are left out.
     """
-    quoter = _Quoter()
-    quoted: dict[str, Any] = quoter.quote(details, 0)
-    return {**quoted, CUT: True} if quoter.has_cut else quoted
+    is_cut = bool(details.get(CUT, False))
 
-
-class _Quoter:
-    """Conversion of one object within a budget of characters."""
-
-    def __init__(self) -> None:
-        self.has_cut = False
-        self._budget = MOST_TOTAL
-
-    def quote(self, value: Any, depth: int) -> Any:
-        """Return a value as finite JSON."""
+    def quote(value: Any, depth: int = 0) -> Any:
+        nonlocal is_cut
+        if hasattr(value, "dtype"):  # of numpy; a slice is converted, because an array may be large
+            is_cut |= value.size > MAX_TOTAL
+            value = (value.reshape(-1)[:MAX_MEMBERS] if value.size > MAX_TOTAL else value).tolist()
         if value is None or isinstance(value, bool):
             return value
-        if hasattr(value, "dtype"):  # of numpy
-            if value.size > MOST_TOTAL:
-                self.has_cut = True
-                value = value.reshape(-1)[:MOST_MEMBERS]
-            value = value.tolist()
         if isinstance(value, int | float):
-            return self._number(value)
-        if isinstance(value, dict | list | tuple | set | frozenset):
-            return self._nested(value, depth)
-        return self._text(value if isinstance(value, str) else str(value))
-
-    def _nested(self, value: Any, depth: int) -> Any:
-        if depth > MOST_DEPTH:
-            self.has_cut = True
+            return _quote_number(value)
+        if not isinstance(value, dict | list | tuple | set | frozenset):
+            text = value if isinstance(value, str) else str(value)
+            is_cut |= len(text) > MAX_TEXT
+            return shortened(text)
+        is_cut |= len(value) > MAX_MEMBERS or depth > MAX_DEPTH
+        if depth > MAX_DEPTH:
             return "..."
         if isinstance(value, dict):
-            pairs = self._members(list(value.items()))
-            return {self._text(str(name)): self.quote(member, depth + 1) for name, member in pairs}
-        return [self.quote(member, depth + 1) for member in self._members(list(value))]
+            return {quote(str(name)): quote(member, depth + 1) for name, member in islice(value.items(), MAX_MEMBERS)}
+        return [quote(member, depth + 1) for member in islice(value, MAX_MEMBERS)]
 
-    def _number(self, value: float) -> int | float | str:
-        self._budget -= 20
-        if isinstance(value, int):
-            return int(value) if value.bit_length() <= _MOST_BITS else f"an integer of {value.bit_length():,} bits"
-        return float(value) if math.isfinite(value) else str(float(value))
+    quoted: dict[str, Any] = quote(details)
+    sizes = accumulate(len(json.dumps(member)) for member in quoted.values())
+    fitting = {name: quoted[name] for name, size in zip(quoted, sizes, strict=True) if size <= MAX_TOTAL}
+    return {**fitting, CUT: True} if is_cut or len(fitting) < len(quoted) else fitting
 
-    def _text(self, text: str) -> str:
-        most = max(0, min(MOST_TEXT, self._budget))
-        self.has_cut |= len(text) > most
-        self._budget -= min(len(text), most)
-        return shortened(text, most)
 
-    def _members(self, members: list[Any]) -> list[Any]:
-        """Return the first members, none without budget."""
-        most = MOST_MEMBERS if self._budget > 0 else 0
-        self.has_cut |= len(members) > most
-        self._budget -= min(len(members), most)
-        return members[:most]
+def _quote_number(value: float) -> int | float | str:
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= _MAX_BITS else f"an integer of {value.bit_length():,} bits"
+    return float(value) if math.isfinite(value) else str(float(value))

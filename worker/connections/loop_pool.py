@@ -26,7 +26,7 @@ from worker.connections.event_loop import LoopGreenlet, is_on_loop, suspend
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-MOST_CONNECTIONS = 40  # of one event loop to one server; further functions wait for a free one
+MAX_CONNECTIONS = 40  # of one event loop to one server; further functions wait for a free one
 _OWN_OPTIONS = frozenset({"connection_pool", "retry", "command_packer"})  # of synchronous connections
 _UNSUPPORTED = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled", "ssl_ocsp_context", "ssl_ocsp_expected_cert")
 
@@ -99,7 +99,7 @@ class _Connections:
     def __init__(self, pool: ConnectionPool, forget: Callable[[], object]) -> None:
         self._pool = pool
         self._idle: list[LoopConnection] = []
-        self._free = asyncio.Semaphore(MOST_CONNECTIONS)
+        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._closing = asyncio.Event()
         self._closer = asyncio.create_task(self._close_at_end(forget), name="Redis connections")
 

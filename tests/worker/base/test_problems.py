@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.base.errors import OutOfRangeError
-from worker.base.problems import CUT, MOST_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shortened
+from worker.base.problems import CUT, MAX_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shortened
 
-MOST_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
+MAX_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
 FACTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -76,14 +76,14 @@ def test_long_details_are_cut_and_marked(value: Any) -> None:
     """The response has a bounded size and reports the cut."""
     cut_problem = problem(fact=value)
     assert cut_problem.details[CUT] is True
-    assert len(json.dumps(cut_problem.to_dict())) < MOST_ANSWER
+    assert len(json.dumps(cut_problem.to_dict())) < MAX_ANSWER
 
 
 def test_long_sentences_are_cut() -> None:
     """Detail and remedy are bounded, and report the number of omitted characters."""
     cut_problem = refuse("some-code", 422, "d" * 10**6, "r" * 10**6).problem
     for text in (cut_problem.detail, cut_problem.remedy):
-        assert len(text) < MOST_TEXT + 50
+        assert len(text) < MAX_TEXT + 50
         assert text.endswith("(998,000 more characters)")
     assert shortened("short") == "short"
     assert quotable({"a": 1}) == {"a": 1}

@@ -48,7 +48,7 @@ def connections(client: redis.Redis) -> Any:
 def require_all_returned(client: redis.Redis) -> None:
     """Check that no function holds a connection, and that the idle ones have no unread reply."""
     own = connections(client)
-    assert own._free._value == loop_pool.MOST_CONNECTIONS
+    assert own._free._value == loop_pool.MAX_CONNECTIONS
     assert all(connection.holder is None for connection in own._idle)
     assert not any(connection._connection._reader._buffer for connection in own._idle)
 
@@ -169,7 +169,7 @@ def test_a_cancelled_transaction_leaves_no_watch(stores: Stores) -> None:
 
 def test_functions_share_few_connections(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """More functions than connections take turns; one that holds a connection gets a second one."""
-    monkeypatch.setattr(loop_pool, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(loop_pool, "MAX_CONNECTIONS", 3)
     client = stores.client
     before = len(client.client_list())
 
