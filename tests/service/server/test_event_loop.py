@@ -13,8 +13,7 @@ from anyio import to_thread
 
 import worker.stores
 from service.app import create_app
-from tests.worker.connections.test_event_loop import greenlets
-from tests.worker.connections.test_loop_pool import connections, require_all_returned
+from tests.worker.connections.leaks import connections, greenlets, require_all_returned
 from worker.stores import Stores
 
 if TYPE_CHECKING:

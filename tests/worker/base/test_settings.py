@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from worker.base.settings import Settings, SettingsError, parse_size, rows, show_size, unknown_variables
+from worker.base.settings import Settings, SettingsError, parse_size, rows, show_size
 
 
 def test_defaults_without_environment() -> None:
@@ -92,11 +92,6 @@ def test_secret_settings_are_marked() -> None:
     words = {"url", "key", "secret", "password", "token"}
     texts = [row for row in rows() if isinstance(row.default, str)]
     assert [row.name for row in texts if row.name.split("_")[-1].rstrip("s") in words and not row.secret] == []
-
-
-def test_unknown_variables_are_listed() -> None:
-    """A variable that no setting reads is listed."""
-    assert unknown_variables({"GLLE_WORKER": "3", "GLLE_WORKERS": "3", "HOME": "/"}) == ["GLLE_WORKER"]
 
 
 def test_every_setting_is_documented() -> None:

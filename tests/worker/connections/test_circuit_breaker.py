@@ -102,11 +102,3 @@ def test_an_error_reply_keeps_the_breaker_closed(server_settings: Settings) -> N
             stores.client.eval("return redis.error_reply('no')", 0)
     assert stores.client.ping()
     stores.close()
-
-
-def test_a_worker_waits(server_settings: Settings) -> None:
-    """A worker waits for the server, because its task has time."""
-    stores = Stores.connect(server_settings, patient=True)
-    assert not isinstance(stores.client.get_retry(), CircuitBreaker)
-    assert not isinstance(stores.cache.client.get_retry(), CircuitBreaker)
-    stores.close()

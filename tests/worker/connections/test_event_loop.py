@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from contextvars import ContextVar
 
 import pytest
 
-from worker.connections.event_loop import LoopGreenlet, in_thread, is_on_loop, on_loop, pause, suspend
+from tests.worker.connections.leaks import greenlets
+from worker.connections.event_loop import in_thread, is_on_loop, on_loop, pause, suspend
 
 NAME: ContextVar[str] = ContextVar("name", default="")
-
-
-def greenlets() -> int:
-    """Return the number of greenlets of functions that have not ended."""
-    gc.collect()
-    # by type, because a weak proxy to a lost object has no class to ask
-    return sum(issubclass(type(item), LoopGreenlet) and not item.dead for item in gc.get_objects())
 
 
 def test_a_function_waits_while_others_run() -> None:

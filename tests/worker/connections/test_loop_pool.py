@@ -16,14 +16,14 @@ import pytest
 import redis
 from redis.sentinel import Sentinel
 
-from tests.worker.connections.test_event_loop import greenlets
+from tests.worker.connections.leaks import connections, greenlets, require_all_returned
 from worker.base.settings import Settings, SettingsError
 from worker.connections import circuit_breaker, loop_pool
 from worker.connections.circuit_breaker import AWAY_SECONDS, CircuitBreaker, CircuitOpenError
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.cluster import Cluster
 from worker.connections.event_loop import on_loop, pause
-from worker.connections.loop_pool import LoopConnection, LoopPool
+from worker.connections.loop_pool import LoopConnection
 from worker.connections.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -38,21 +38,6 @@ if TYPE_CHECKING:
 SECONDS = 30.0  # no wait of these tests ends by its time
 
 
-def connections(client: redis.Redis) -> Any:
-    """Return the connections of the running event loop."""
-    pool: Any = client.connection_pool
-    assert isinstance(pool, LoopPool)
-    return pool._loops[asyncio.get_running_loop()]
-
-
-def require_all_returned(client: redis.Redis) -> None:
-    """Check that no function holds a connection, and that the idle ones have no unread reply."""
-    own = connections(client)
-    assert own._free._value == loop_pool.MAX_CONNECTIONS
-    assert all(connection.holder is None for connection in own._idle)
-    assert not any(connection._connection._reader._buffer for connection in own._idle)
-
-
 async def cancelled(function: Callable[[], object], is_waiting: Callable[[], bool]) -> None:
     """Run a function, and cancel it once it waits."""
     task = asyncio.create_task(on_loop(function))
@@ -62,16 +47,6 @@ async def cancelled(function: Callable[[], object], is_waiting: Callable[[], boo
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def test_commands_of_one_loop_wait_for_each_other(stores: Stores) -> None:
-    """A command that waits for another of the same loop is answered, so the loop runs meanwhile."""
-
-    async def run() -> Any:
-        waiting = on_loop(stores.client.blpop, ["a"], timeout=4)
-        return await asyncio.gather(waiting, on_loop(stores.client.rpush, "a", "element"))
-
-    assert asyncio.run(run()) == [(b"a", b"element"), 1]
 
 
 def test_every_form_of_command_is_that_of_a_thread(stores: Stores) -> None:
@@ -106,24 +81,6 @@ def test_every_form_of_command_is_that_of_a_thread(stores: Stores) -> None:
         return replies
 
     assert asyncio.run(run()) == work()
-
-
-def test_a_transaction_is_repeated_if_a_watched_key_changes(stores: Stores) -> None:
-    """As in a thread; the connection that watches is not shared meanwhile."""
-    client = stores.client
-    client.set("watched", 1)
-    seen: list[Any] = []
-
-    def double(pipeline: Pipeline) -> None:
-        value = client.get("watched")
-        seen.append(value)
-        if len(seen) == 1:
-            client.set("watched", 5)
-        pipeline.multi()
-        pipeline.set("watched", 2 * int(value or 0))
-
-    asyncio.run(on_loop(client.transaction, double, "watched"))
-    assert (seen, client.get("watched")) == ([b"1", b"5"], b"10")
 
 
 def test_a_cancelled_command_leaves_no_reply(stores: Stores) -> None:
