@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from service.cli.options import StartError, add_flags
+from service.cli.options import StartError, add_flags, print_message, print_result
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +58,7 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
         remedy = "Create the folder, or free some space. An existing file is unchanged."
         raise StartError(f"{path} cannot be written: {error.strerror}. {remedy}") from error
     _print_counts(options, counts)
-    _log(f"{path}: {path.stat().st_size:,} bytes.")
+    print_message(f"{path}: {path.stat().st_size:,} bytes.")
     return 0
 
 
@@ -69,7 +68,7 @@ def _verify(options: argparse.Namespace) -> int:
     with _open(options.to) as file:
         manifest = Archive(file).manifest
     _print_counts(options, manifest["counts"])
-    _log(f"{options.to} is complete: created {manifest['created']} by glle {manifest['glle']}.")
+    print_message(f"{options.to} is complete: created {manifest['created']} by glle {manifest['glle']}.")
     return 0
 
 
@@ -83,7 +82,7 @@ def _restore(options: argparse.Namespace, settings: Settings) -> int:
         with connected(settings) as stores:
             report = restore(stores, archive, _selection(options), rename=options.overwrite, dry=options.dry_run)
     _print_table(options, report, COLUMNS)
-    _log("Nothing was changed: --dry-run." if options.dry_run else "Restored.")
+    print_message("Nothing was changed: --dry-run." if options.dry_run else "Restored.")
     return 0
 
 
@@ -108,14 +107,10 @@ def _print_counts(options: argparse.Namespace, counts: dict[str, int]) -> None:
 def _print_table(options: argparse.Namespace, rows: dict[str, dict[str, int]], columns: tuple[str, ...]) -> None:
     """Print the counts of each kind of record, as a table or as JSON."""
     if options.json:
-        print(json.dumps(rows, indent=1))  # noqa: T201 # the command's output
+        print_result(json.dumps(rows, indent=1))
         return
     first = max(map(len, rows))
-    print("  ".join([" " * first, *columns]))  # noqa: T201 # the command's output
+    print_result("  ".join([" " * first, *columns]))
     for kind, counts in rows.items():
         cells = [f"{counts[column]:>{len(column)},}" for column in columns]
-        print("  ".join([f"{kind:<{first}}", *cells]))  # noqa: T201 # the command's output
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 # the command's messages
+        print_result("  ".join([f"{kind:<{first}}", *cells]))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING
 
-from service.cli.options import add_flags, span
+from service.cli.options import add_flags, print_message, print_result, span
 from worker.records.ids import DEFAULT
 from worker.storage.api_keys import SCOPES
 
@@ -55,9 +54,9 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
         scopes = tuple(options.scopes or ("read",))
         key, secret = store.create(options.tenant, scopes, options.name, options.expires_days)
     validity = f"until {key.expires}" if key.expires else "until it is revoked"
-    _log(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}.")
-    _log("It is not shown again:")
-    print(secret)  # noqa: T201 # the command's output
+    print_message(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}.")
+    print_message("It is not shown again:")
+    print_result(secret)
     return 0
 
 
@@ -70,23 +69,23 @@ def _list(options: argparse.Namespace, settings: Settings) -> int:
         ]
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     for row in (_COLUMNS, *rows):
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())  # noqa: T201 # the command's output
+        print_result("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     return 0
 
 
 def _revoke(options: argparse.Namespace, settings: Settings) -> int:
     with _keys(settings) as store:
         key = store.revoke(options.id)
-    _log(f"Key {key.id} of tenant {key.tenant} is revoked.")
+    print_message(f"Key {key.id} of tenant {key.tenant} is revoked.")
     return 0
 
 
 def _rotate(options: argparse.Namespace, settings: Settings) -> int:
     with _keys(settings) as store:
         key, secret = store.rotate(options.id, options.overlap_hours)
-    _log(f"Key {key.id} has a new secret; the old one stays valid for {options.overlap_hours:g} hours.")
-    _log("It is not shown again:")
-    print(secret)  # noqa: T201 # the command's output
+    print_message(f"Key {key.id} has a new secret; the old one stays valid for {options.overlap_hours:g} hours.")
+    print_message("It is not shown again:")
+    print_result(secret)
     return 0
 
 
@@ -97,7 +96,3 @@ def _keys(settings: Settings) -> Iterator[KeyStore]:
 
     with connected(settings) as stores:
         yield stores.keys
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 # standard output has the key alone

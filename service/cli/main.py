@@ -8,7 +8,6 @@ import json
 import os
 import runpy
 import socket
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,15 @@ from typing import TYPE_CHECKING
 from glle import cli
 from service.cli import backup, keys, store
 from service.cli import settings as settings_page
-from service.cli.options import CANNOT_START, StartError, add_flags, require_both_urls, settings_of
+from service.cli.options import (
+    CANNOT_START,
+    StartError,
+    add_flags,
+    print_message,
+    print_result,
+    require_both_urls,
+    settings_of,
+)
 from service.server.listening import BACKLOG, SharedSocket
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
@@ -96,15 +103,15 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _start(options: argparse.Namespace) -> int:
     """Run a command of the server with its settings; report what prevents its start."""
     for name in sorted(set(unknown_variables(os.environ)) - cli.VARIABLES):
-        _log(f"{name} is not a setting and has no effect. `glle settings` lists the settings.")
+        print_message(f"{name} is not a setting and has no effect. `glle settings` lists the settings.")
     try:
         run: Callable[[argparse.Namespace, Settings], int] = options.run
         return run(options, settings_of(options, os.environ))
     except (SettingsError, StartError) as error:
-        _log(f"glle: {error}")
+        print_message(f"glle: {error}")
         return CANNOT_START
     except ProblemError as error:
-        _log(f"glle: {error.problem.detail} {error.problem.remedy}")
+        print_message(f"glle: {error.problem.detail} {error.problem.remedy}")
         return 1
 
 
@@ -166,8 +173,8 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     for check in doctor.examine(settings, os.environ, options.url):
         checks.append(check)
         if not options.json:
-            _print("\n".join(doctor.lines(check)))
-    _print(doctor.as_json(checks) if options.json else doctor.summary(checks))
+            print_result("\n".join(doctor.lines(check)))
+    print_result(doctor.as_json(checks) if options.json else doctor.summary(checks))
     return int(any(check.state == "problem" for check in checks))
 
 
@@ -176,13 +183,13 @@ def _openapi(options: argparse.Namespace, settings: Settings) -> int:
     text = contract_text(_contract_app())
     if not options.check:
         CONTRACT.write_text(text, encoding="utf-8")
-        _log(f"Wrote {CONTRACT}.")
+        print_message(f"Wrote {CONTRACT}.")
         for generator in CONTRACT.parent.glob("*_types.py"):
             runpy.run_path(str(generator))["main"]()
         return 0
     if CONTRACT.exists() and CONTRACT.read_text(encoding="utf-8") == text:
         return 0
-    _log(f"{CONTRACT} differs from the app: run `glle openapi` and review the difference.")
+    print_message(f"{CONTRACT} differs from the app: run `glle openapi` and review the difference.")
     return 1
 
 
@@ -203,9 +210,9 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
     del settings
     if options.write:
         settings_page.PAGE.write_text(settings_page.page(), encoding="utf-8")
-        _log(f"Wrote {settings_page.PAGE}.")
+        print_message(f"Wrote {settings_page.PAGE}.")
     else:
-        _print(settings_page.current(os.environ) if options.current else settings_page.listed())
+        print_result(settings_page.current(os.environ) if options.current else settings_page.listed())
     return 0
 
 
@@ -221,11 +228,3 @@ def _check_access(settings: Settings) -> None:
         logging.announce("Requests need an API key. `glle keys create` creates one.", settings)
     if policy.page_warning:
         logging.announce(f"{policy.page_warning} Name the origins, or set GLLE_AUTH=required.", settings)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 # the command's output
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's messages

@@ -1,8 +1,9 @@
-"""Options that several commands share: one flag for each row of the settings table."""
+"""What several commands share: one flag for each row of the settings table, and their output."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from worker.base.settings import Settings, SettingsError, rows
@@ -69,3 +70,13 @@ def span(text: str) -> float:
     if not 0 <= value <= _LONGEST_SPAN:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_LONGEST_SPAN:,}")
     return value
+
+
+def print_result(text: str) -> None:
+    """Print a result of a command to standard output."""
+    print(text, flush=True)  # noqa: T201 # the command's output
+
+
+def print_message(text: str) -> None:
+    """Print a message of a command to standard error."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's messages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.cli.options import add_flags, span
+from service.cli.options import add_flags, print_result, span
 from worker.storage.object_store.store import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
     with connected(settings) as stores:
         usage = stores.datasets.usage()
-        _print(f"{usage['datasets']:,} data sets; with imported posteriors {usage['stored_bytes']:,} bytes.")
+        print_result(f"{usage['datasets']:,} data sets; with imported posteriors {usage['stored_bytes']:,} bytes.")
         if stores.cache.objects is not None:
             count, nbytes = stores.cache.objects.index.sums()
-            _print(f"{count:,} objects of results, {nbytes:,} bytes.")
+            print_result(f"{count:,} objects of results, {nbytes:,} bytes.")
     return 0
 
 
@@ -64,11 +64,13 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
         age = 3600 * options.age_hours
         if stores.cache.objects is not None:
             swept = sweep(stores, stores.cache.objects, age=age)
-            _print(f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.removed:,} objects removed.")
+            print_result(
+                f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.removed:,} objects removed."
+            )
         unnamed = unnamed_files(stores, age)
         if options.orphans:
             stores.datasets.files.remove(unnamed)
-        _print(f"{len(unnamed):,} files without a record: {action}.")
+        print_result(f"{len(unnamed):,} files without a record: {action}.")
     return 0
 
 
@@ -79,16 +81,12 @@ def _scrub(options: argparse.Namespace, settings: Settings) -> int:
     with connected(settings) as stores:
         damaged = list(stores.datasets.damaged())
         for id_ in damaged:
-            _print(f"{id_} is damaged: upload the same data again, or restore a backup.")
-        _print(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
+            print_result(f"{id_} is damaged: upload the same data again, or restore a backup.")
+        print_result(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
         imported = list(stores.imports.damaged(stores.posteriors))
         broken = [record.id for record, is_damaged in imported if is_damaged]
         for id_ in broken:
-            _print(f"{id_} is damaged: import its file again, or restore a backup.")
+            print_result(f"{id_} is damaged: import its file again, or restore a backup.")
         if imported:
-            _print(f"{len(imported):,} imported posteriors read; {len(broken):,} damaged.")
+            print_result(f"{len(imported):,} imported posteriors read; {len(broken):,} damaged.")
     return int(bool(damaged or broken))
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)  # noqa: T201 # the command's output

@@ -13,7 +13,6 @@ from service.app import create_app
 from service.cli.main import listen
 from service.server.uvicorn_server import Server
 from tests.conftest import until
-from tests.service.responses.test_sse import parsed
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -75,7 +74,9 @@ def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
 
         def follow() -> None:
             with client.stream("GET", f"/v1/jobs/{job}/events") as answer:
-                results["events"] = [name for _, name, _ in parsed(answer.iter_lines())]
+                results["events"] = [
+                    line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: ")
+                ]
 
         threads = [threading.Thread(target=poll), threading.Thread(target=follow)]
         for each in threads:
