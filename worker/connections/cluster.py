@@ -129,16 +129,16 @@ class _Pipeline:
 
         return record
 
-    def execute(self) -> list[Any]:
+    def execute(self, *, raise_on_error: bool = True) -> list[Any]:
         """Send the commands; return the replies, in the order of the commands unless there are transactions."""
         if not self._transaction:
-            return self._send(self._commands)
+            return self._send(self._commands, raise_on_error=raise_on_error)
         by_key: defaultdict[Any, list[Command]] = defaultdict(list)
         for command in self._commands:
             by_key[_key(command)].append(command)
         return [reply for commands in by_key.values() for reply in self._send(commands)]
 
-    def _send(self, commands: list[Command]) -> list[Any]:
+    def _send(self, commands: list[Command], *, raise_on_error: bool = True) -> list[Any]:
         def send(cluster: RedisCluster) -> list[Any]:
             with cluster.pipeline(transaction=self._transaction) as pipeline:  # type: ignore[no-untyped-call] # redis-py's
                 for name, arguments, options in commands:
@@ -146,7 +146,7 @@ class _Pipeline:
                         pipeline.execute_command("EVAL", *arguments)
                     else:
                         getattr(pipeline, name)(*arguments, **options)
-                return list(pipeline.execute())
+                return list(pipeline.execute(raise_on_error))
 
         return list(self._cluster.do(send)) if commands else []
 

@@ -285,14 +285,17 @@ class StreamState:
 
 def stream_state(client: redis.Redis) -> StreamState:
     """Return the state of all streams; raises `redis.RedisError`."""
+    seconds, micro = client.time()
     with client.pipeline(transaction=False) as pipeline:
-        pipeline.time()
         for stream in STREAMS:
             pipeline.xlen(stream)
             pipeline.xrange(stream, count=1)
             pipeline.xpending(stream, _SAMPLERS)
-        (seconds, micro), *replies = pipeline.execute(raise_on_error=False)
-    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]
+        replies = pipeline.execute(raise_on_error=False)
+    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]  # pending: an error without a group
+    for reply in (*lengths, *firsts):
+        if isinstance(reply, redis.RedisError):
+            raise reply
     now = 1000 * int(seconds) + int(micro) / 1000
     ages = [now - int(text(first[0][0]).partition("-")[0]) for first in firsts if first]
     drawing = sum(int(summary["pending"]) for summary in pending if isinstance(summary, dict))

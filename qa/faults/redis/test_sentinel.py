@@ -29,7 +29,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
     folder = tmp_path_factory.mktemp("sentinel")
     bound = ("min-replicas-to-write 1", "min-replicas-max-lag 5")
     with watched(folder, queue=(2, (*QUEUE, *bound)), cache=(1, CACHE)) as services:
-        urls = {"GLLE_REDIS_URL": f"{services['queue'].url}?replicas=1", "GLLE_CACHE_URL": services["cache"].url}
+        urls = {"GLLE_REDIS_URL": f"{services['queue'].url}&replicas=1", "GLLE_CACHE_URL": services["cache"].url}
         with deployed(folder / "up", **urls) as (up, client):
             yield up, client, services, prepared(client)
 
