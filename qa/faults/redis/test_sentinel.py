@@ -83,7 +83,7 @@ def test_isolated_master_loses_no_job(behind: Behind, figure: Callable[[str, obj
     _, client, services, posterior = behind
     queue = services["queue"]
     before = queue.master()
-    urls = {"GLLE_REDIS_URL": f"{queue.url}?replicas=2", "GLLE_CACHE_URL": services["cache"].url}
+    urls = {"GLLE_REDIS_URL": f"{queue.url}&replicas=2", "GLLE_CACHE_URL": services["cache"].url}
     with serving(tmp_path, **urls, GLLE_DATA_DIR=str(behind[0].log.parent / "data")) as url:
         until(lambda: _all_follow(queue))
         with load(url, posterior, first=5000) as answers:
