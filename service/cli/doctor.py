@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 
 import glle_engine
-from glle import Client, GlleServiceError, JobTimeoutError, Retries
 from glle.cli import VARIABLES
+from glle.client import Client, GlleServiceError, JobTimeoutError, Retries
 from glle.transport.drivers import http_options
 from glle_engine import manifolds
 from service.middleware.access_policy import AccessPolicy

@@ -17,10 +17,8 @@ from worker.base.clock import now_ms
 from worker.operations.backup.archive import Archive, damaged, member_of
 from worker.operations.backup.dump import JOBS, JOBS_MEMBER, KINDS, BackupKind, BackupScope
 from worker.records.dataset import VALUES, Dataset
-from worker.records.ids import content_sha256
+from worker.records.ids import content_sha256, is_tenant_name
 from worker.records.job import job_from
-from worker.records.labels import with_labels
-from worker.records.tenants import is_tenant_name
 from worker.storage.imported_posteriors import NAME, verified
 from worker.storage.integrity import has_digest
 from worker.storage.object_store.data_files import pieces_of
@@ -159,13 +157,12 @@ class _Restoration:
                 kind.records(stores).create(record)
 
     def _restore_names(self, kind: BackupKind, existing: Any, record: Any) -> str:
-        names = {"name": record.name, "tags": record.tags}
-        if with_labels(existing, names) == existing:
+        if (existing.name, existing.tags) == (record.name, record.tags):
             return "there already"
         if not self._renames:
             return "named otherwise"
         if not self._is_dry_run:
-            kind.records(self._stores).change(record.id, lambda old: with_labels(old, names))
+            kind.records(self._stores).rename(record.id, {"name": record.name, "tags": record.tags})
         return "restored"
 
     def _restore_job(self, job: Job, fields: dict[str, str], until: int) -> str:

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, Self, TypeVar
 
-from worker.base.files import PREFIX, remove_abandoned, restrict_folder, temporary
+from worker.base.files import PREFIX, make_folder, remove_abandoned, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.records.quotas import too_many_bytes
 from worker.storage.free_space import nearest_existing
@@ -111,7 +111,7 @@ class LocalCopies:
         return path
 
     def _read(self, path: Path, size: int, read: Callable[[], Iterable[bytes]]) -> None:
-        restrict_folder(self._folder)
+        make_folder(self._folder)
         with temporary(self._folder) as file:
             self._make_room(size)
             if sum(file.write(piece) for piece in read()) != size:
