@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import zipfile
@@ -122,17 +121,6 @@ class ImportedPosteriors:
             record = posteriors.get(id_)
             if record is not None and record.is_imported:
                 yield record, not self.is_intact(record) and posteriors.get(id_) == record
-
-    @contextlib.contextmanager
-    def opened(self, record: PosteriorRecord) -> Iterator[IO[bytes] | None]:
-        """Yield an open file, which stays readable after a deletion; None if it is missing."""
-        try:
-            file = self._path(record).open("rb")
-        except FileNotFoundError:
-            yield None
-            return
-        with file:
-            yield file
 
     def remove(self, record: PosteriorRecord) -> None:
         """Remove the file of a deleted record."""
