@@ -43,8 +43,10 @@ class NeighborsRow:
     Attributes
     ----------
     n_neighbors : int
-    components, closed_classes : int
-        Of the graph; with more than one of either LLE has more than one null vector.
+    components : int
+        Of the graph. With several, or with several closed classes, LLE has more than one null vector.
+    closed_classes : int
+        Of the graph, as a Markov chain.
     reconstruction_error : float
         Mean over points of |x_i - X_i w_i|^2 / tr(G_i) * k: relative to the squared distance of a neighbor.
     trustworthiness, continuity : float or None

@@ -22,10 +22,11 @@ from service.encoding.tables import Table as Columns
 from service.encoding.tables import id_columns, matrix_columns, with_ids
 from service.middleware.authentication import tenant_of
 from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, forms, returns_arrays
+from service.schemas.derived import ArrayOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
-from service.schemas.results import ArrayOut, DatasetValuesOut
+from service.schemas.results import DatasetValuesOut
 from service.submission.idempotency import IN_USE, Key, content_digest, creations, remembered
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position

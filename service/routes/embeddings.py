@@ -19,9 +19,10 @@ from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
 from service.routes.params import ANSWER_SECONDS, Command, CommandOptions, Id, TenantStores, Wait, creates_job
 from service.schemas.analyses import PointsIn
+from service.schemas.derived import ArrayOut
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
 from service.schemas.problems import ProblemOut, documented
-from service.schemas.results import ArrayOut, CoordinatesOut
+from service.schemas.results import CoordinatesOut
 from service.submission.idempotency import Answers, once, remembered
 from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost

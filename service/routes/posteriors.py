@@ -22,10 +22,11 @@ from service.encoding.result import ArraysResult, immutable_headers, is_not_modi
 from service.middleware.authentication import tenant_of
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
+from service.schemas.derived import ArrayOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
-from service.schemas.results import ArrayOut, PosteriorEstimateOut
+from service.schemas.results import PosteriorEstimateOut
 from service.submission.fit_planning import (
     described,
     estimate_job,

@@ -4,8 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from glle_engine.base.diagnostics import Note
 from glle_engine.methods.registry import canonical
 from glle_engine.methods.resampling import HALF_SAMPLES, LEAST, REFITS
+from service.schemas.derived import fields_of
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn
 from worker.records.cache_entry import Entry
@@ -177,11 +179,9 @@ class EstimateOut(BaseModel):
     problem: ProblemOut | None = Field(description="Reason for a refusal; null if it is accepted.")
 
 
+@fields_of(Note)
 class NoteOut(BaseModel):
     """Warning or finding."""
-
-    code: str
-    message: str
 
 
 class EmbeddingOut(BaseModel):

@@ -1,66 +1,33 @@
 """JSON of results: arrays, draws, analyses. The encoders stream it; these models describe it in the contract."""
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.base.spec import Align, Source
+from glle_engine.methods.resampling import Movement, MovementFigures, MovementReliability
+from glle_engine.posterior.cost.rates import Cost
+from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
+from glle_engine.posterior.spread.calibration import Calibration
+from glle_engine.posterior.spread.regions import Regions
+from glle_engine.posterior.spread.reliability import Reliability
+from service.schemas.derived import CubeOut, Matrix, MatrixOut, Row, VectorOut, absent, arrays_of, fields_of
 from service.schemas.embeddings import EmbeddingOut, NoteOut
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
 
-Row = list[float]
-Matrix = list[Row]
-T = TypeVar("T")
-
 Index = Annotated[int, Field(ge=0, le=MAX_COUNTER)]
 _OF_DRAWS = "Of the request, as for draws."
-
-
-def _optional(description: str) -> Any:
-    """Return a member that can be absent, but not null."""
-
-    def without_default(schema: dict[str, Any]) -> None:
-        schema.pop("default", None)
-        kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
-        if len(kinds) == 1:
-            schema.update(kinds[0])
-        elif kinds:
-            schema["anyOf"] = kinds
-
-    return Field(default=None, description=description, json_schema_extra=without_default)
-
-
-class _ArrayOut(BaseModel, Generic[T]):
-    shape: list[int] = Field(description="Lengths of the axes.")
-    dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
-    data: T = Field(description="Nested lists, the first axis outermost.")
-
-
-class ArrayOut(_ArrayOut[list[Any]]):
-    """An array of any number of axes."""
-
-
-class VectorOut(_ArrayOut[Row]):
-    """An array of one axis."""
-
-
-class MatrixOut(_ArrayOut[Matrix]):
-    """An array of two axes."""
-
-
-class CubeOut(_ArrayOut[list[Matrix]]):
-    """An array of three axes."""
 
 
 class DatasetValuesOut(MatrixOut):
     """The values of a data set (n, d), and its columns."""
 
     names: list[str] | None = Field(description="Names of the features.")
-    labels: list[str | float | bool] | None = _optional("Label of each point.")
-    color: list[float] | None = _optional("Number of each point for its color.")
-    coordinates: Matrix | None = _optional("True coordinates of each point.")
-    ids: list[str | int] | list[list[str | int]] | None = _optional("Id of each point, or a row of several.")
+    labels: list[str | float | bool] | None = absent("Label of each point.")
+    color: list[float] | None = absent("Number of each point for its color.")
+    coordinates: Matrix | None = absent("True coordinates of each point.")
+    ids: list[str | int] | list[list[str | int]] | None = absent("Id of each point, or a row of several.")
 
 
 class DrawOut(MatrixOut):
@@ -73,7 +40,7 @@ class DrawOut(MatrixOut):
     source: Source = Field(description="Law of the weights.")
     align: Align = Field(description="Whether it is rotated to the reference embedding.")
     diagnostics: dict[str, Any] = Field(description="Solver, residual and findings of this draw.")
-    notes: list[NoteOut] | None = _optional("Doubts about the scale, with scale=auto and if there are any.")
+    notes: list[NoteOut] | None = absent("Doubts about the scale, with scale=auto and if there are any.")
 
 
 class DrawAddressOut(BaseModel):
@@ -92,7 +59,7 @@ class DrawsOut(BaseModel):
     eigenvalues: Matrix | list[Matrix] = Field(description="Of each draw, with the same leading axes.")
     diagnostics: list[dict[str, Any]] = Field(description="Of each draw, scale by scale.")
     draws: list[DrawAddressOut] = Field(description="Index and scale of each draw, scale by scale.")
-    notes: list[NoteOut] | None = _optional("Doubts about the calibrated scale, with auto and if there are any.")
+    notes: list[NoteOut] | None = absent("Doubts about the calibrated scale, with auto and if there are any.")
 
 
 class SampleOut(BaseModel):
@@ -130,44 +97,29 @@ class SummaryArraysOut(BaseModel):
     spread: VectorOut = Field(description="(n,), the root of the trace of the covariance.")
     stability: VectorOut = Field(description="(n,), the share of neighbors that stay neighbors.")
     local_trust: VectorOut = Field(description="(n,), trustworthiness in the reference embedding.")
-    draw_spread: VectorOut | None = _optional("(n,), of the calibrated draws; this and all below of an ensemble only.")
-    half_sample_spread: VectorOut | None = _optional("(n,), of random halves of the data.")
-    random_k_spread: VectorOut | None = _optional("(n,), of random halves with random n_neighbors.")
-    larger_sample_spread: VectorOut | None = _optional("(n,), of random samples of 63.2 % of the data.")
-    center: MatrixOut | None = _optional("(n, p), of the regions: the reference embedding.")
-    half_axes: CubeOut | None = _optional("(n, p, p), half-axes of the regions of radius 1 in rows, longest first.")
+    draw_spread: VectorOut | None = absent("(n,), of the calibrated draws; this and all below of an ensemble only.")
+    half_sample_spread: VectorOut | None = absent("(n,), of random halves of the data.")
+    random_k_spread: VectorOut | None = absent("(n,), of random halves with random n_neighbors.")
+    larger_sample_spread: VectorOut | None = absent("(n,), of random samples of 63.2 % of the data.")
+    center: MatrixOut | None = absent("(n, p), of the regions: the reference embedding.")
+    half_axes: CubeOut | None = absent("(n, p, p), half-axes of the regions of radius 1 in rows, longest first.")
 
 
+@fields_of(Calibration)
 class CalibrationFactsOut(BaseModel):
     """Result of a calibration without its request."""
 
-    scale: float = Field(description="Scale at which draws spread as half-samples do.")
-    ratio: float = Field(description="Median spread of draws at the scale over that of half-samples.")
-    rank_correlation: float = Field(description="Spearman's, between the two spreads over points.")
-    slope: float | None = Field(description="Of spread over scale in logarithms; null if scale 1 was right at once.")
-    saturated: bool = Field(description="Whether the spread hardly depends on the scale.")
-    trace: list[Row] = Field(description="Pairs of scale and ratio, in the order of their evaluation.")
     notes: list[NoteOut] = Field(description="Doubts about the scale.")
 
 
+@fields_of(Regions)
 class RegionsOut(BaseModel):
     """Regions around the points: their half-axes are a radius times those of radius 1."""
 
-    levels: Row = Field(description="Share of the places of a point that its region holds, on average over the points.")
-    radii: Row = Field(description="Radius for each level.")
 
-
+@fields_of(Reliability)
 class ReliabilityOut(BaseModel):
     """Whether points can be ranked by their spread."""
-
-    level: Literal["high", "moderate", "low"] = Field(description="The statement in one word.")
-    reason: str = Field(description="The statement in one or two sentences.")
-    expected: float = Field(description="Expected rank correlation of the spread with that over new samples.")
-    reliability: float = Field(description="Of the spread over the embeddings, by random halves of them.")
-    ceiling: float = Field(description="Root of the reliability.")
-    reproducibility: float = Field(description="Of the spread of 20 resamples of one kind.")
-    agreement: float = Field(description="Rank correlation of the spread of draws with that of resamples.")
-    saturated: bool = Field(description="Whether the scale of the draws could not be identified.")
 
 
 class SummaryOut(SampleOut):
@@ -175,12 +127,12 @@ class SummaryOut(SampleOut):
 
     count: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
-    resamples: int | None = _optional("Number of each of three kinds; this and the three below of an ensemble only.")
-    regions: RegionsOut | None = _optional("Around the centers, calibrated on held-out resamples.")
-    reliability: ReliabilityOut | None = _optional("Read it before regions and ranks.")
+    resamples: int | None = absent("Number of each of three kinds; this and the three below of an ensemble only.")
+    regions: RegionsOut | None = absent("Around the centers, calibrated on held-out resamples.")
+    reliability: ReliabilityOut | None = absent("Read it before regions and ranks.")
     quantiles: QuantilesOut
     notes: list[NoteOut] = Field(description="A low reliability first; then findings of the fit and of the draws.")
-    calibration: CalibrationFactsOut | None = _optional("Of the scale of the draws.")
+    calibration: CalibrationFactsOut | None = absent("Of the scale of the draws.")
     spectrum: SpectrumOut
     arrays: SummaryArraysOut
 
@@ -190,8 +142,8 @@ class TransformArraysOut(BaseModel):
 
     embedding: MatrixOut = Field(description="(m, p), positions in the reference embedding.")
     distances: VectorOut = Field(description="(m,), to the nearest training point.")
-    mean: MatrixOut | None = _optional("(m, p) over the draws, if any.")
-    covariance: CubeOut | None = _optional("(m, p, p) over the draws, if any.")
+    mean: MatrixOut | None = absent("(m, p) over the draws, if any.")
+    covariance: CubeOut | None = absent("(m, p, p) over the draws, if any.")
 
 
 class TransformOut(SampleOut):
@@ -215,11 +167,9 @@ class ReconstructionsOut(SampleOut):
     arrays: GeneratedArraysOut
 
 
+@arrays_of(Calibration)
 class CalibrationArraysOut(BaseModel):
     """Arrays of a calibration."""
-
-    half_sample_spread: VectorOut = Field(description="(n,), of each point over half-samples.")
-    draw_spread: VectorOut = Field(description="(n,), of each point over draws at the scale.")
 
 
 class CalibrationOut(CalibrationFactsOut):
@@ -232,42 +182,24 @@ class CalibrationOut(CalibrationFactsOut):
     arrays: CalibrationArraysOut
 
 
+@fields_of(NeighborsRow)
 class NeighborsRowOut(BaseModel):
     """Quality of one n_neighbors."""
 
-    n_neighbors: int
-    components: int = Field(description="Components of the graph.")
-    closed_classes: int
-    reconstruction_error: float
-    trustworthiness: float | None = Field(description="Null with several components, like the next two.")
-    continuity: float | None
-    instability: float | None
 
-
+@fields_of(ComponentsRow)
 class ComponentsRowOut(BaseModel):
     """Spectral gap after one n_components."""
 
-    n_components: int
-    eigenvalue: float
-    relative_gap: float = Field(description="Near 0, this coordinate and the next can swap.")
 
-
+@fields_of(Advice)
 class AdviceOut(BaseModel):
     """Judgement of n_neighbors and n_components."""
 
-    n_neighbors: int | None = Field(description="Suggestion; null if no graph of the range is connected.")
-    n_components: int | None = Field(description="Suggestion at that n_neighbors, or null.")
-    intrinsic_dimension: float
-    neighbors_curve: list[NeighborsRowOut]
-    components_curve: list[ComponentsRowOut]
-    notes: list[NoteOut] = Field(description="Reasons of the suggestions.")
 
-
+@fields_of(Cost)
 class CostOut(BaseModel):
     """Expected cost on one core."""
-
-    seconds: float
-    bytes: float = Field(description="Peak of the working memory, without the data.")
 
 
 class PosteriorEstimateOut(BaseModel):
@@ -302,22 +234,25 @@ class PosteriorEstimateOut(BaseModel):
     )
 
 
+@fields_of(
+    PosteriorEstimateOut,
+    "n",
+    "d",
+    "spec",
+    "fit",
+    "stages",
+    "draw",
+    "single_draw_seconds",
+    "posterior_bytes",
+    "factor_entries",
+    "factor_flops",
+    "intrinsic_dimension",
+)
 class EstimatedOut(BaseModel):
     """Expected cost of a fit, without the limits: POST /v1/posteriors/estimate adds them."""
 
-    n: int
-    d: int
-    spec: dict[str, Any]
     search: list[float]
     factorization: dict[str, Any]
-    fit: CostOut
-    stages: dict[str, float]
-    draw: CostOut
-    single_draw_seconds: float
-    posterior_bytes: float
-    factor_entries: float
-    factor_flops: float
-    intrinsic_dimension: float
 
 
 class EmbeddingArraysOut(BaseModel):
@@ -329,10 +264,10 @@ class EmbeddingArraysOut(BaseModel):
 class CoordinatesOut(EmbeddingOut):
     """Embedding with its coordinates, and its scores in the result of a job."""
 
-    links: dict[str, str] | None = _optional(LINKS)  # type: ignore[assignment] # absent in results
-    scores: dict[str, float] | None = _optional("By name; absent if none were asked for.")
+    links: dict[str, str] | None = absent(LINKS)  # type: ignore[assignment] # absent in results
+    scores: dict[str, float] | None = absent("By name; absent if none were asked for.")
     truth: str | None = Field(default=None, description="Data set with the true coordinates.")
-    n_neighbors: int | None = _optional("Neighbors that the scores used.")
+    n_neighbors: int | None = absent("Neighbors that the scores used.")
     arrays: EmbeddingArraysOut
 
 
@@ -344,56 +279,24 @@ class PlacedOut(BaseModel):
     arrays: EmbeddingArraysOut
 
 
+@fields_of(MovementFigures)
 class SpreadFiguresOut(BaseModel):
     """Figures of the movement of an embedding."""
 
-    half_samples: int = Field(description="Half-samples that were embedded.")
-    share: float = Field(description="Of the points in each sample.")
-    refits: int = Field(description="Refits with other seeds.")
-    failed: int = Field(description="Half-samples that could not be embedded, and are left out.")
-    n_neighbors: int = Field(description="Neighbors that may be kept.")
-    median_movement: float = Field(description="In the unit of the embedding.")
-    relative_movement: float = Field(description="The same over the root mean square radius of the embedding.")
-    seed_share: float = Field(description="Share of the variance that refits with other seeds explain.")
-    pairs_kept: float = Field(description="Share of neighbor pairs of the embedding that stay neighbors.")
-    pairs_by_chance: float = Field(description="The same of noise.")
-    cluster_stability: float = Field(description="Mean adjusted Rand index of the clusters; 0 is chance.")
-    classes: Literal["labels", "clusters"] = Field(description="What the classes are.")
-    n_classes: int
-    separated: float | None = Field(
-        description="Share of points whose disc of half the refits is smaller than the distance to the next class; "
-        "null with one class."
-    )
-    baseline_correlation: float | None = Field(
-        description="Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data."
-    )
 
-
+@arrays_of(Movement)
 class SpreadArraysOut(BaseModel):
     """Arrays of the movement of an embedding, a row for each point."""
 
-    consensus: MatrixOut = Field(description="(n, p), mean place over the half-samples, aligned to the embedding.")
-    covariance: CubeOut = Field(description="(n, p, p) of the place over the half-samples.")
-    movement: VectorOut = Field(description="(n,), the root of the trace of the covariance; no interval.")
-    sampling_movement: VectorOut = Field(description="(n,), the part of movement by the choice of points.")
-    seed_movement: VectorOut = Field(description="(n,), the part by the seed; 0 without one.")
-    radius: VectorOut = Field(description="(n,), of the disc about the consensus that holds half of the refits.")
-    margin: VectorOut | None = _optional("(n,), distance to the next point of another class, if there are several.")
-    neighbor_stability: VectorOut = Field(description="(n,), share of the neighbors that stay neighbors.")
-    baseline: VectorOut = Field(description="(n,), mean distance to the 10 nearest neighbors in the data.")
-    classes: VectorOut = Field(description="(n,), the class of each point, from 0 on.")
+    margin: VectorOut | None = absent("Distance to the nearest point of another class, if there are several.")
 
 
+@fields_of(MovementReliability)
 class MovementReliabilityOut(BaseModel):
     """Whether half-samples rank points alike by their movement."""
 
-    level: Literal["high", "moderate", "low"] = Field(description="The statement in one word.")
-    reason: str = Field(description="The statement in one or two sentences.")
-    reliability: float = Field(description="Of the movement over its half-samples, by random halves of them.")
-    ceiling: float = Field(description="Root of the reliability.")
-    reproducibility: float = Field(description="Of the movement over 20 half-samples.")
 
-
+@fields_of(Movement)
 class SpreadOut(BaseModel):
     """Movement of an embedding over refits of its method."""
 
@@ -404,9 +307,6 @@ class SpreadOut(BaseModel):
     seed: Index = Field(description="Of the choice of the halves.")
     labels: str | None = Field(description="Data set with the classes; null for clusters of the embedding.")
     n_neighbors: int = Field(description="Neighbors that may be kept.")
-    figures: SpreadFiguresOut
-    reliability: MovementReliabilityOut = Field(description="Read it before ranks.")
-    notes: list[NoteOut] = Field(description="Doubts about the movement, with the remedy.")
     arrays: SpreadArraysOut
 
 
@@ -440,12 +340,12 @@ class ComparisonOut(BaseModel):
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")
-    spread: int | None = _optional("Half-samples of each method, if any.")
+    spread: int | None = absent("Half-samples of each method, if any.")
     spread_labels: str | None = Field(
         default=None, description="With spread: data set of the classes; null for the clusters of each embedding."
     )
     rows: list[ComparedOut]
-    arrays: dict[str, MatrixOut] | None = _optional("With align: the embeddings by label.")
+    arrays: dict[str, MatrixOut] | None = absent("With align: the embeddings by label.")
 
 
 class JobResultOut(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+import numpy as np
+
 from glle_engine import NUMBERS
 from worker.base.versions import versioned
 from worker.records.ids import digest
@@ -123,6 +125,11 @@ class AnalysisSpec:
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """Return the inverse of `to_dict`."""
         return cls(**value)
+
+
+def arrays_of(result: object) -> dict[str, Array]:
+    """Return the arrays among the fields of a result of the engine, by name."""
+    return {name: value for name, value in vars(result).items() if isinstance(value, np.ndarray)}
 
 
 def results_prefix(subject: str) -> str:

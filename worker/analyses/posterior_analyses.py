@@ -19,7 +19,7 @@ from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES, calibr
 from glle_engine.posterior.spread.ensemble import combine
 from glle_engine.posterior.spread.resampling import HALVES, STREAMS, Stream, require_halves
 from glle_engine.posterior.summary import summarize
-from worker.analyses.base import AnalysisSpec, Part
+from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawKey
 from worker.records.sharding import PER_BLOCK, ResampleBlock, resample_blocks
@@ -232,8 +232,7 @@ class CalibrationSpec(AnalysisSpec):
             halves=context.resamples(posterior, HALVES, self.half_samples, seed=self.seed),
             on_progress=context.on_progress,
         )
-        arrays = {"half_sample_spread": result.half_sample_spread, "draw_spread": result.draw_spread}
-        return Entry({**self.to_dict(), **result.to_dict()}, arrays)
+        return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from worker.analyses.base import AnalysisSpec, Part, results_prefix
+from worker.analyses.base import AnalysisSpec, Part, arrays_of, results_prefix
 from worker.analyses.embedding import Recipe, classes_of
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 Kind = Literal["half-samples", "refits"]
 
 PART = 4  # refits in an entry of the cache; fewer give more workers a part, and more entries
-POINT_ARRAYS = (
-    "consensus", "covariance", "movement", "sampling_movement", "seed_movement", "radius", "margin",
-    "neighbor_stability", "baseline", "classes",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,7 +156,7 @@ class SpreadSpec(AnalysisSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return the figures and notes, and the arrays with one row for each point."""
         found = self.movement(context, context.on_progress)
-        arrays = {name: getattr(found, name) for name in POINT_ARRAYS}
+        arrays = arrays_of(found)
         if found.figures["separated"] is None:  # one class
             del arrays["margin"]
         counted = {"half_samples", "refits", "share"}  # among the figures

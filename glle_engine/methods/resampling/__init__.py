@@ -4,7 +4,7 @@ May import the other modules of `glle_engine.methods` but its registry. Read `sa
 `reliability.py` says how far to rely on it.
 """
 
-from glle_engine.methods.resampling.movement import LEAST, MOST_CLASSES, Movement, movement
+from glle_engine.methods.resampling.movement import LEAST, MOST_CLASSES, Movement, MovementFigures, movement
 from glle_engine.methods.resampling.reliability import MovementReliability
 from glle_engine.methods.resampling.samples import (
     HALF,
@@ -27,6 +27,7 @@ __all__ = [
     "REFITS",
     "SHARES",
     "Movement",
+    "MovementFigures",
     "MovementReliability",
     "Resamples",
     "cost",

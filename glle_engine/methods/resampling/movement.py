@@ -17,7 +17,7 @@ with s_i the movement by seeds and t_i that by sampling, 0 if the seeds alone ex
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
@@ -57,6 +57,61 @@ _UNCERTAIN = {
 """Notes on the methods for which movement over half-samples is known to differ from that over new data, by name."""
 
 
+class MovementFigures(TypedDict):
+    """Figures of the movement of an embedding, JSON-able.
+
+    Attributes
+    ----------
+    half_samples : int
+        Half-samples that were embedded.
+    share : float
+        Of the points in each sample.
+    refits : int
+        Refits with other seeds.
+    failed : int
+        Half-samples that could not be embedded, and are left out.
+    n_neighbors : int
+        Neighbors that may be kept.
+    median_movement : float
+        In the unit of the embedding.
+    relative_movement : float
+        The same over the root mean square radius of the embedding.
+    seed_share : float
+        Share of the variance that refits with other seeds explain.
+    pairs_kept : float
+        Share of neighbor pairs of the embedding that stay neighbors: the mean of `Movement.neighbor_stability`.
+    pairs_by_chance : float
+        The same of noise.
+    cluster_stability : float
+        Mean adjusted Rand index of the clusters; 0 is chance.
+    classes : {"labels", "clusters"}
+        What the classes are.
+    n_classes : int
+    separated : float or None
+        Share of points whose disc of half the refits is smaller than the distance to the next class; None with one
+        class.
+    baseline_correlation : float or None
+        Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data.
+
+    """
+
+    half_samples: int
+    share: float
+    refits: int
+    failed: int
+    n_neighbors: int
+    median_movement: float
+    relative_movement: float
+    seed_share: float
+    pairs_kept: float
+    pairs_by_chance: float
+    cluster_stability: float
+    classes: Literal["labels", "clusters"]
+    n_classes: int
+    separated: float | None
+    baseline_correlation: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class Movement:
     """Movement of an embedding over refits of its method.
@@ -69,9 +124,11 @@ class Movement:
         Of each point's place over the half-samples.
     movement : (n,) float64
         Root of the trace of that covariance; no interval.
-    sampling_movement, seed_movement : (n,) float64
-        Its two parts, whose squares add up to its square unless the second alone is larger. The second is 0 for a
-        method without a seed.
+    sampling_movement : (n,) float64
+        Its part by the choice of points. Its square and that of the next part add up to that of the movement, unless
+        the next alone is larger.
+    seed_movement : (n,) float64
+        Its part by the seed; 0 for a method without one.
     radius : (n,) float64
         Of the disc about the consensus that holds half of the half-samples.
     margin : (n,) float64
@@ -82,15 +139,11 @@ class Movement:
         Mean distance to the 10 nearest neighbors in the data: what ranks points without any refit.
     classes : (n,) int64
         Of `margin` and of `cluster_stability`: the labels, or else the clusters of the embedding.
-    figures : dict
-        JSON-able: half_samples and refits (those that succeeded), share (of the points in each sample), failed,
-        median_movement and relative_movement (the median over the root mean square radius of the embedding), seed_share
-        (of the variance), pairs_kept (mean neighbor_stability), pairs_by_chance, cluster_stability, classes ("labels"
-        or "clusters"), n_classes, separated (share of points with radius < margin, or None), baseline_correlation
-        (Spearman's, with movement).
+    figures : MovementFigures
     reliability : MovementReliability
         Whether half-samples rank points alike by their movement; read it before ranks and regions.
     notes : tuple of Note
+        Doubts about the movement, with the remedy.
 
     """
 
@@ -104,7 +157,7 @@ class Movement:
     neighbor_stability: NDArray[np.float64]
     baseline: NDArray[np.float64]
     classes: NDArray[np.int64]
-    figures: dict[str, Any]
+    figures: MovementFigures
     reliability: MovementReliability
     notes: tuple[Note, ...] = ()
 
@@ -194,7 +247,7 @@ def movement(
     baseline = _baseline(X, spec)
     path = np.sqrt(total)
     seed_share = float(min(by_seed.sum() / total.sum(), 1.0)) if total.sum() > 0 else 0.0
-    figures = {
+    figures: MovementFigures = {
         "half_samples": len(aligned),
         "share": share,
         "refits": again,
@@ -382,7 +435,7 @@ def _uncertainty(
 
 
 def _notes(
-    method: Method[Any], figures: dict[str, Any], problems: Sequence[str], uncertainty: str | None
+    method: Method[Any], figures: MovementFigures, problems: Sequence[str], uncertainty: str | None
 ) -> Iterator[Note]:
     """Yield the notes of a summary."""
     if uncertainty is not None:

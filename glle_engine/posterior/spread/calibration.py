@@ -56,7 +56,7 @@ class Calibration:
     Attributes
     ----------
     scale : float
-        The factor on the covariance for `Posterior.draw`.
+        The factor on the covariance of draws at which they spread as half-samples do.
     ratio : float
         Median spread of draws at that scale over the median spread of half-samples.
     rank_correlation : float
@@ -68,7 +68,7 @@ class Calibration:
     half_sample_spread : (n,) float64
         Root of the trace of each point's covariance over half-samples.
     draw_spread : (n,) float64
-        The same over draws at `scale`.
+        The same over draws at the scale.
     trace : tuple of (scale, ratio)
         All evaluations, in order.
 

@@ -50,7 +50,7 @@ class Regions:
         Row j of half_axes[i] is the vector of half-axis j at radius 1, the longest first: the root of an eigenvalue of
         the covariance times its eigenvector. The sign of a row means nothing.
     levels : tuple of float
-        Stated coverage.
+        Share of the places of a point that its region holds, on average over the points.
     radii : tuple of float
         Factor on the half-axes for each level.
 

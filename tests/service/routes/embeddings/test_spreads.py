@@ -14,7 +14,7 @@ from tests.conftest import in_turn
 from tests.service.conftest import register_worker
 from tests.service.routes.embeddings.test_embeddings import SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
-from worker.analyses.spread import PART, POINT_ARRAYS, spread_of
+from worker.analyses.spread import PART, spread_of
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sh
     assert [note["code"] for note in body["notes"]] == [note.code for note in direct.notes]
     assert body["notes"][0]["code"] == "movement-unreliable"
     arrays = npz(client.get(place, headers=NPZ))
-    assert set(arrays) == set(POINT_ARRAYS) == set(body["arrays"])
+    assert set(arrays) == set(body["arrays"])
     for name, array in arrays.items():
         np.testing.assert_allclose(array, getattr(direct, name), rtol=1e-6, atol=1e-9)
     assert client.get(place, headers=NPY).content.endswith(arrays["movement"].tobytes())

@@ -1,0 +1,108 @@
+"""Models of JSON that have the fields of the result types: their hints, and the descriptions of their docstrings."""
+
+from __future__ import annotations
+
+import re
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field, create_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+Row = list[float]
+Matrix = list[Row]
+
+# Entry of a docstring's section of attributes: names, the axes of an array or another type, and the indented text.
+_ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (?:(\(.*?\))|.*?).*\n((?: {4}.*\n?)*)", re.MULTILINE)
+_MODELS: dict[Any, type[BaseModel]] = {}  # by result type
+
+
+class _ArrayOut(BaseModel, Generic[T]):
+    shape: list[int] = Field(description="Lengths of the axes.")
+    dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
+    data: T = Field(description="Nested lists, the first axis outermost.")
+
+
+class ArrayOut(_ArrayOut[list[Any]]):
+    """An array of any number of axes."""
+
+
+class VectorOut(_ArrayOut[Row]):
+    """An array of one axis."""
+
+
+class MatrixOut(_ArrayOut[Matrix]):
+    """An array of two axes."""
+
+
+class CubeOut(_ArrayOut[list[Matrix]]):
+    """An array of three axes."""
+
+
+def absent(description: str) -> Any:
+    """Return a member that can be absent, but not null."""
+
+    def without_default(schema: dict[str, Any]) -> None:
+        schema.pop("default", None)
+        kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            schema.update(kinds[0])
+        elif kinds:
+            schema["anyOf"] = kinds
+
+    return Field(default=None, description=description, json_schema_extra=without_default)
+
+
+def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
+    """Return the decorator of a model that adds the fields of a result type: those named, else all but its arrays.
+
+    A field that the model has stays. A field of another result type gets the model with its fields. An array gets the
+    model of its number of axes, which the docstring states, such as ``(n, p) float64``.
+    """
+    hints = get_type_hints(result, localns={"NDArray": NDArray})
+    documented = {
+        name: (axes, " ".join(text.split()))
+        for listed, axes, text in _ENTRY.findall(getdoc(result) or "")
+        for name in listed.split(", ")
+    }
+
+    def derive(model: type[M]) -> type[M]:
+        fields: dict[str, Any] = {}
+        for name in names or [name for name, hint in hints.items() if not _is_array(hint)]:
+            if name not in model.model_fields:
+                axes, text = documented.get(name, ("", ""))
+                description = ": ".join(filter(None, (axes, text))) or None
+                fields[name] = (_json_type(hints[name], axes), Field(description=description))
+        derived = create_model(
+            model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **fields
+        )
+        if not names:
+            _MODELS[result] = derived
+        return derived
+
+    return derive
+
+
+def arrays_of(result: Any) -> Callable[[type[M]], type[M]]:
+    """Return the decorator of a model that adds the arrays of a result type."""
+    hints = get_type_hints(result, localns={"NDArray": NDArray})
+    return fields_of(result, *(name for name, hint in hints.items() if _is_array(hint)))
+
+
+def _is_array(hint: Any) -> bool:
+    return get_origin(hint) is np.ndarray
+
+
+def _json_type(hint: Any, axes: str) -> Any:
+    """Return the type of a value in JSON: lists for tuples, and models for arrays and for result types."""
+    if _is_array(hint):
+        return (VectorOut, MatrixOut, CubeOut)[len(re.findall(r"\w+", axes)) - 1]
+    if get_origin(hint) is tuple:
+        return list[_json_type(get_args(hint)[0], "")]  # type: ignore[misc] # built from the hint
+    return _MODELS.get(hint, hint) if isinstance(hint, type) else hint
