@@ -37,6 +37,7 @@ from service.schemas import problems
 from service.schemas.openapi import complete
 from service.server.metrics import Metrics
 from service.server.uvicorn_server import Shutdown
+from service.submission import jobs as submission
 from service.submission.recent_posteriors import RecentPosteriors
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
@@ -102,6 +103,7 @@ def create_app(stores: Stores) -> FastAPI:
     for module in ROUTERS:
         app.include_router(module.router)
     problems.install(app)
+    submission.install(app)
     app.add_middleware(RequestLimitMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(

@@ -20,7 +20,7 @@ from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn,
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.idempotency import once
-from service.submission.jobs import accepted, analysis_job, computed, job_response
+from service.submission.jobs import analysis_job, job_response, load_or_compute
 from service.submission.validation import (
     MAX_NEIGHBORS,
     new_points,
@@ -37,6 +37,7 @@ from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
     ReconstructionsSpec,
+    SummarySpec,
     TransformSpec,
 )
 from worker.connections.event_loop import in_thread, on_loop
@@ -100,18 +101,7 @@ async def summary(
     record = await on_loop(require_posterior, stores, id_)
     await on_loop(require_sample, stores, record, query.source, first=query.first, count=query.count)
     spec = summary_spec(stores, record, query)
-    cached = partial(stores.cache.view, spec.cache_key(id_))
-    entry = await on_loop(cached)
-    if entry is None:
-        await on_loop(require_data, stores, record)
-        parts = await on_loop(partial(require_affordable_summary, stores, record, spec, shared=True))
-        is_quick = not spec.resamples and _is_quick(record, query.count)
-        terms = Terms(priority="interactive" if is_quick else "batch")
-        submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms, parts=parts)
-        result = await computed(stores, cached, submit, wait)
-        if isinstance(result, Job):
-            return accepted(result)
-        entry = result
+    entry = await load_or_compute(stores, spec.cache_key(id_), partial(_summary_job, stores, record, spec), wait)
     wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
     return await run_in_threadpool(result_response, spec, entry, wanted)
 
@@ -178,6 +168,15 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
     where the curve allows none. `notes` has the reasons in words. Nothing is applied.
     """
     return await job_response(stores, partial(in_thread, _advice, stores, body, command), command.wait)
+
+
+def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
+    """Return the job of a summary, or raise a problem if one job cannot make it."""
+    require_data(stores, record)
+    parts = require_affordable_summary(stores, record, spec, shared=True)
+    is_quick = not spec.resamples and _is_quick(record, spec.count)
+    terms = Terms(priority="interactive" if is_quick else "batch")
+    return analysis_job(stores, spec, posterior=record.id, terms=terms, parts=parts)
 
 
 def _is_quick(record: PosteriorRecord, count: int) -> bool:

@@ -19,7 +19,7 @@ from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
-from service.submission.jobs import accepted, computed, job_response, submitted
+from service.submission.jobs import compute, job_response, submitted
 from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import (
     require_calibratable,
@@ -101,10 +101,7 @@ async def draw_one(
             record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
             cached = partial(_cached, stores, record, spec)
     if entry is None:
-        result = await computed(stores, cached, partial(_single, stores, record, spec), wait)
-        if isinstance(result, Job):
-            return accepted(result)
-        entry = result
+        entry = await compute(stores, cached, partial(_single, stores, record, spec), wait)
     ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
     calibration = await on_loop(stores.posteriors.calibration, id_) if scale == AUTO else None
     notes = [] if calibration is None else calibration.get("notes", [])

@@ -24,7 +24,7 @@ from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, Es
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.results import CoordinatesOut
 from service.submission.idempotency import Answers, once, remembered
-from service.submission.jobs import accepted, analysis_job, computed, delete_embedding_of, job_response
+from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
 from service.submission.validation import new_points, require_not_all_equal
@@ -113,10 +113,8 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
 
     It stays until it or its data set is deleted, or until the tenant has 10,000 newer ones.
     """
-    _, result = await _fetched(stores, id_, wait)
-    if isinstance(result, Job):
-        return accepted(result)
-    return mutable_response(request, EmbeddingOut.of(result).model_dump_json())
+    _, entry = await _record_and_entry(stores, id_, wait)
+    return mutable_response(request, EmbeddingOut.of(entry).model_dump_json())
 
 
 @router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=documented(_404="No such embedding."))
@@ -154,11 +152,9 @@ async def get_coordinates(
     JSON has the description of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy is it; CSV
     and Arrow have one row for each point, with its `id` if it has one.
     """
-    record, result = await _fetched(stores, id_, wait)
-    if isinstance(result, Job):
-        return accepted(result)
+    record, entry = await _record_and_entry(stores, id_, wait)
     query = ResultQuery(request, dtype, points, ids=ids_of(stores, record.recipe.dataset, record.spec))
-    return await run_in_threadpool(result_response, record.spec, result, query)
+    return await run_in_threadpool(result_response, record.spec, entry, query)
 
 
 @router.get(
@@ -187,10 +183,8 @@ async def get_embedding_arrays(
     `embedding` (n, p). Of PCA, PPCA and NPE also `mean` (d,) and `components` (p, d): the place of a point x is
     `components @ (x - mean)`. Of kernel PCA `kernel_means` (n,), the means of the columns of the kernel matrix.
     """
-    _, result = await _fetched(stores, id_, wait)
-    if isinstance(result, Job):
-        return accepted(result)
-    return await run_in_threadpool(_arrays_response, request, result, name, dtype)
+    _, entry = await _record_and_entry(stores, id_, wait)
+    return await run_in_threadpool(_arrays_response, request, entry, name, dtype)
 
 
 @router.post(
@@ -234,14 +228,11 @@ async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command
     return await job_response(stores, partial(in_thread, _spread, stores, id_, body, command), command.wait)
 
 
-async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry | Job]:
-    """Return a record with its embedding, or with the job that computes it if `wait` seconds do not suffice."""
+async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry]:
+    """Return the record of an embedding, and the embedding."""
     record = await on_loop(stores.embeddings.fetch, id_)
-    cached = partial(stores.cache.view, record.recipe.cache_key)
-    entry = await on_loop(cached)
-    if entry is not None:
-        return record, entry
-    return record, await computed(stores, cached, partial(_embedding_job, stores, record), wait)
+    submit = partial(_embedding_job, stores, record)
+    return record, await load_or_compute(stores, record.recipe.cache_key, submit, wait)
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:

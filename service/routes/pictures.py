@@ -11,18 +11,12 @@ from service.responses.analyses import picture_response
 from service.routes import params
 from service.routes.params import ANSWER_SECONDS, NOT_FITTED, Id, SeedQuery, SourceQuery, TenantStores, Wait
 from service.submission.fit_planning import require_affordable_summary, summary_spec
-from service.submission.jobs import accepted, analysis_job, computed, settle
-from service.submission.validation import (
-    require_data,
-    require_posterior,
-    require_sample,
-    require_success,
-)
+from service.submission.jobs import analysis_job, finish, load_or_compute
+from service.submission.validation import require_data, require_posterior, require_sample
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
 from worker.base.problems import refuse
 from worker.connections.event_loop import on_loop
-from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.job import ANY_TIME, Terms
 from worker.storage.posteriors import PosteriorRecord
@@ -161,7 +155,7 @@ async def see_comparison(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS
 ) -> Response:
     """Return the embeddings of a comparison side by side, with their scores: immutable, with a strong ETag."""
-    job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
+    job = await on_loop(stores.jobs.fetch, id_)
     if job.kind != "comparison":
         raise refuse(
             "no-picture",
@@ -170,9 +164,7 @@ async def see_comparison(
             "Use draws.png or summary.png of a posterior, or /v1/embeddings/{id}.png.",
             kind=job.kind,
         )
-    if job.is_open:
-        return accepted(job)
-    require_success(job)
+    job = await finish(stores, job, wait)
     await run_in_threadpool(_require_color, stores, job.subject, options.color)
     return await _picture(stores, request, _spec("comparison", stores, job.spec, options, job.subject), None, wait)
 
@@ -204,15 +196,9 @@ async def _picture(
     stores: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
 ) -> Response:
     """Return a picture, which a worker draws unless it is cached; 202 until then."""
-    cached = partial(stores.cache.get, spec.cache_key(posterior or str(spec.dataset)))
-    entry = await on_loop(cached)
-    if entry is None:
-        submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms)
-        result = await computed(stores, cached, submit, wait)
-        if isinstance(result, Job):
-            return accepted(result)
-        entry = result
-    return picture_response(request, entry)
+    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms)
+    key = spec.cache_key(posterior or str(spec.dataset))
+    return picture_response(request, await load_or_compute(stores, key, submit, wait))
 
 
 def _require_color(stores: Stores, id_: str, color: str) -> None:

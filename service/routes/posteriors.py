@@ -36,12 +36,11 @@ from service.submission.fit_planning import (
     require_storable,
 )
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, remembered
-from service.submission.jobs import accepted, computed, delete_posterior_of, settle, submitted
+from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submitted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
-    require_success,
     require_within,
 )
 from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_media
@@ -51,6 +50,7 @@ from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT, dataset_id, posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
@@ -101,10 +101,7 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: params.Command) 
     result = await on_loop(_posterior_or_job, stores, body, command)
     if isinstance(result, PosteriorRecord):
         return _posterior_response(result, 200)
-    job = await settle(stores, result, command.wait)
-    if job.is_open:
-        return accepted(job)
-    require_success(job)
+    job = await finish(stores, result, command.wait)
     return _posterior_response(await on_loop(stores.posteriors.fetch, job.subject), 201)
 
 
@@ -133,14 +130,8 @@ async def estimate_fit(
         )
     dataset, spec = await on_loop(_checked, stores, body)
     analysis = estimate_spec(stores, dataset, spec)
-    cached = partial(stores.cache.view, analysis.cache_key(dataset.id))
-    entry = await on_loop(cached)
-    if entry is None:
-        await on_loop(in_thread, require_not_all_equal, stores, dataset)
-        result = await computed(stores, cached, partial(estimate_job, stores, dataset, analysis), wait)
-        if isinstance(result, Job):
-            return accepted(result)
-        entry = result
+    submit = partial(estimate_job, stores, dataset, analysis)
+    entry = await load_or_compute(stores, analysis.cache_key(dataset.id), submit, wait)
     answer = await run_in_threadpool(described, stores, dataset, entry, deadline)
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
@@ -173,13 +164,12 @@ async def list_posteriors(
 )
 async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
-    result = await on_loop(_record_or_job, stores, id_)
-    if isinstance(result, Job):
-        job = await settle(stores, result, wait)
+    job = await on_loop(_open_job, stores, id_)
+    if job is not None:
+        job = await settle(stores, job, wait)
         if job.is_open:
-            return accepted(job)
-        result = await on_loop(require_posterior, stores, id_)
-    return _posterior_response(result, 200)
+            raise UnfinishedJobError(job)
+    return _posterior_response(await on_loop(require_posterior, stores, id_), 200)
 
 
 @router.get(
@@ -201,7 +191,7 @@ async def get_arrays(
 
     The ETag is strong, and npy supports Range.
     """
-    return await _with_arrays(stores, partial(_arrays_or_job, id_, request, stores, name, dtype), wait)
+    return await _with_arrays(stores, partial(_arrays_response, id_, request, stores, name, dtype), wait)
 
 
 @router.get(
@@ -215,7 +205,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
     Beside the arrays it has `export.json`: a version of the format, the record, the identity of the data set, and the
     digest of the arrays. Evicted arrays are fitted again (202). The ETag is strong.
     """
-    return await _with_arrays(stores, partial(_export_or_job, id_, request, stores), wait)
+    return await _with_arrays(stores, partial(_export_response, id_, request, stores), wait)
 
 
 @router.post(
@@ -259,25 +249,21 @@ async def import_posterior(request: Request, stores: TenantStores, key: Key = No
     return _posterior_response(record, 201 if is_new else 200)
 
 
-async def _with_arrays(stores: Stores, respond: Callable[[], Response | Job], wait: float) -> Response:
-    """Return a response that needs the arrays of a posterior; after `wait` seconds 202 with the job that fits them."""
-    result = await run_in_threadpool(respond)
-    if isinstance(result, Job) and wait:
-        job = await settle(stores, result, wait)
-        if not job.is_open:
-            require_success(job)
-            result = await run_in_threadpool(respond)
-    return accepted(result) if isinstance(result, Job) else result
+async def _with_arrays(stores: Stores, respond: Callable[[], Response], wait: float) -> Response:
+    """Return a response that needs the arrays of a posterior; raises as `finish` of the job that fits them again."""
+    try:
+        return await run_in_threadpool(respond)
+    except UnfinishedJobError as error:
+        await finish(stores, error.job, wait)
+        return await run_in_threadpool(respond)
 
 
-def _export_or_job(id_: str, request: Request, stores: Stores) -> Response | Job:
-    """Return the file of a posterior, or the job that fits its arrays again."""
+def _export_response(id_: str, request: Request, stores: Stores) -> Response:
+    """Return the file of a posterior."""
     record = require_posterior(stores, id_)
     identity = _data_identity(stores, record)
     media = negotiate(request, (NPZ,))
-    entry = stores.posteriors.arrays(record)
-    if entry is None:
-        return _refit(stores, record)
+    entry = _load_arrays(stores, record)
     members = {name: value for name, value in asdict(record).items() if name not in _OWN}
     about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": record.arrays_sha256}
     heads = {"head.json": entry.meta["head"], "export.json": about}
@@ -323,8 +309,8 @@ def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tu
         return stores.imports.add(stores.posteriors, record, checked, nbytes, quota.bytes)
 
 
-def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response | Job:
-    """Return the response of a posterior's arrays, or the job that fits them again."""
+def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:
+    """Return the arrays of a posterior."""
     record = require_posterior(stores, id_)
     media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
@@ -334,9 +320,7 @@ def _arrays_or_job(id_: str, request: Request, stores: Stores, name: str | None,
     headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
     if headers and is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
-    entry = stores.posteriors.arrays(record)
-    if entry is None:
-        return _refit(stores, record)
+    entry = _load_arrays(stores, record)
     if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been replaced meanwhile
         headers = immutable_headers(sha256, media, dtype, name or "")
     arrays = entry.arrays if name is None else {name: entry.arrays[name]}
@@ -364,14 +348,10 @@ async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     return Response(status_code=204)
 
 
-def _record_or_job(stores: Stores, id_: str) -> PosteriorRecord | Job:
-    """Return a posterior, or the job that fits it."""
+def _open_job(stores: Stores, id_: str) -> Job | None:
+    """Return the job that fits a missing posterior, or None."""
     job = stores.jobs.claim_holder(id_)
-    if job is not None and stores.posteriors.get(id_) is None:
-        job = stores.recovery.refresh(job)
-        if job.is_open:
-            return job
-    return require_posterior(stores, id_)
+    return None if job is None or stores.posteriors.get(id_) is not None else stores.recovery.refresh(job)
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.CommandOptions) -> PosteriorRecord | Job:
@@ -439,9 +419,12 @@ def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Te
     return submitted(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)[0]
 
 
-def _refit(stores: Stores, record: PosteriorRecord) -> Job:
-    terms = Terms(priority=_priority(record.n, record.d, record.spec))
-    return _fit(stores, record.id, record.dataset, record.spec, terms)
+def _load_arrays(stores: Stores, record: PosteriorRecord) -> Entry:
+    """Return the arrays of a posterior, or raise `UnfinishedJobError` of the job that fits them again."""
+    if (entry := stores.posteriors.arrays(record)) is None:
+        terms = Terms(priority=_priority(record.n, record.d, record.spec))
+        raise UnfinishedJobError(_fit(stores, record.id, record.dataset, record.spec, terms))
+    return entry
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:

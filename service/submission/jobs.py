@@ -1,11 +1,12 @@
-"""Create jobs and wait for them, and the responses that report a job."""
+"""Create jobs and wait for them and their results, and the responses that report a job."""
 
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from fastapi import Response
+from fastapi import FastAPI, Request, Response
 
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
@@ -38,35 +39,51 @@ def accepted(job: Job) -> Response:
     return Response(body, 202, headers, "application/json")
 
 
-async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
-    """Submit a job; return 200 once it has succeeded, else 202 after the wait, or raise its problem."""
-    job = await settle(stores, await on_loop(submit), wait)
+class UnfinishedJobError(Exception):
+    """The response needs the result of a job that has not ended; it becomes `accepted` of the job."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.id)
+        self.job = job
+
+
+def install(app: FastAPI) -> None:
+    """Register the handler of `UnfinishedJobError`; it is async, because Starlette calls a function in a thread."""
+
+    @app.exception_handler(UnfinishedJobError)
+    async def _respond(_: Request, error: UnfinishedJobError) -> Response:
+        return accepted(error.job)
+
+
+async def finish(stores: Stores, job: Job, wait: float) -> Job:
+    """Return a job once it has succeeded; raise `UnfinishedJobError` after the wait, or the problem of the job."""
+    job = await settle(stores, job, wait)
     if job.is_open:
-        return accepted(job)
+        raise UnfinishedJobError(job)
     require_success(job)
+    return job
+
+
+async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
+    """Submit a job, and return 200 once it has succeeded; raises as `finish`."""
+    job = await finish(stores, await on_loop(submit), wait)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
 
 
-async def computed(
-    stores: Stores, cached: Callable[[], Entry | None], submit: Callable[[], Job], wait: float
-) -> Entry | Job:
-    """Submit the job of a missing cache entry; return the entry, or the job if the entry is still missing.
-
-    Parameters
-    ----------
-    cached
-        Reads the entry from the cache.
-    wait
-        Seconds to wait for the job.
-
-    """
-    job = await settle(stores, await on_loop(submit), wait)
-    if job.is_open:
-        return job
-    require_success(job)
+async def load_or_compute(stores: Stores, key: str, submit: Callable[[], Job], wait: float) -> Entry:
+    """Return an entry of the cache; if it is missing, submit its job, and raise as `finish`."""
+    cached = partial(stores.cache.view, key)
     entry = await on_loop(cached)
-    return job if entry is None else entry  # a busy cache may evict it at once
+    return await compute(stores, cached, submit, wait) if entry is None else entry
+
+
+async def compute(stores: Stores, cached: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
+    """Submit the job of a missing entry, and return the entry that `cached` then reads; raises as `finish`."""
+    job = await finish(stores, await on_loop(submit), wait)
+    if (entry := await on_loop(cached)) is None:  # a busy cache may evict it at once
+        raise UnfinishedJobError(job)
+    return entry
 
 
 async def settle(stores: Stores, job: Job, wait: float) -> Job:
