@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 import glle_engine
 from service.encoding.compression import accepts_gzip
 from service.encoding.result import is_not_modified
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from worker.base.problems import refuse
 
 router = APIRouter(tags=["service"])
@@ -105,7 +105,7 @@ class StartOut(BaseModel):
             "model": StartOut,
         },
         304: {"description": "The client's copy is current."},
-        **documented(),
+        **failures(),
     },
 )
 def root(request: Request) -> Response:

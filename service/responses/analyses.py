@@ -44,7 +44,7 @@ class ResultQuery:
     notes: Sequence[dict[str, str]] = ()
 
 
-def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
+def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
     """Return the media types of a result."""
     tables = (ARROW, CSV) if entry.arrays else ()
     return (JSON, *((NPZ,) if entry.arrays else ()), *((NPY,) if spec.main else ()), *tables)
@@ -71,7 +71,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
 
     Raise `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
-    media = negotiate(query.request, offered(spec, entry))
+    media = negotiate(query.request, media_types(spec, entry))
     spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}
     arrays = {name: array for name, array in entry.arrays.items() if name not in spectrum and not name.startswith(MAP)}
     part = _slice(spec, arrays, query)
@@ -144,7 +144,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     """Return a row per point: ids, number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point."""
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
-        return _generated(spec.to_dict()["first"], part, numbers, dtype)
+        return _generated_table(spec.to_dict()["first"], part, numbers, dtype)
     columns = {"point": numbers}
     for name, array in part.arrays.items():
         for indices in np.ndindex(array.shape[1:]):
@@ -152,7 +152,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     return Table.of(with_ids(columns, None if ids is None else part.points.take(ids)), dtype)
 
 
-def _generated(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:
+def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:
     """Return a row per point of each generated data set: draw, point, x1 to xd."""
     assert part.draws is not None
     data = part.arrays["data"]

@@ -10,7 +10,7 @@ import numpy as np
 from service.encoding.aborted import ResponseAbortedError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import LimitedStreamingResponse, job_states
-from service.submission.jobs import reopened
+from service.submission.jobs import reopen_job
 from worker.connections.event_loop import on_loop
 from worker.records.draws import batch_end
 from worker.records.ids import DEFAULT
@@ -76,7 +76,7 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
             raise ResponseAbortedError(
                 f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent."
             )
-        job = await on_loop(reopened, here, job)
+        job = await on_loop(reopen_job, here, job)
     raise ResponseAbortedError(
         f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use."
     )

@@ -185,7 +185,7 @@ def _is_quick(record: PosteriorRecord, count: int) -> bool:
     return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
 
-def _submitted(
+def _analysis_once(
     stores: Stores,
     command: CommandOptions,
     request: tuple[str, object],
@@ -214,7 +214,7 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     spec = TransformSpec(**fields, engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/transform", fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
-    return _submitted(stores, command, request, spec, id_, points, short=short)
+    return _analysis_once(stores, command, request, spec, id_, points, short=short)
 
 
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
@@ -225,7 +225,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(**body.model_dump(), engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return _submitted(stores, command, request, spec, id_, short=_is_quick(record, spec.total))
+    return _analysis_once(stores, command, request, spec, id_, short=_is_quick(record, spec.total))
 
 
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
@@ -234,7 +234,7 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
     require_data(stores, record)
     spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
-    return _submitted(stores, command, request, spec, id_)
+    return _analysis_once(stores, command, request, spec, id_)
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
@@ -247,4 +247,4 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
     require_not_all_equal(stores, dataset)
     spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)}, engine=stores.numbers)
-    return _submitted(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)
+    return _analysis_once(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)

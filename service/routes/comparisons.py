@@ -121,7 +121,7 @@ def _comparison(
     """Return the comparison, with the problems of impossible rows, and the expected costs of the missing ones."""
     rows = [
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
-        for label, plan in zip(body.labelled(), plans, strict=True)
+        for label, plan in zip(body.row_labels(), plans, strict=True)
     ]
     spec = ComparisonSpec(
         dataset=dataset.id,

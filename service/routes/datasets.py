@@ -24,12 +24,12 @@ from service.middleware.authentication import tenant_of
 from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, forms, returns_arrays
 from service.schemas.derived import ArrayOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
 from service.schemas.results import DatasetValuesOut
-from service.submission.idempotency import IN_USE, Key, content_digest, creations, remembered
+from service.submission.idempotency import IN_USE, Key, content_digest, creations, recall_or_create
 from service.submission.jobs import delete_posterior_of
-from service.submission.pagination import Cursor, Limit, listed, position
+from service.submission.pagination import Cursor, Limit, page_response, position
 from service.uploads.limits import Limits
 from service.uploads.packing import MULTIPART
 from service.uploads.reading import Upload
@@ -145,7 +145,7 @@ async def _received(
     response_model=DatasetOut,
     responses={
         **_CREATED,
-        **documented(
+        **failures(
             _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: than a 128th of it).",
             _415="Not npy, npz, CSV, Arrow, Parquet or JSON, nor these by gzip or zstd; or pyarrow is not installed.",
@@ -172,7 +172,7 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
 
         identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
         return _stored(
-            *await run_in_threadpool(remembered, stores, key, identity, stored, creations(stores.datasets.get))
+            *await run_in_threadpool(recall_or_create, stores, key, identity, stored, creations(stores.datasets.get))
         )
 
 
@@ -180,7 +180,7 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
     "/preview",
     summary="Preview an upload",
     **AT_ONCE,
-    responses=documented(_413="As for an upload.", _415="As for an upload.", _422="Not a value of an option."),
+    responses=failures(_413="As for an upload.", _415="As for an upload.", _422="Not a value of an option."),
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
 async def preview(request: Request, stores: TenantStores, options: Roles) -> DatasetPreviewOut:
@@ -210,7 +210,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
     response_model=DatasetOut,
     responses={
         **_CREATED,
-        **documented(
+        **failures(
             _409=IN_USE,
             _413="Body too long.",
             _415="Not JSON.",
@@ -229,12 +229,11 @@ def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Respo
         return _added(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
 
     request = ("POST /v1/datasets/synthetic", body.model_dump())
-    return _stored(*remembered(stores, key, request, sampled, creations(stores.datasets.get)))
+    return _stored(*recall_or_create(stores, key, request, sampled, creations(stores.datasets.get)))
 
 
-@router.get("", summary="List data sets", response_model=DatasetPage, responses=documented(_422="Bad cursor."))
+@router.get("", summary="List data sets", response_model=DatasetPage, responses=failures(_422="Bad cursor."))
 async def list_datasets(
-    request: Request,
     stores: TenantStores,
     tag: TagFilter,
     name: NameFilter = None,
@@ -246,10 +245,10 @@ async def list_datasets(
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
     records = stores.datasets.newest(position(cursor), name=name, tags=tag)
-    return await listed(request, records, limit, DatasetOut.of)
+    return await page_response(records, limit, DatasetOut.of)
 
 
-@router.get("/{id}", summary="Describe a data set", responses=documented(_404="No such data set."))
+@router.get("/{id}", summary="Describe a data set", responses=failures(_404="No such data set."))
 def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     """Return shape, dtype, names and origin of a data set."""
     return DatasetOut.of(stores.datasets.fetch(id_))
@@ -351,7 +350,7 @@ def rename_dataset(id_: Id, body: NamingIn, stores: TenantStores) -> DatasetOut:
     "/{id}",
     summary="Delete a data set",
     status_code=204,
-    responses=documented(_404="No such data set.", _409="Posteriors were fitted on it, or with its neighbors."),
+    responses=failures(_404="No such data set.", _409="Posteriors were fitted on it, or with its neighbors."),
 )
 def delete_dataset(
     id_: Id,

@@ -19,7 +19,7 @@ from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import once
-from service.submission.jobs import compute, job_response, submitted
+from service.submission.jobs import compute, job_response, submit_job
 from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import (
     require_calibratable,
@@ -200,7 +200,7 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
     """Return the job of draws; the job of a single draw is shared only until it ends."""
     if single:  # requests for auto and for its number share one job
         spec = _calibrated(stores, record.id, spec)
-    return submitted(
+    return submit_job(
         stores,
         terms,
         kind="draws",

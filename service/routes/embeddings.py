@@ -21,9 +21,9 @@ from service.routes.params import ANSWER_SECONDS, Command, CommandOptions, Id, T
 from service.schemas.analyses import PointsIn
 from service.schemas.derived import ArrayOut
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
-from service.schemas.problems import ProblemOut, documented
+from service.schemas.problems import ProblemOut, failures
 from service.schemas.results import CoordinatesOut
-from service.submission.idempotency import Answers, once, remembered
+from service.submission.idempotency import Answers, once, recall_or_create
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
@@ -66,7 +66,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
     "/estimate",
     summary="Estimate the cost of an embedding",
     **params.AT_ONCE,
-    responses=documented(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
+    responses=failures(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
 )
 def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline = None) -> EstimateOut:
     """Estimate the seconds and bytes of an embedding, and whether a request for it would be accepted."""
@@ -106,7 +106,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
     "/{id}",
     summary="Describe an embedding",
     response_model=EmbeddingOut,
-    responses={**params.NOT_MODIFIED, **params.ACCEPTED, **documented(**_MISSING)},
+    responses={**params.NOT_MODIFIED, **params.ACCEPTED, **failures(**_MISSING)},
 )
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
     """Return method, parameters, figures, notes and times; an evicted embedding is computed again.
@@ -117,7 +117,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     return mutable_response(request, EmbeddingOut.of(entry).model_dump_json())
 
 
-@router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=documented(_404="No such embedding."))
+@router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=failures(_404="No such embedding."))
 async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
     """Delete an embedding, its scores and its pictures, and cancel its job; its data set stays, and so do comparisons.
 
@@ -332,4 +332,4 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
         return stores.jobs.get(name) if stores.embeddings.exists(spec.recipe.id) else None
 
     answers = Answers[Job](name=lambda job: job.id, recall=recall)
-    return remembered(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit, answers)
+    return recall_or_create(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit, answers)

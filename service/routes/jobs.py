@@ -17,11 +17,11 @@ from service.responses.partial_draws import partial_npy_response
 from service.responses.streaming import EVENTS, LimitedStreamingResponse, events, has_seen_end
 from service.routes import params
 from service.routes.params import Id, TenantStores
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
-from service.submission.jobs import accepted, look, reopened, settle, wait_for_evicted
-from service.submission.pagination import Cursor, Limit, listed, position
+from service.submission.jobs import accepted_response, look, reopen_job, settle, wait_for_evicted
+from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_draws, require_success
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.plots.picture import MEDIA as PICTURE_MEDIA
@@ -45,9 +45,8 @@ _EVENT = {
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.get("", summary="List jobs", response_model=JobPage, responses=documented(_422="Bad cursor or filter."))
+@router.get("", summary="List jobs", response_model=JobPage, responses=failures(_422="Bad cursor or filter."))
 async def list_jobs(
-    request: Request,
     stores: TenantStores,
     limit: Limit = 20,
     cursor: Cursor = None,
@@ -60,10 +59,10 @@ async def list_jobs(
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
     records = stores.jobs.listed(position(cursor), status, kind, together)
-    return await listed(request, records, limit, JobOut.of)
+    return await page_response(records, limit, JobOut.of)
 
 
-@router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
+@router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
     """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
     job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
@@ -82,7 +81,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
             "content": {EVENTS: {"schema": _EVENT}},
         },
         204: {"description": "Last-Event-ID is that of the end: no more events follow."},
-        **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
+        **failures(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
     },
 )
 async def follow(
@@ -157,7 +156,7 @@ async def get_result(
         if job.is_open and job.status != "cancelling":
             return await _partial(stores, job, request, dtype)
     if job.is_open and job.status != "cancelling":
-        return accepted(job)
+        return accepted_response(job)
     require_success(job)
     respond = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
     return await run_in_threadpool(respond, stores, job, ResultQuery(request, dtype, points, draws))
@@ -169,7 +168,7 @@ async def get_result(
     response_model=JobOut,
     responses={
         202: {"model": JobOut, "description": "It is running, and will stop."},
-        **documented(_404="No such job.", _409="With `record`: the job has not ended."),
+        **failures(_404="No such job.", _409="With `record`: the job has not ended."),
     },
 )
 async def cancel(
@@ -186,13 +185,13 @@ async def cancel(
     if record:
         job = await on_loop(stores.jobs.delete, id_)
     else:
-        job = await on_loop(_cancelled, stores, id_)
+        job = await on_loop(_cancel, stores, id_)
     if job.is_open:
-        return accepted(job)
+        return accepted_response(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
 
 
-def _cancelled(stores: Stores, id_: str) -> Job:
+def _cancel(stores: Stores, id_: str) -> Job:
     """Cancel a job of the tenant, withdraw its tasks, and return it."""
     stores.jobs.fetch(id_)
     return stores.queue.withdraw(stores.jobs.cancel(id_))
@@ -212,7 +211,7 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     if entry is None:  # evicted, or deleted
         if isinstance(spec, EmbeddingSpec):
             stores.embeddings.fetch(spec.recipe.id)  # raises `embedding-not-found`
-        return accepted(reopened(stores, job))
+        return accepted_response(reopen_job(stores, job))
     if job.kind == "picture":
         negotiate(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
@@ -223,7 +222,7 @@ async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> 
     negotiate(request, (NPY,))
     spec = await on_loop(_draws_spec, stores, job)
     if spec is None:
-        return accepted(job)
+        return accepted_response(job)
     headers = scale_headers([float(scale) for scale in spec.scales], await on_loop(_scale_notes, stores, job))
     return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
 
@@ -247,8 +246,10 @@ def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, MEDIA)
     spec = _draws_spec(stores, job)
     if spec is None:  # the calibration was deleted with its posterior
-        return accepted(reopened(stores, job))
+        return accepted_response(reopen_job(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
     wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=_scale_notes(stores, job))
     arrays_id = stores.posteriors.arrays_id(job.subject)
-    return draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))
+    return draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted_response(
+        reopen_job(stores, job)
+    )

@@ -14,7 +14,7 @@ from glle_engine import methods as registry
 from glle_engine.methods.registry import canonical, suggestion
 from glle_engine.metrics.registry import SCORES
 from service.schemas.embeddings import EmbeddingIn, ScoreList, ScoreOut
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from service.schemas.resources import PosteriorIn
 from worker.base.problems import refuse
 
@@ -92,7 +92,7 @@ class MethodList(BaseModel):
     items: list[MethodOut]
 
 
-@router.get("/v1/methods", summary="List methods", responses=documented())
+@router.get("/v1/methods", summary="List methods", responses=failures())
 def list_methods(
     makes: Annotated[Makes | None, Query(description="Only methods with this result.")] = None,
 ) -> MethodList:
@@ -100,7 +100,7 @@ def list_methods(
     return MethodList(items=[method for method in catalog().values() if makes in {None, method.makes}])
 
 
-@router.get("/v1/methods/{name}", summary="Describe a method", responses=documented(_404="No such method."))
+@router.get("/v1/methods/{name}", summary="Describe a method", responses=failures(_404="No such method."))
 def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodOut:
     """Return one method, as in the list; other usual spellings of its name, such as tsne, are accepted."""
     methods = catalog()
@@ -110,7 +110,7 @@ def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodO
     return method
 
 
-@router.get("/v1/scores", summary="List scores", responses=documented())
+@router.get("/v1/scores", summary="List scores", responses=failures())
 def list_scores() -> ScoreList:
     """List the scores of embeddings: their inputs, their direction, and their most points."""
     members = ScoreOut.model_fields

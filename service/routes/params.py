@@ -18,7 +18,7 @@ from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.authentication import tenant_of
 from service.schemas.labels import PATCH_BODY
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from service.schemas.resources import MAX_COUNTER, JobOut
 from service.submission.fit_planning import SummaryQuery
 from service.submission.idempotency import IN_USE, Key
@@ -217,7 +217,7 @@ ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}
 def creates_job(**problems: str) -> dict[str, Any]:
     """Return the decorator arguments of a route that creates a job."""
     done = {200: {"model": JobOut, "description": "The job has succeeded: see links.result."}}
-    return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **documented(**problems)}}
+    return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **failures(**problems)}}
 
 
 def forms(media: Iterable[str]) -> dict[str, Any]:
@@ -251,10 +251,10 @@ def returns_arrays(
         problems["_416"] = "A Range beyond the last byte."
     if not media[0].startswith("image/"):
         problems["_406"] = "No offered type is accepted."
-    return {"response_class": Response, "responses": responses | documented(**problems)}
+    return {"response_class": Response, "responses": responses | failures(**problems)}
 
 
 RENAME: dict[str, Any] = {
-    "responses": documented(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
+    "responses": failures(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
     "openapi_extra": PATCH_BODY,
 }

@@ -24,20 +24,20 @@ from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
 from service.schemas.results import PosteriorEstimateOut
 from service.submission.fit_planning import (
-    described,
     estimate_job,
     estimate_spec,
+    posterior_estimate,
     require_affordable_draws,
     require_possible_fit,
     require_storable,
 )
-from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, remembered
-from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submitted
-from service.submission.pagination import Cursor, Limit, listed, position
+from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, recall_or_create
+from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
+from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
@@ -85,7 +85,7 @@ ArrayName = Literal[
         200: {"model": PosteriorOut, "description": "It exists already."},
         201: {"model": PosteriorOut, "description": "The fit ended within the wait."},
         **ACCEPTED,
-        **documented(
+        **failures(
             **params.ON_DATASET,
             _422="Parameters, k >= n, all points equal; beyond the limits; with `disconnected` error a graph of "
             "several components, if the fit ends within the wait.",
@@ -111,7 +111,7 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: params.Command) 
     response_model=PosteriorEstimateOut,
     responses={
         **ACCEPTED,
-        **documented(**params.ON_DATASET, _422="Parameters, k >= n, all points equal."),
+        **failures(**params.ON_DATASET, _422="Parameters, k >= n, all points equal."),
     },
 )
 async def estimate_fit(
@@ -128,17 +128,16 @@ async def estimate_fit(
             "An estimate searches the neighbors of a sample, and takes no given ones.",
             remedy="Give n_neighbors, their number, in place of neighbors: but for the search the cost is similar.",
         )
-    dataset, spec = await on_loop(_checked, stores, body)
+    dataset, spec = await on_loop(_check, stores, body)
     analysis = estimate_spec(stores, dataset, spec)
     submit = partial(estimate_job, stores, dataset, analysis)
     entry = await load_or_compute(stores, analysis.cache_key(dataset.id), submit, wait)
-    answer = await run_in_threadpool(described, stores, dataset, entry, deadline)
+    answer = await run_in_threadpool(posterior_estimate, stores, dataset, entry, deadline)
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
 
-@router.get("", summary="List posteriors", response_model=PosteriorPage, responses=documented(_422="Bad cursor."))
+@router.get("", summary="List posteriors", response_model=PosteriorPage, responses=failures(_422="Bad cursor."))
 async def list_posteriors(
-    request: Request,
     stores: TenantStores,
     tag: TagFilter,
     name: NameFilter = None,
@@ -150,7 +149,7 @@ async def list_posteriors(
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
     records = stores.posteriors.newest(position(cursor), name=name, tags=tag)
-    return await listed(request, records, limit, PosteriorOut.of)
+    return await page_response(records, limit, PosteriorOut.of)
 
 
 @router.get(
@@ -159,7 +158,7 @@ async def list_posteriors(
     response_model=PosteriorOut,
     responses={
         **ACCEPTED,
-        **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: the reason."),
+        **failures(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: the reason."),
     },
 )
 async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Response:
@@ -217,7 +216,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
     responses={
         200: {"model": PosteriorOut, "description": "It exists already: the same content is the same posterior."},
         201: {"model": PosteriorOut, "description": "Stored."},
-        **documented(
+        **failures(
             _409="Of another numerics version, whose draws have other bits. " + IN_USE,
             _413="Longer than GLLE_MAX_BODY, or unpacked than twice that; or too large for the cache.",
             _415="Not application/zip.",
@@ -242,9 +241,9 @@ async def import_posterior(request: Request, stores: TenantStores, key: Key = No
         processes.slot(tenant_of(request.scope)),
     ):
         digest = await run_in_threadpool(content_digest, file) if key is not None else ""
-        stored, identity = partial(_imported, stores, processes, file), ("POST /v1/posteriors/import", digest)
+        stored, identity = partial(_import, stores, processes, file), ("POST /v1/posteriors/import", digest)
         record, is_new = await run_in_threadpool(
-            remembered, stores, key, identity, stored, creations(stores.posteriors.get)
+            recall_or_create, stores, key, identity, stored, creations(stores.posteriors.get)
         )
     return _posterior_response(record, 201 if is_new else 200)
 
@@ -283,7 +282,7 @@ def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
     return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
 
 
-def _imported(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:
+def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:
     """Store a spooled file; return the record, and whether it is new."""
     tenant = stores.tenant or DEFAULT
     with tempfile.TemporaryFile(dir=Path(stores.settings.data_dir) / "incoming") as checked:
@@ -340,7 +339,7 @@ async def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> Pos
     return PosteriorOut.of(await on_loop(stores.posteriors.rename, id_, body.changes()))
 
 
-@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="No such posterior."))
+@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=failures(_404="No such posterior."))
 async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
     record = await on_loop(stores.posteriors.fetch, id_)
@@ -356,12 +355,12 @@ def _open_job(stores: Stores, id_: str) -> Job | None:
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
-    dataset, spec = _checked(stores, body)
+    dataset, spec = _check(stores, body)
     parameters = recorded(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters, stores.numbers)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
-    def existing_or_submitted() -> PosteriorRecord | Job:
+    def existing_or_new() -> PosteriorRecord | Job:
         if (record := stores.posteriors.get(id_)) is not None:
             return record
         stores.posteriors.require_room()
@@ -378,10 +377,10 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
 
     answers = Answers[PosteriorRecord | Job](name=lambda answer: answer.id, recall=recall)
     request = ("POST /v1/posteriors", body.model_dump(exclude_none=True))
-    return remembered(stores, command.key, request, existing_or_submitted, answers)
+    return recall_or_create(stores, command.key, request, existing_or_new, answers)
 
 
-def _checked(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
+def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     """Return data set and specification of a request; raise problems that need no data."""
     spec = body.fit_spec()
     dataset = in_thread(stores.datasets.fetch, body.dataset)
@@ -416,7 +415,7 @@ def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
 
 def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
     fields = {"dataset": dataset, "spec": spec}
-    return submitted(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)[0]
+    return submit_job(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)[0]
 
 
 def _load_arrays(stores: Stores, record: PosteriorRecord) -> Entry:

@@ -16,7 +16,7 @@ from glle_engine import FitSpec, manifolds
 from service.middleware.authentication import tenant_of
 from service.routes.params import TenantStores
 from service.schemas import docs_page
-from service.schemas.problems import documented
+from service.schemas.problems import failures
 from service.schemas.resources import (
     CheckOut,
     InfoOut,
@@ -46,7 +46,7 @@ _LIMITS = (
     "max_body", "max_points", "cache_bytes", "job_timeout", "job_ttl", "method_bytes")  # fmt: skip
 
 
-@router.get("/v1/info", summary="Versions and limits", responses=documented())
+@router.get("/v1/info", summary="Versions and limits", responses=failures())
 async def info(stores: TenantStores) -> InfoOut:
     """Return versions, limits and available features."""
     return InfoOut(
@@ -77,7 +77,7 @@ async def info(stores: TenantStores) -> InfoOut:
     )
 
 
-@router.get("/v1/usage", summary="Usage and quotas", responses=documented())
+@router.get("/v1/usage", summary="Usage and quotas", responses=failures())
 async def usage(request: Request, stores: TenantStores) -> UsageOut:
     """Return what the tenant of the key stores and does, beside its quotas."""
     reset = await on_loop(request.app.state.rate_limiter.used, tenant_of(request.scope))
@@ -101,13 +101,13 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
 
 
-@router.get("/livez", summary="Is the process alive?", responses=documented())
+@router.get("/livez", summary="Is the process alive?", responses=failures())
 async def livez() -> LiveOut:
     """Answer from the event loop alone, without Redis or a thread."""
     return LiveOut()
 
 
-@router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
+@router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=failures())
 async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     """Return 200 if the servers answer, a worker is alive, data can be written, and this process is not stopping.
 
@@ -147,7 +147,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     response_class=Response,
     responses={
         200: {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **documented(),
+        **failures(),
     },
 )
 async def metrics(request: Request) -> Response:
@@ -157,7 +157,7 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=documented())
+@router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=failures())
 async def documentation(request: Request) -> HTMLResponse:
     """Return a page with every route and model that loads nothing from other hosts."""
     headers = {"Content-Security-Policy": docs_page.POLICY, "Referrer-Policy": "no-referrer"}

@@ -100,7 +100,7 @@ class ComparisonIn(ScoredIn):
             raise ValueError("align='truth' needs truth: give the id of a data set with the true coordinates")
         return self
 
-    def labelled(self) -> list[str]:
+    def row_labels(self) -> list[str]:
         """Return a distinct label for each row."""
         taken = {row.label for row in self.methods if row.label is not None}
         labels = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from service.schemas.problems import ProblemOut, documented
+from service.schemas.problems import ProblemOut, failures
 from service.schemas.resources import MAX_COUNTER, TableIn
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], 
         schemas.pop(unused, None)
     for path, method, operation in _operations(contract):
         scope, responses = scope_of(path, method.upper()), operation["responses"]
-        common = documented(
+        common = failures(
             _400="The body is not valid text.",
             _401="The key is missing or invalid: see WWW-Authenticate.",
             _403=f"The key lacks the scope {scope}; or, without keys, the host is not a "

@@ -59,7 +59,7 @@ class ProblemOut(BaseModel):
     details: dict[str, Any] = Field(description="Facts: positions, sizes, limits.")
 
 
-def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
+def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI of a route's problems: ``_404="No such job."`` and so on; always with 500 and 503."""
     texts = {
         **statuses,

@@ -17,7 +17,7 @@ from glle_engine.posterior.spread.resampling import STREAMS
 from service.schemas.problems import ProblemOut
 from service.schemas.results import PosteriorEstimateOut
 from service.submission.jobs import analysis_job
-from service.submission.planning import COST_MARGIN, Allowance, rounded
+from service.submission.planning import COST_MARGIN, Allowance, three_digits
 from service.submission.validation import obstacle_to_resampling, require_not_all_equal
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
 from worker.base.problems import Problem, ProblemError, refuse
@@ -65,7 +65,7 @@ def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Jo
     return analysis_job(stores, analysis, posterior=None, terms=Terms(priority="interactive"), short=short)
 
 
-def described(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
+def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
     """Return an estimate of the cache with the limits, and the problem of a fit beyond them."""
     expected = Estimate.from_dict(entry.meta)
     allowed = Allowance.of(stores.settings, deadline)
@@ -211,7 +211,7 @@ def require_affordable_summary(
             f"A summary of {spec.total:,} embeddings takes some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are "
             "allowed.",
             "Use fewer `resamples` and a smaller `count`; or raise GLLE_METHOD_BYTES.",
-            expected_bytes=rounded(nbytes),
+            expected_bytes=three_digits(nbytes),
             allowed_bytes=allowed.bytes,
         )
     if seconds <= allowed.seconds:
@@ -227,14 +227,14 @@ def require_affordable_summary(
     raise refuse(
         "too-long",
         422,
-        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {rounded(seconds):,} s"
+        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {three_digits(seconds):,} s"
         f"{f' of {workers} workers' if workers > 1 else ''}, because "
-        f"{'a fit takes' if record.is_imported else 'the fit took'} some {rounded(record.seconds):,} s; "
-        f"{rounded(allowed.seconds):,} are allowed.",
+        f"{'a fit takes' if record.is_imported else 'the fit took'} some {three_digits(record.seconds):,} s; "
+        f"{three_digits(allowed.seconds):,} are allowed.",
         f"{fewer if most else 'G'}ive the scale as a number for the spread of the draws "
         f"alone; or {'start more workers, or ' if shared else ''}raise GLLE_JOB_TIMEOUT.",
-        expected_seconds=rounded(seconds),
-        allowed_seconds=rounded(allowed.seconds),
+        expected_seconds=three_digits(seconds),
+        allowed_seconds=three_digits(allowed.seconds),
         most_resamples=most,
         workers=workers,
     )
@@ -267,10 +267,10 @@ def _too_costly(expected: Estimate, allowed: Allowance, most: int | None, landma
     exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.d)
     is_faster = exact > max(fit.seconds / 2, walks)
     if is_faster and spec.search == "exact" and expected.d > SEARCH_FEATURES:
-        both = f"some {rounded(walks):,} s in place of {rounded(exact):,}"
+        both = f"some {three_digits(walks):,} s in place of {three_digits(exact):,}"
         remedies.append(f"use search='approximate' ({both}; it finds {EXPECTED_RECALL})")
     is_fit = seconds == fit.seconds if seconds > allowed.seconds else nbytes == fit.bytes
-    dimension = rounded(expected.factorization.dimension)
+    dimension = three_digits(expected.factorization.dimension)
     return allowed.refusal(
         f"With {expected.n:,} points of intrinsic dimension {dimension:g} and n_neighbors={spec.n_neighbors}, "
         f"a {'fit' if is_fit else 'draw'}",

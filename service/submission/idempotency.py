@@ -99,11 +99,11 @@ def creations(get: Callable[[str], R | None]) -> Answers[tuple[R, bool]]:
 
 
 def once(stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
-    """Return the job of an Idempotency-Key, or create it; see `remembered`."""
-    return remembered(stores, key, request, create, Answers(name=lambda job: job.id, recall=stores.jobs.get))
+    """Return the job of an Idempotency-Key, or create it; see `recall_or_create`."""
+    return recall_or_create(stores, key, request, create, Answers(name=lambda job: job.id, recall=stores.jobs.get))
 
 
-def remembered(
+def recall_or_create(
     stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], T], answers: Answers[T]
 ) -> T:
     """Return the answer of an Idempotency-Key, or create it; an exception of `create` releases the key.

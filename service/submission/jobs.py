@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.05
 _WAITING = threading.BoundedSemaphore(8)  # threads, of some 40: a response that has begun is read by one
 
 
-def accepted(job: Job) -> Response:
+def accepted_response(job: Job) -> Response:
     """Return 202 with the job, its location and Retry-After."""
     body = JobOut.of(job).model_dump_json()
     headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
@@ -40,7 +40,7 @@ def accepted(job: Job) -> Response:
 
 
 class UnfinishedJobError(Exception):
-    """The response needs the result of a job that has not ended; it becomes `accepted` of the job."""
+    """The response needs the result of a job that has not ended; it becomes `accepted_response` of the job."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.id)
@@ -52,7 +52,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(UnfinishedJobError)
     async def _respond(_: Request, error: UnfinishedJobError) -> Response:
-        return accepted(error.job)
+        return accepted_response(error.job)
 
 
 async def finish(stores: Stores, job: Job, wait: float) -> Job:
@@ -105,7 +105,7 @@ def look(stores: Stores, id_: str) -> Job:
     return stores.recovery.refresh(stores.jobs.fetch(id_))
 
 
-def submitted(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> tuple[Job, bool]:
+def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> tuple[Job, bool]:
     """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`.
 
     By default its tasks are short if its priority is interactive, because that of a quick job is.
@@ -130,7 +130,7 @@ def analysis_job(
 ) -> Job:
     """Return the job of an analysis: an open one, one whose result is cached, or a new one.
 
-    `points` are the inline points of the request, if any; `short` is as for `submitted`. `parts` are the shards of a
+    `points` are the inline points of the request, if any; `short` is as for `submit_job`. `parts` are the shards of a
     long analysis, which all live workers make.
     """
     subject = posterior or spec.to_dict()["dataset"]
@@ -138,7 +138,7 @@ def analysis_job(
     if not isinstance(spec, SpreadSpec):  # it refits an embedding that has a record
         for recipe in recipes_of(spec):
             stores.embeddings.note(recipe, key)
-    job, created = submitted(
+    job, created = submit_job(
         stores,
         terms,
         kind=spec.kind,
@@ -152,11 +152,11 @@ def analysis_job(
         parts=parts,
     )
     if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
-        return reopened(stores, job, terms)
+        return reopen_job(stores, job, terms)
     return job
 
 
-def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
+def reopen_job(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
     """Queue a succeeded job again, because its result was evicted."""
     if stores.jobs.reopen(job, terms):
         stores.queue.enqueue(stores.jobs.fetch(job.id))
@@ -195,7 +195,7 @@ def wait_for_evicted(stores: Stores, job: Job) -> None:
         raise ResponseAbortedError(f"The result of job {job.id} was evicted, and too many requests wait for others.")
     try:
         deadline = time.monotonic() + AGAIN_SECONDS
-        job = reopened(stores, job)
+        job = reopen_job(stores, job)
         while job.is_open and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
             job = look(stores, job.id)

@@ -1,6 +1,6 @@
 """Cursor pagination: a page begins after the last item of the previous page, so that new items do not shift it.
 
-A page reads at most `MOST_LOOKED_AT` records, and has at most `MAX_PAGE` bytes or one item. With a filter it may be
+A page reads at most `MAX_LOOKED_AT` records, and has at most `MAX_PAGE` bytes or one item. With a filter it may be
 short or empty; the list ends at a page without a cursor. A record that has no JSON is skipped, and its id reported.
 """
 
@@ -10,10 +10,9 @@ import base64
 import binascii
 import json
 import logging
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from worker.base.problems import refuse
@@ -32,99 +31,61 @@ class Listed(Protocol):
         """Id of the resource."""
 
 
-T = TypeVar("T")
 R = TypeVar("R", bound=Listed)
 
 log = logging.getLogger(__name__)
 
 MAX_PAGE = 2**22  # bytes of JSON, unless one item has more; a data set may have 10,000 names of features
-MOST_LOOKED_AT = 1000  # records, some tens of milliseconds
-STEP = 100  # records between two checks that the client is connected
+MAX_LOOKED_AT = 1000  # records, some tens of milliseconds
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
 
 
-async def listed(
-    request: Request, records: Iterator[tuple[str, R | None]], limit: int, to_item: Callable[[R], BaseModel]
+async def page_response(
+    records: Iterator[tuple[str, R | None]], limit: int, to_item: Callable[[R], BaseModel]
 ) -> Response:
-    """Return the response of a list; a thread encodes it, because a hundred items would block the event loop.
+    """Return the page of a list; a thread reads and encodes it, because a hundred items would block the event loop.
 
     Parameters
     ----------
     records
-        See `page`.
+        Positions and records; None in place of a record that the filter excludes.
     to_item
         Returns the model of a record.
 
     """
-    items, following = await page(request, records, limit)
-    body = await run_in_threadpool(_encode_page, items, following, to_item)
-    return Response(body, media_type="application/json")
+    return Response(await run_in_threadpool(_page, records, limit, to_item), media_type="application/json")
 
 
-def _encode_page(items: list[tuple[str, R]], following: str | None, to_item: Callable[[R], BaseModel]) -> str:
+def _page(records: Iterator[tuple[str, R | None]], limit: int, to_item: Callable[[R], BaseModel]) -> str:
     """Return a page as JSON: the members of `service.schemas.resources.Page`, and `items`."""
     texts: list[str] = []
     unreadable: list[str] = []
     size, last = 0, ""
-    for where, item in items:
-        try:
-            text = to_item(item).model_dump_json()
-        except ValueError as error:  # such as a text that is no UTF-8, in a record of an earlier version
-            log.warning("The record %s has no JSON and is left out of a list: %s", item.id, error)
-            unreadable.append(item.id)
-        else:
-            size += len(text.encode())
-            if texts and size > MAX_PAGE:
-                following = _cursor(last)
+    following: str | None = None
+    for looked_at, (where, record) in enumerate(records, 1):
+        if record is not None:
+            if len(texts) + len(unreadable) == limit:
+                following = last
                 break
-            texts.append(text)
-        last = where
-    return f'{{"next":{json.dumps(following)},"unreadable":{json.dumps(unreadable)},"items":[{",".join(texts)}]}}'
-
-
-async def page(
-    request: Request, records: Iterator[tuple[str, T | None]], limit: int
-) -> tuple[list[tuple[str, T]], str | None]:
-    """Return the next `limit` items with their positions, and the cursor of the page after them.
-
-    It stops early if the client is gone.
-
-    Parameters
-    ----------
-    records
-        Positions and items; None in place of a record that the filter excludes.
-
-    """
-    items: list[tuple[str, T]] = []
-    at: str | None = None
-    for _ in range(MOST_LOOKED_AT // STEP):
-        batch: list[tuple[str, T | None]] = await run_in_threadpool(_step, records, limit + 1 - len(items))
-        items += [(where, item) for where, item in batch if item is not None]
-        if len(items) > limit:
-            return items[:limit], _cursor(items[limit - 1][0])
-        if len(batch) < STEP:
-            return items, None
-        at = batch[-1][0]
-        if await request.is_disconnected():
+            try:
+                text = to_item(record).model_dump_json()
+            except ValueError as error:  # such as a text that is no UTF-8, in a record of an earlier version
+                log.warning("The record %s has no JSON and is left out of a list: %s", record.id, error)
+                unreadable.append(record.id)
+            else:
+                size += len(text.encode())
+                if texts and size > MAX_PAGE:
+                    following = last
+                    break
+                texts.append(text)
+            last = where
+        if looked_at == MAX_LOOKED_AT:
+            following = where
             break
-    return items, None if at is None else _cursor(at)
-
-
-def _step(records: Iterator[tuple[str, Any]], missing: int) -> list[tuple[str, Any]]:
-    """Return the next records until they have the missing number of items, at most `STEP`."""
-    batch = []
-    for where, item in islice(records, STEP):
-        batch.append((where, item))
-        missing -= item is not None
-        if not missing:
-            break
-    return batch
-
-
-def _cursor(position: str) -> str:
-    return base64.urlsafe_b64encode(position.encode()).decode()
+    cursor = json.dumps(None if following is None else base64.urlsafe_b64encode(following.encode()).decode())
+    return f'{{"next":{cursor},"unreadable":{json.dumps(unreadable)},"items":[{",".join(texts)}]}}'
 
 
 def position(cursor: str | None) -> str | None:

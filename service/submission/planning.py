@@ -58,7 +58,7 @@ class Allowance:
         """Return ``too-long`` or ``too-much-memory``: the subject takes so much; `longer` is the remedy for time."""
         if seconds > self.seconds:
             code, last = "too-long", longer
-            excess = f"some {rounded(seconds):,} s; {rounded(self.seconds):,} are allowed"
+            excess = f"some {three_digits(seconds):,} s; {three_digits(self.seconds):,} are allowed"
         else:
             code, last = "too-much-memory", "raise GLLE_METHOD_BYTES"
             excess = f"some {nbytes:,.0f} bytes of memory; {self.bytes:,} are allowed"
@@ -69,9 +69,9 @@ class Allowance:
             f"{subject} takes {excess}.{more}",
             remedy[0].upper() + remedy[1:] + ".",
             **details,
-            expected_seconds=rounded(seconds),
-            allowed_seconds=rounded(self.seconds),
-            expected_bytes=rounded(nbytes),
+            expected_seconds=three_digits(seconds),
+            allowed_seconds=three_digits(self.seconds),
+            expected_bytes=three_digits(nbytes),
             allowed_bytes=self.bytes,
         )
 
@@ -208,12 +208,12 @@ def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samp
             "too-long",
             422,
             f"The methods{'' if half_samples is None else f' and their refits to {half_samples} halves'} together take "
-            f"{rounded(seconds):,} s; {rounded(allowed.seconds):,} are allowed.",
+            f"{three_digits(seconds):,} s; {three_digits(allowed.seconds):,} are allowed.",
             f"{'' if half_samples is None else 'Give a smaller spread, or none; or '}"
             "Compare fewer methods in one request. An existing embedding costs nothing: create the longest ones with "
             "POST /v1/embeddings first; or set a longer deadline, or raise GLLE_JOB_TIMEOUT.",
-            expected_seconds=rounded(seconds),
-            allowed_seconds=rounded(allowed.seconds),
+            expected_seconds=three_digits(seconds),
+            allowed_seconds=three_digits(allowed.seconds),
         )
 
 
@@ -232,6 +232,6 @@ def _affordable_methods(n: int, d: int, spec: MethodSpec, allowed: Allowance) ->
     return [name for _, name in sorted(affordable)[:ALTERNATIVES]]
 
 
-def rounded(number: float) -> float:
+def three_digits(number: float) -> float:
     """Return three digits of an estimate."""
     return float(f"{number:.3g}")

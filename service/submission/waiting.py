@@ -35,7 +35,7 @@ class Waits:
         return self._of_tenant[tenant] < MAX_WAITS
 
     @contextmanager
-    def counted(self, tenant: str) -> Iterator[None]:
+    def count(self, tenant: str) -> Iterator[None]:
         """Count a waiting request of a tenant."""
         self._of_tenant[tenant] += 1
         try:
@@ -69,7 +69,7 @@ async def wait_for_outcome(
     if not WAITS.has_room(tenant):
         return (await look(None))[0]
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
-    with WAITS.counted(tenant), notifications.of(name) as notification:
+    with WAITS.count(tenant), notifications.of(name) as notification:
         await notifications.subscribed()
         while True:
             notification.clear()

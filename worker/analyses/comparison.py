@@ -59,7 +59,7 @@ class ComparisonSpec(AnalysisSpec):
         return len(self.methods)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without those of a spread that is None, which older requests lack."""
+        """Return the parameters, without those of a spread if there is none."""
         values = super().to_dict()
         absent = {"spread", "spread_labels"} if self.spread is None else set()
         return {name: value for name, value in values.items() if name not in absent}

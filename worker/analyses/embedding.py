@@ -74,8 +74,6 @@ class Recipe:
         embedder = method(self.method)
         assert embedder.restore is not None
         entry = self.load_or_compute(context, on_progress)
-        if not map_arrays(entry):  # of a version without maps
-            entry = context.cache(self.cache_key, self.compute(context, on_progress))
         values = entry.meta["eigenvalues"]
         embedding = Embedding(
             np.asarray(entry.arrays["embedding"]),

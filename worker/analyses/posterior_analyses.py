@@ -70,7 +70,7 @@ class SummarySpec(SampleSpec):
         return self.count + len(STREAMS) * self.resamples
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without `resamples` of a summary of draws, which older requests lack."""
+        """Return the parameters, without `resamples` of a summary of draws."""
         values = super().to_dict()
         return values if self.resamples else {name: value for name, value in values.items() if name != "resamples"}
 
@@ -171,7 +171,7 @@ class TransformSpec(SampleSpec):
         """Return embedding and distances; over draws, mean and covariance of each point."""
         posterior = context.posterior()
         new = np.asarray(context.values(self.dataset), np.float64)
-        extension = _extended(posterior, context.training(), new, context.on_progress)
+        extension = _extend(posterior, context.training(), new, context.on_progress)
         arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
         if self.draws:
             draws = context.draws(posterior, self.keys(self.draws))
@@ -258,12 +258,6 @@ class AdviceSpec(AnalysisSpec):
         """One step for each n_neighbors, and one for the spectrum."""
         return len(self.n_neighbors) + 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without those added later at their defaults, which older requests lack."""
-        values = super().to_dict()
-        added = {"standardize": "none", "metric": "euclidean"}
-        return {name: value for name, value in values.items() if added.get(name) != value}
-
     def run(self, context: AnalysisContext) -> Entry:
         """Return the engine's advice, without arrays."""
         advice = advise(
@@ -349,7 +343,7 @@ def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> A
     return np.concatenate(parts)
 
 
-def _extended(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
+def _extend(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
     """Place new points in blocks of rows; no point's result depends on the others."""
     rows = max(16, EXTENSION_WORK // training.size)
     parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]

@@ -93,7 +93,7 @@ class Refits:
         return Entry({"embedding": recipe.id, "problems": list(made.problems)}, {"places": made.places[finite]})
 
     def _key(self, kind: Kind, indices: range) -> str:
-        of = [None] if kind == "refits" else [self.seed] if self.share == 0.5 else [self.seed, self.share]
+        of = [] if kind == "refits" else [self.seed, self.share]
         return f"{spread_prefix(self.recipe)}{kind}:{digest([*of, indices.start, indices.stop])}"
 
 
@@ -118,11 +118,6 @@ class SpreadSpec(AnalysisSpec):
     def total(self) -> int:
         """The number of half-samples; that of the refits depends on the method."""
         return self.half_samples
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without a `share` of half, which older requests lack."""
-        values = super().to_dict()
-        return values if self.share != 0.5 else {name: value for name, value in values.items() if name != "share"}
 
     def cache_key(self, subject: str) -> str:  # noqa: ARG002 # that of the recipe
         """Return the cache key of the result, which is removed with the embedding."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.submission import idempotency
-from service.submission.idempotency import Answers, remembered
+from service.submission.idempotency import Answers, recall_or_create
 from tests.conftest import until
 from tests.service.routes.test_resources import upload
 from tests.service.submission.test_priority import CREATING, POST_1, posterior
@@ -145,18 +145,18 @@ def test_simultaneous_requests_create_one_resource(stores: Stores) -> None:
         return "made"
 
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(remembered, stores, "k", ("r", 1), create, WORDS)
+        first = pool.submit(recall_or_create, stores, "k", ("r", 1), create, WORDS)
         assert begun.wait(10)
         for _ in range(3):
             with pytest.raises(ProblemError) as caught:
-                remembered(stores, "k", ("r", 1), create, WORDS)
+                recall_or_create(stores, "k", ("r", 1), create, WORDS)
             assert (caught.value.problem.code, caught.value.problem.status) == ("idempotency-key-in-use", 409)
         with pytest.raises(ProblemError) as caught:
-            remembered(stores, "k", ("r", 2), create, WORDS)
+            recall_or_create(stores, "k", ("r", 2), create, WORDS)
         assert caught.value.problem.code == "idempotency-key-reused"
         go.set()
         assert first.result() == "made"
-    assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "made"
+    assert recall_or_create(stores, "k", ("r", 1), lambda: "never", WORDS) == "made"
 
 
 def test_a_key_in_use_has_retry_after(client: httpx.Client, stores: Stores) -> None:
@@ -193,9 +193,9 @@ def test_keys_of_a_tenant_are_limited(client: httpx.Client, stores: Stores, monk
     assert quota["used"] == 3
     assert 86_000 < quota["reset"] <= 86_400
     with pytest.raises(ProblemError) as caught:
-        remembered(stores, "e", ("r", 1), lambda: "made", WORDS)
+        recall_or_create(stores, "e", ("r", 1), lambda: "made", WORDS)
     assert caught.value.problem.code == "quota-exceeded"
-    assert remembered(stores.of("bob"), "e", ("r", 1), lambda: "made", WORDS) == "made"
+    assert recall_or_create(stores.of("bob"), "e", ("r", 1), lambda: "made", WORDS) == "made"
     stores.client.delete(idempotency._name(stores, "a"))  # as at its expiry
     stores.client.zadd(idempotency._names(stores), {idempotency._name(stores, "a"): 1})
     assert client.get("/v1/usage").json()["quotas"]["idempotency_keys"]["used"] == 2
@@ -208,7 +208,7 @@ def test_racing_keys_do_not_exceed_the_limit(stores: Stores, monkeypatch: pytest
 
     def ask(number: int) -> str:
         try:
-            return remembered(stores, f"k{number}", ("r", number), lambda: "made", WORDS)
+            return recall_or_create(stores, f"k{number}", ("r", number), lambda: "made", WORDS)
         except ProblemError as error:
             return error.problem.code
 
@@ -226,8 +226,8 @@ def test_a_failed_creation_frees_its_place(stores: Stores, monkeypatch: pytest.M
 
     for number in range(3):
         with pytest.raises(ProblemError, match="It fails"):
-            remembered(stores, f"k{number}", ("r", 1), fail, WORDS)
-    assert remembered(stores, "last", ("r", 1), lambda: "made", WORDS) == "made"
+            recall_or_create(stores, f"k{number}", ("r", 1), fail, WORDS)
+    assert recall_or_create(stores, "last", ("r", 1), lambda: "made", WORDS) == "made"
 
 
 def test_racing_requests_create_once(stores: Stores) -> None:
@@ -240,7 +240,7 @@ def test_racing_requests_create_once(stores: Stores) -> None:
             return str(number)
 
         try:
-            return remembered(stores, "k", ("r", 1), create, WORDS)
+            return recall_or_create(stores, "k", ("r", 1), create, WORDS)
         except ProblemError as error:
             return error.problem.code
 
@@ -263,15 +263,15 @@ def test_an_expired_claim_does_not_change_its_successor(stores: Stores, monkeypa
         return "slow"
 
     heir = json.dumps({"asked": "x", "made": "heir"}).encode()
-    assert remembered(stores, "k", ("r", 1), lambda: slow(heir, fails=False), WORDS) == "slow"
+    assert recall_or_create(stores, "k", ("r", 1), lambda: slow(heir, fails=False), WORDS) == "slow"
     assert stores.client.get(name) == heir
     stores.client.delete(name)
     with pytest.raises(ProblemError, match="No"):
-        remembered(stores, "k", ("r", 1), lambda: slow(heir, fails=True), WORDS)
+        recall_or_create(stores, "k", ("r", 1), lambda: slow(heir, fails=True), WORDS)
     assert stores.client.get(name) == heir
     stores.client.delete(name)
-    assert remembered(stores, "k", ("r", 1), lambda: slow(None, fails=False), WORDS) == "slow"
-    assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "slow"
+    assert recall_or_create(stores, "k", ("r", 1), lambda: slow(None, fails=False), WORDS) == "slow"
+    assert recall_or_create(stores, "k", ("r", 1), lambda: "never", WORDS) == "slow"
 
 
 def test_a_killed_process_holds_a_key_for_seconds(stores: Stores) -> None:
@@ -282,4 +282,4 @@ def test_a_killed_process_holds_a_key_for_seconds(stores: Stores) -> None:
         assert 0 < stores.client.ttl(name) <= 10
         return "made"
 
-    assert remembered(stores, "of who dies", ("route", {}), held, WORDS) == "made"
+    assert recall_or_create(stores, "of who dies", ("route", {}), held, WORDS) == "made"

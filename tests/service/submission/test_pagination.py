@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -121,8 +120,7 @@ def test_a_rare_filter_continues_by_its_cursor(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page examines a bounded number of records; the next pages have the rest."""
-    monkeypatch.setattr(pagination, "MOST_LOOKED_AT", 4)
-    monkeypatch.setattr(pagination, "STEP", 2)
+    monkeypatch.setattr(pagination, "MAX_LOOKED_AT", 4)
     ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(11)]
     for id_ in ids:
         tags = ["all", "rare"] if id_ in {ids[0], ids[5]} else ["all"]
@@ -146,23 +144,6 @@ def test_a_list_of_posteriors_is_read_in_few_round_trips(client: httpx.Client, s
     assert calls.get("get", 0) <= 1
     assert calls["mget"] <= 3
     assert len(list(paged(client, "/v1/posteriors", 50))) == 151
-
-
-def test_the_search_ends_after_a_disconnect() -> None:
-    """After each step the list checks the connection, and reads no further without it."""
-    read = []
-
-    class DisconnectedRequest:
-        async def is_disconnected(self) -> bool:
-            return True
-
-    def records() -> Iterator[tuple[str, None]]:
-        for number in range(10_000):
-            read.append(number)
-            yield str(number), None
-
-    asyncio.run(pagination.page(DisconnectedRequest(), records(), 1))  # type: ignore[arg-type] # of a test
-    assert len(read) == pagination.STEP
 
 
 def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores: Stores) -> None:

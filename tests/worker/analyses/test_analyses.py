@@ -130,7 +130,8 @@ def test_the_cache_key_covers_every_field(spec: AnalysisSpec) -> None:
         "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "count": 7, "dataset": "ds_2", "draws": 5,
         "n_neighbors": (5, 9), "n_components": 3, "max_components": 5, "reg": 1e-2, "engine": "0.0.0",
         "calibrated": True, "half_samples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
-        "truth": "ds_2", "scores": ("residual-variance",), "methods": COMPARISON.methods * 2, "align": "first",
+        "truth": "ds_2", "scores": ("residual-variance",), "standardize": "variance", "metric": "cosine",
+        "methods": COMPARISON.methods * 2, "align": "first",
     }  # fmt: skip
     if spec.kind in {"embedding", "comparison"}:
         other["n_neighbors"] = 5
