@@ -20,7 +20,7 @@ from service.submission.jobs import analysis_job
 from service.submission.planning import COST_MARGIN, Allowance, three_digits
 from service.submission.validation import obstacle_to_resampling, require_not_all_equal
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
-from worker.base.problems import Problem, ProblemError, refuse
+from worker.base.problems import Problem, ProblemError
 from worker.connections.event_loop import in_thread
 from worker.records import sharding
 from worker.records.job import Terms
@@ -204,39 +204,26 @@ def require_affordable_summary(
         workers = max(1, stores.queue.live_workers())
         seconds = seconds_of(spec.resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
-    if nbytes > allowed.bytes:
-        raise refuse(
-            "too-much-memory",
-            422,
-            f"A summary of {spec.total:,} embeddings takes some {nbytes:,.0f} bytes of memory; {allowed.bytes:,} are "
-            "allowed.",
-            "Use fewer `resamples` and a smaller `count`; or raise GLLE_METHOD_BYTES.",
-            expected_bytes=three_digits(nbytes),
-            allowed_bytes=allowed.bytes,
-        )
-    if seconds <= allowed.seconds:
-        return PartsSharding.of(
-            "resamples",
-            [part.size for part in spec.parts()],
-            block_seconds * len(missing) / len(blocks),
-            sharding.SHARD_SECONDS,
-        )
+    if seconds <= allowed.seconds and nbytes <= allowed.bytes:
+        sizes, block = [part.size for part in spec.parts()], block_seconds * len(missing) / len(blocks)
+        return PartsSharding.of("resamples", sizes, block, sharding.SHARD_SECONDS)
     affordable = [r for r in range(FEWEST, spec.resamples, PER_BLOCK) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
-    fewer = f"Use resamples={most} or fewer, which are kept, so that more of them then cost the rest alone; or g"
-    raise refuse(
-        "too-long",
-        422,
-        f"{streams * spec.resamples:,} resamples and {spec.count:,} draws take some {three_digits(seconds):,} s"
-        f"{f' of {workers} workers' if workers > 1 else ''}, because "
-        f"{'a fit takes' if record.is_imported else 'the fit took'} some {three_digits(record.seconds):,} s; "
-        f"{three_digits(allowed.seconds):,} are allowed.",
-        f"{fewer if most else 'G'}ive the scale as a number for the spread of the draws "
-        f"alone; or {'start more workers, or ' if shared else ''}raise GLLE_JOB_TIMEOUT.",
-        expected_seconds=three_digits(seconds),
-        allowed_seconds=three_digits(allowed.seconds),
-        most_resamples=most,
-        workers=workers,
+    raise allowed.refusal(
+        f"A summary of {streams * spec.resamples:,} resamples and {spec.count:,} draws by {workers} workers",
+        seconds,
+        nbytes,
+        [
+            *(
+                [f"use resamples={most} or fewer, which are kept, so that more then cost the rest alone"]
+                if most
+                else []
+            ),
+            "give the scale as a number for the spread of the draws alone",
+        ],
+        {"most_resamples": most, "workers": workers},
+        f" A fit takes some {three_digits(record.seconds):,} s.",
+        longer="start more workers, or raise GLLE_JOB_TIMEOUT" if shared else "raise GLLE_JOB_TIMEOUT",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -138,10 +139,7 @@ class Plan:
         """Return the largest affordable number of points up to n, or None."""
         if allowed.covers(self.cost(n, d)):
             return n
-        least, most = 0, n
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if allowed.covers(self.cost(middle, d)) else (least, middle)
+        least = bisect_left(range(1, n), 1, key=lambda points: not allowed.covers(self.cost(points, d)))
         try:
             self.method.require_possible(least, d, self.spec, labels=self.method.labels)
         except GlleError:
@@ -204,16 +202,16 @@ def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samp
     """Raise ``too-long`` if one job cannot compute several embeddings, and their spreads, one after the other."""
     seconds = sum(cost.seconds for cost in costs)
     if seconds > allowed.seconds:
-        raise refuse(
-            "too-long",
-            422,
-            f"The methods{'' if half_samples is None else f' and their refits to {half_samples} halves'} together take "
-            f"{three_digits(seconds):,} s; {three_digits(allowed.seconds):,} are allowed.",
-            f"{'' if half_samples is None else 'Give a smaller spread, or none; or '}"
-            "Compare fewer methods in one request. An existing embedding costs nothing: create the longest ones with "
-            "POST /v1/embeddings first; or set a longer deadline, or raise GLLE_JOB_TIMEOUT.",
-            expected_seconds=three_digits(seconds),
-            allowed_seconds=three_digits(allowed.seconds),
+        refits = "" if half_samples is None else f", with refits to {half_samples} halves,"
+        raise allowed.refusal(
+            f"The comparison of all methods together{refits}",
+            seconds,
+            max(cost.bytes for cost in costs),
+            [
+                *([] if half_samples is None else ["give a smaller spread, or none"]),
+                "compare fewer methods in one request",
+                "create the longest embeddings with POST /v1/embeddings first, because an existing one costs nothing",
+            ],
         )
 
 
