@@ -39,12 +39,6 @@ def test_list_and_each(client: httpx.Client) -> None:
     assert answer.json()["remedy"].startswith("Did you mean isomap?")
 
 
-def test_names_of_methods_are_unique() -> None:
-    """A name means one method."""
-    assert not {"em", "direct"} & set(registry.METHODS)
-    assert len(catalog()) == 2 + len(registry.METHODS)
-
-
 @pytest.mark.parametrize("name", ["em", "direct"])
 def test_schema_is_that_of_the_request(name: str) -> None:
     """Its defaults are the engine's, its method is constant, and omitted parameters have no meaning with it."""

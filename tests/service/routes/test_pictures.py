@@ -97,11 +97,6 @@ def test_impossible_pictures_are_refused(
     assert answer.json()["remedy"]
 
 
-def test_an_unknown_posterior_has_no_picture(client: httpx.Client) -> None:
-    """404, as for its numbers."""
-    assert client.get("/v1/posteriors/post_none/draws/0.png").status_code == 404
-
-
 def test_the_default_colour_is_the_label(client: httpx.Client) -> None:
     """A picture by label differs from that by place, and is the one of auto."""
     X = manifolds.make("s_curve", 60, seed=2).X

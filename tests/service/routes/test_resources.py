@@ -182,41 +182,12 @@ def test_cancel_queued_job(client: httpx.Client) -> None:
     assert client.post("/v1/posteriors", json={"dataset": job["request"]["dataset"]}).json()["id"] != job["id"]
 
 
-def test_jobs_are_listed_by_status_and_kind(client: httpx.Client) -> None:
-    """Filters apply to all pages."""
-    id_ = upload(client)
-    jobs = [client.post("/v1/posteriors", json={"dataset": id_, "n_neighbors": k}).json() for k in (5, 6, 7)]
-    client.delete(jobs[1]["links"]["self"])
-
-    def listed(**query: Any) -> list[str]:
-        return [item["id"] for item in client.get("/v1/jobs", params=query).json()["items"]]
-
-    assert listed() == [job["id"] for job in reversed(jobs)]
-    assert listed(status="cancelled") == [jobs[1]["id"]]
-    assert listed(status="queued", limit=1) == [jobs[2]["id"]]
-    assert listed(kind="draws") == []
-
-
 def test_waiting_ends_with_the_timeout(client: httpx.Client) -> None:
     """After the timeout the current state returns: 202, or 200 for the job itself with Retry-After."""
     job = client.post("/v1/posteriors?wait=0.05", json={"dataset": upload(client)})
     assert job.status_code == 202
     payload = client.get(job.json()["links"]["self"] + "?wait=0.05")
     assert (payload.status_code, payload.headers["retry-after"]) == (200, "1")
-
-
-def test_idempotency_key(client: httpx.Client) -> None:
-    """Equal key and body return the same job, also after its cancellation; another body is 422."""
-    id_ = upload(client)
-    key = {"idempotency-key": "one"}
-    first = client.post("/v1/posteriors", json={"dataset": id_}, headers=key).json()
-    client.delete(first["links"]["self"])
-    again = client.post("/v1/posteriors", json={"dataset": id_}, headers=key)
-    assert (again.status_code, again.json()["type"]) == (409, "urn:glle:problem:job-cancelled")
-    other = client.post("/v1/posteriors", json={"dataset": id_, "n_neighbors": 5}, headers=key)
-    assert (other.status_code, other.json()["type"]) == (422, "urn:glle:problem:idempotency-key-reused")
-    fresh = client.post("/v1/posteriors", json={"dataset": id_}, headers={"idempotency-key": "two"})
-    assert (fresh.status_code, fresh.json()["id"] != first["id"]) == (202, True)
 
 
 def test_delete_data_set(client: httpx.Client) -> None:

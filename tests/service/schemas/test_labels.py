@@ -108,10 +108,3 @@ def test_two_changes_at_once_are_both_kept(client: httpx.Client, path: str) -> N
     assert set(answers) == {200}
     dataset = client.get(path).json()
     assert (dataset["name"], dataset["tags"]) == ("n", ["t"])
-
-
-@pytest.mark.parametrize("path", ["/v1/datasets/ds_none", "/v1/posteriors/post_none"], indirect=False)
-def test_a_patch_of_an_unknown_id_is_404(client: httpx.Client, path: str) -> None:
-    """404 with the remedy."""
-    answer = client.patch(path, json={"name": "x"})
-    assert (answer.status_code, answer.json()["type"].endswith("-not-found")) == (404, True)

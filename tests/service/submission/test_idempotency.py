@@ -128,13 +128,6 @@ def test_a_deleted_posterior_is_fitted_again(
     assert client.get(f"/v1/posteriors/{fitted.json()['id']}").status_code == 200
 
 
-def test_a_refused_request_frees_its_key(client: httpx.Client) -> None:
-    """A refused request created no resource, so its correction may use the same key."""
-    headers = {**KEY, "content-type": "text/csv"}
-    assert client.post("/v1/datasets", content="a\n1\nx\n", headers=headers).status_code == 422
-    assert client.post("/v1/datasets", content="a\n1\n2\n", headers=headers).status_code == 201
-
-
 def test_simultaneous_requests_create_one_resource(stores: Stores) -> None:
     """During the first request others get 409; afterwards they get its response."""
     begun, go = threading.Event(), threading.Event()

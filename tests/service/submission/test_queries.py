@@ -112,11 +112,6 @@ def test_any_bytes_are_refused_as_names(client: httpx.Client, query: str) -> Non
         assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:unknown-parameter")
 
 
-def test_lists_are_repeated(client: httpx.Client) -> None:
-    """Each value counts."""
-    assert client.get("/v1/datasets?tag=a&tag=b").status_code == 200
-
-
 def test_wait_means_the_same_everywhere() -> None:
     """Every POST, and every GET that may answer 202, takes `wait`, with one schema; the default follows one rule."""
     schemas = []

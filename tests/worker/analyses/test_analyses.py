@@ -200,16 +200,6 @@ def test_calibration_is_the_engines(stores: Stores, fitted: str) -> None:
     np.testing.assert_array_equal(entry.arrays["draw_spread"], calibration.draw_spread)
 
 
-def test_a_calibrated_summary_uses_the_calibrated_scale(stores: Stores, fitted: str) -> None:
-    """The summary has the calibrated scale, and contains the calibration."""
-    entry = run_analysis(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted)
-    scale = entry.meta["calibration"]["scale"]
-    assert entry.meta["scale"] == scale
-    plain = run_analysis(stores, replace(SUMMARY, scale=scale), fitted)
-    np.testing.assert_array_equal(entry.arrays["spread"], plain.arrays["spread"])
-    assert entry.arrays["half_sample_spread"].shape == (N,)
-
-
 def test_the_order_of_n_neighbors_does_not_matter() -> None:
     """Order and repetition of n_neighbors change nothing."""
     assert replace(ADVICE, n_neighbors=(8, 5, 8)) == ADVICE
@@ -286,17 +276,6 @@ def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
     tasks.analyse(job.id, 1)
     assert stores.cache.contains([key]) == [True]
     assert stores.jobs.fetch(job.id).status == "succeeded"
-
-
-def test_training_points_get_their_reference_coordinates(stores: Stores, fitted: str) -> None:
-    """The transformed training data equal the reference embedding, at distance zero."""
-    dataset = stores.posteriors.fetch(fitted).dataset
-    entry = run_analysis(stores, replace(TRANSFORM, dataset=dataset, draws=0), fitted)
-    posterior = stores.posteriors.load(fitted)
-    assert posterior is not None
-    assert set(entry.arrays) == {"embedding", "distances"}
-    assert entry.arrays["embedding"].tobytes() == posterior.embedding.tobytes()
-    assert not entry.arrays["distances"].any()
 
 
 def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:

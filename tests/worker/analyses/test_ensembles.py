@@ -16,7 +16,6 @@ from tests.worker.analyses.test_analyses import run_analysis
 from tests.worker.execution.jobs import SHEET, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec
 from worker.execution import context, tasks
-from worker.jobs.store import Cancelled
 from worker.records.sharding import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
@@ -93,62 +92,6 @@ def test_more_resamples_use_those_that_exist(stores: Stores, fitted: str, made: 
     assert len(made) == before + len(STREAMS)
 
 
-def test_a_repeated_task_goes_on_where_the_killed_one_ended(
-    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The blocks before the kill are not made again, and the result has the same bits."""
-    spec, real, reports = replace(ENSEMBLE, resamples=8), context.progress_writer, list[tuple[int, int, str]]()
-
-    class KilledError(BaseException):
-        """The end of the process."""
-
-    def killing(*arguments: Any) -> Any:
-        write = real(*arguments)
-
-        def report(done: int, total: int, stage: str) -> None:
-            reports.append((done, total, stage))
-            if len(made) == 3:
-                raise KilledError
-            write(done, total, stage)
-
-        return report
-
-    with monkeypatch.context() as patched:
-        patched.setattr(context, "progress_writer", killing)
-        with pytest.raises(KilledError):
-            run_analysis(stores, spec, fitted)
-    assert reports[0] == (0, 8, "half-samples")
-    assert {report for report in reports if report[0] == 8} >= {(8, 8, "half-samples")}
-    done = list(made)
-    entry = run_analysis(stores, spec, fitted)
-    assert len(made) == len(set(made)), "a block was made twice"
-    assert made[: len(done)] == done
-    stores.cache.client.flushall()
-    assert run_analysis(stores, spec, fitted).meta == entry.meta, "it contains the digest of all bits"
-
-
-def test_a_cancellation_ends_the_resamples(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cancelled job ends within the resample that it makes."""
-    calls: list[str] = []
-
-    def cancelled(*_: Any) -> Any:
-        def report(_done: int, _total: int, stage: str) -> None:
-            calls.append(stage)
-            if len(calls) == 3:
-                raise Cancelled
-
-        return report
-
-    monkeypatch.setattr(context, "progress_writer", cancelled)
-    spec = ENSEMBLE
-    job = stores.jobs.create(
-        kind=spec.kind, claim=spec.cache_key(fitted), posterior=fitted, spec=spec.to_dict(), total=spec.total
-    )[0]
-    tasks.analyse(job.id, job.round)
-    assert len(calls) == 3
-    assert stores.cache.contains([block.cache_key(fitted) for block in resample_blocks(0, 0, 4)]) == [False]
-
-
 def test_resamples_leave_with_their_posterior(stores: Stores, fitted: str) -> None:
     """No block of a deleted posterior stays in the cache."""
     run_analysis(stores, ENSEMBLE, fitted)
@@ -157,19 +100,6 @@ def test_resamples_leave_with_their_posterior(stores: Stores, fitted: str) -> No
     assert all(stores.cache.contains(keys))
     stores.posteriors.delete(record.id)
     assert not any(stores.cache.contains(keys))
-
-
-def test_requests_of_earlier_versions_keep_their_results(stores: Stores, fitted: str) -> None:
-    """Ids of summaries without resamples are those of before; their jobs give the spread of draws."""
-    sample: dict[str, Any] = {"first": 2, "seed": 5, "source": "posterior", "count": 6, "engine": "0.4.0"}
-    plain, calibrated = SummarySpec(scale=0.5, **sample), SummarySpec(scale=1.0, calibrated=True, **sample)
-    assert plain.cache_key("post_1").endswith(":93467888963606c541cabf0a13b11ea6")
-    assert calibrated.cache_key("post_1").endswith(":c1b4b2f875275b41b45c5bd34e82df9c")
-    assert replace(calibrated, resamples=4).cache_key("post_1") != calibrated.cache_key("post_1")
-    assert "resamples" not in calibrated.to_dict()
-    entry = run_analysis(stores, replace(ENSEMBLE, resamples=0), fitted)
-    assert "reliability" not in entry.meta
-    assert "draw_spread" not in entry.arrays
 
 
 def test_a_posterior_without_resamples_says_so(stores: Stores) -> None:

@@ -225,16 +225,6 @@ def test_cached_refits_cost_nothing(client: httpx.Client, stores: Stores, sheet:
     assert whole.missing(stores.cache.contains) == {"half_samples": 4, "refits": 0}
 
 
-def test_an_idempotency_key_repeats_the_job(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """The same key answers with the same job, and refuses another request."""
-    link = embedded(client, stores, sheet, "pca")
-    headers = {"idempotency-key": "spread-1"}
-    jobs = {client.post(f"{link}/spread", json={}, headers=headers).json()["id"] for _ in range(2)}
-    assert len(jobs) == 1
-    other = client.post(f"{link}/spread", json={"seed": 1}, headers=headers)
-    assert other.status_code == 422
-
-
 def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """Rows have the figures of their spread; a method that cannot be halved has a note; without spread none appears."""
     methods = [

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from fastapi import Request
 
 from service.app import create_app
-from service.responses.analyses import ResultQuery, result_response
 from tests.conftest import evict, in_turn
 from tests.service.conftest import serving
 from tests.service.routes.posteriors.conftest import (
@@ -27,12 +25,9 @@ from tests.service.routes.posteriors.conftest import (
     result_of,
 )
 from tests.service.routes.test_resources import upload
-from worker.analyses.posterior_analyses import ReconstructionsSpec
-from worker.base.problems import ProblemError
 from worker.base.versions import versioned
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
-from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.stores import Stores
 
@@ -200,14 +195,6 @@ def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) ->
     assert half.tobytes() == data.astype(np.float32).tobytes()
 
 
-def test_float32_that_overflows_is_refused() -> None:
-    """Generated data beyond float32 are refused, not sent as infinities."""
-    spec = ReconstructionsSpec(count=1, first=0, seed=0, scale=1.0, source="posterior")
-    expected_dtype = ResultQuery(Request({"type": "http", "headers": []}), "float32")
-    with pytest.raises(ProblemError, match="float32"):
-        result_response(spec, Entry({"sha256": ""}, {"data": np.full((1, 1, 1), 1e39)}), expected_dtype)
-
-
 def test_advice(client: httpx.Client, stores: Stores) -> None:
     """The range of a data set, without a posterior; equal ranges share one job; JSON alone."""
     dataset = upload(client, SHEET)
@@ -339,23 +326,6 @@ def test_inline_points_count_towards_no_quota(stores: Stores, posterior: str) ->
     full.close()
 
 
-def test_idempotency_key(client: httpx.Client, posterior: str) -> None:
-    """Equal key and body return the same job, also after its cancellation; inline points count by their content."""
-    key = {"idempotency-key": "a"}
-    first = client.post(posterior + "/transform", json={"data": [[0, 0, 0]]}, headers=key).json()
-    client.delete(first["links"]["self"])
-    again = client.post(posterior + "/transform", json={"data": [[0.0, 0.0, 0.0]]}, headers=key)
-    check_problem(again, 409, "job-cancelled")
-    other = client.post(posterior + "/transform", json={"data": [[0, 0, 1]]}, headers=key)
-    check_problem(other, 422, "idempotency-key-reused")
-    dataset = upload(client, np.zeros((1, 3)))
-    assert first["dataset"] == dataset
-    check_problem(client.post("/v1/advice", json={"dataset": dataset}, headers=key), 422, "too-few-points")
-    check_problem(
-        client.post(posterior + "/reconstructions", json={"count": 1}, headers=key), 422, "idempotency-key-reused"
-    )
-
-
 def test_failed_analysis_returns_its_problem(client: httpx.Client, stores: Stores) -> None:
     """The result of a failed job is the problem that ended it."""
     dataset = upload(client, SHEET)
@@ -374,11 +344,3 @@ def test_deleted_data_set_deletes_its_advice(client: httpx.Client, stores: Store
     assert len(list(stores.cache.client.scan_iter(versioned("result:*")))) == 1
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert list(stores.cache.client.scan_iter("*")) == []
-
-
-def test_posterior_links_to_its_analyses(client: httpx.Client, posterior: str) -> None:
-    """Each link leads to a route."""
-    links = client.get(posterior).json()["links"]
-    assert client.get(links["summary"] + "?wait=0&count=4").status_code == 202
-    assert client.post(links["transform"], json={"data": [[0, 0, 0]]}).status_code == 202
-    assert client.post(links["reconstructions"], json={"count": 1}).status_code == 202

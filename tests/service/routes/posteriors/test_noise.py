@@ -9,7 +9,7 @@ import numpy as np
 
 import glle_engine
 from tests.conftest import evict
-from tests.service.routes.posteriors.conftest import NPY, SHEET, check_problem, drawn, fitted
+from tests.service.routes.posteriors.conftest import NPY, SHEET, drawn, fitted
 from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 
@@ -51,11 +51,3 @@ def test_an_import_has_the_chosen_law(client: httpx.Client) -> None:
     law = record["diagnostics"]["figures"]["noise"]["law"]
     assert imported["spec"] == {**record["spec"], "noise": law}
     assert imported["diagnostics"] == record["diagnostics"]
-
-
-def test_a_choice_without_a_tangent_law_is_refused(client: httpx.Client) -> None:
-    """The published equations have one noise; the problem names the remedy."""
-    body = {"dataset": upload(client, SHEET), "noise": "auto", "variant": "published"}
-    problem = check_problem(client.post("/v1/posteriors", json=body), 422, "invalid-parameter")
-    assert "noise='auto'" in problem["detail"]
-    assert "variant='constrained'" in problem["remedy"]
