@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import shutil
 import threading
@@ -12,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import numpy as np
 import pytest
 import uvicorn
 from fastapi.routing import _EffectiveRouteContext
@@ -36,7 +38,6 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from fastapi import FastAPI
     from fastapi.routing import APIRoute, _RouterIncludeContext
     from numpy.typing import NDArray
@@ -226,3 +227,18 @@ def drawn(stores: Stores) -> str:
     keys = [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)]
     draw_and_cache(stores.draws, stores.posteriors.arrays_id(id_), posterior, keys)
     return f"/v1/posteriors/{id_}"
+
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+
+
+def upload(client: httpx.Client, values: Any = X) -> str:
+    """Upload values as npy and return the id."""
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    headers = {"content-type": "application/x-npy"}
+    answer = client.post("/v1/datasets", content=buffer.getvalue(), headers=headers)
+    assert answer.status_code in {200, 201}, answer.text
+    id_ = answer.json()["id"]
+    assert isinstance(id_, str)
+    return id_

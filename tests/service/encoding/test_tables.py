@@ -15,7 +15,7 @@ from service.encoding.arrays import CSV, JSON
 from service.encoding.arrow import ARROW
 from service.encoding.selection import MAX_LISTED, Selection
 from service.encoding.tables import Table, matrix_columns
-from tests.service.routes.test_resources import upload
+from tests.service.conftest import upload
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.execution import tasks

@@ -16,8 +16,7 @@ from service.encoding.arrays import NPY, Stack
 from service.encoding.compression import CompressionMiddleware, accepts_gzip
 from service.middleware.head import HeadMiddleware
 from tests.conftest import evict, until
-from tests.service.conftest import serving
-from tests.service.routes.test_resources import upload
+from tests.service.conftest import serving, upload
 from worker.execution import tasks
 from worker.records.draws import LANE_GROUP, DrawsSpec
 from worker.storage.draw_cache import DrawCache

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from glle_engine import manifolds
+from tests.service.conftest import upload
 from tests.service.routes.posteriors.conftest import fitted
-from tests.service.routes.test_resources import upload
 from worker.analyses.plots import picture
 from worker.execution import tasks
 

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from service.app import create_app
 from tests.conftest import in_turn
-from tests.service.conftest import serving
+from tests.service.conftest import X, serving, upload
 from worker.base.problems import Problem
 from worker.base.versions import versioned
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     import httpx
-
-X = np.random.default_rng(0).normal(size=(40, 3))
-
-
-def upload(client: httpx.Client, values: Any = X) -> str:
-    """Upload values as npy and return the id."""
-    buffer = io.BytesIO()
-    np.save(buffer, values)
-    headers = {"content-type": "application/x-npy"}
-    answer = client.post("/v1/datasets", content=buffer.getvalue(), headers=headers)
-    assert answer.status_code in {200, 201}, answer.text
-    id_ = answer.json()["id"]
-    assert isinstance(id_, str)
-    return id_
 
 
 def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:

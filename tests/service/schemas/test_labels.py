@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.service.routes.test_resources import X, upload
+from tests.service.conftest import X, upload
 
 if TYPE_CHECKING:
     import httpx

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.service.conftest import upload
 from tests.service.routes.posteriors.conftest import SHEET, fitted, result_of
-from tests.service.routes.test_resources import upload
 from tests.service.schemas.bodies import CONTRACT, check_body, errors_of
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.service.conftest import register_worker
-from tests.service.routes.test_resources import upload
+from tests.service.conftest import register_worker, upload
 from tests.service.tenants import resources_of, served
 from tests.worker.storage.conftest import used
 

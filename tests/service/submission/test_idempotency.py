@@ -13,8 +13,8 @@ import pytest
 from service.submission import idempotency
 from service.submission.idempotency import Answers, recall_or_create
 from tests.conftest import until
-from tests.service.routes.test_resources import upload
-from tests.service.submission.test_priority import CREATING, POST_1, posterior
+from tests.service.conftest import upload
+from tests.service.submission.conftest import CREATING, POST_1
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import dump_record
 from worker.execution import tasks
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.stores import Stores
-
-__all__ = ["posterior"]  # a fixture
 
 KEY = {"idempotency-key": "of a test"}
 WORDS = Answers[str](name=str, recall=str)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.submission import pagination
 from tests.conftest import in_turn
-from tests.service.routes.test_resources import upload
+from tests.service.conftest import upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

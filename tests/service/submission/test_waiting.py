@@ -13,7 +13,7 @@ import pytest
 from service.submission import waiting
 from service.submission.waiting import WAITS, wait_for_outcome
 from tests.conftest import evict, until
-from tests.service.routes.test_resources import upload
+from tests.service.conftest import upload
 from tests.service.tenants import served
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter

@@ -15,6 +15,7 @@ from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.spread.calibration import calibrate
+from tests.worker.analyses.conftest import analysis_job, run_analysis, stored
 from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.comparison import ComparisonSpec
@@ -31,10 +32,9 @@ from worker.analyses.registry import analysis_of
 from worker.base.problems import ProblemError
 from worker.execution import context, tasks
 from worker.execution import draws as drawing
-from worker.jobs.store import Job, Kind
+from worker.jobs.store import Kind
 from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
@@ -55,45 +55,6 @@ COMPARISON = ComparisonSpec(
 )
 SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, ESTIMATE, EMBEDDING, COMPARISON]
 OF_DATA = {"advice", "estimate", "embedding", "comparison"}  # the other analyses need a posterior
-
-
-@pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def fitted(stores: Stores) -> str:
-    """Fit a posterior and return its id."""
-    job = fit_job(stores)
-    tasks.fit(job.id)
-    return job.subject
-
-
-def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Job:
-    """Create the job of an analysis."""
-    subject = posterior or spec.to_dict()["dataset"]
-    return stores.jobs.create(
-        kind=spec.kind, claim=spec.cache_key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total
-    )[0]
-
-
-def run_analysis(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Entry:
-    """Run an analysis and return its result."""
-    job = analysis_job(stores, spec, posterior)
-    tasks.analyse(job.id, job.round)
-    ended = stores.jobs.fetch(job.id)
-    assert ended.status == "succeeded", ended.error
-    assert ended.done == ended.total
-    entry = stores.cache.get(spec.cache_key(job.subject))
-    assert entry is not None
-    return entry
-
-
-def stored(stores: Stores, values: Any) -> str:
-    """Store a data set and return its id."""
-    return stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))[0].id
 
 
 def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine.posterior.spread import resampling
 from glle_engine.posterior.spread.ensemble import ensemble
 from glle_engine.posterior.spread.resampling import STREAMS
-from tests.worker.analyses.test_analyses import run_analysis
+from tests.worker.analyses.conftest import run_analysis
 from tests.worker.execution.jobs import SHEET, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec
-from worker.execution import context, tasks
 from worker.records.sharding import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
     from worker.stores import Stores
 
 ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=4)
-
-
-@pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def fitted(stores: Stores) -> str:
-    """Fit a posterior and return its id."""
-    job = fit_job(stores)
-    tasks.fit(job.id)
-    return job.subject
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Stream and first resample of each block that a task makes."""
-    blocks: list[tuple[str, int]] = []
-    real = resampling.resamples
-
-    def resamples_and_record(*arguments: Any, **options: Any) -> Any:
-        placed = real(*arguments, **options)
-        blocks.append((options["stream"].name, options["first"]))
-        return placed
-
-    monkeypatch.setattr(context, "resamples", resamples_and_record)
-    return blocks
 
 
 def test_an_ensemble_is_the_engines(stores: Stores, fitted: str) -> None:

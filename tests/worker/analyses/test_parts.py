@@ -19,7 +19,6 @@ from glle_engine.methods import method, resampling
 from glle_engine.posterior.spread.ensemble import ensemble
 from glle_engine.posterior.spread.resampling import STREAMS
 from tests.conftest import in_turn, until
-from tests.worker.analyses import test_ensembles
 from tests.worker.execution.jobs import SHEET
 from tests.worker.execution.workers import horses, is_running, worker
 from worker.analyses.comparison import ComparisonSpec
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
     from worker.stores import Stores
-
-_here, fitted, made = test_ensembles._here, test_ensembles.fitted, test_ensembles.made
 
 MADE = "test:made"  # list of "worker block" in the queue's Redis; the worker is the pid of its forking process
 RECORDING = f"""

@@ -8,27 +8,13 @@ import numpy as np
 import pytest
 
 from glle_engine.methods import method as method_of
-from tests.service.routes.embeddings.test_embeddings import PCA, SHEET, N, embed
+from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
-from worker.execution import tasks
 
 if TYPE_CHECKING:
     import httpx
 
     from worker.stores import Stores
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def sheet(client: httpx.Client) -> str:
-    """A synthetic data set with its true coordinates."""
-    body = {"name": "s_curve", "n": N, "seed": 2}
-    return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
 
 
 MAPS: dict[str, dict[str, tuple[int, ...]]] = {

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from glle_engine import manifolds
 from glle_engine.base.errors import MissingLibraryError
 from glle_engine.linalg.procrustes import disparity
-from glle_engine.methods import METHODS, Cost
+from glle_engine.methods import METHODS
 from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
+from tests.service.conftest import upload
 from tests.service.encoding.test_tables import rows
+from tests.service.routes.embeddings.conftest import PCA, SHEET, N, costing, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
-from tests.service.routes.test_resources import upload
 from worker.execution import context, tasks
 
 if TYPE_CHECKING:
@@ -26,43 +25,6 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.stores import Stores
-
-N = 80
-SHEET = manifolds.make("s_curve", N, seed=2)
-PCA = METHODS["pca"]
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def sheet(client: httpx.Client) -> str:
-    """A synthetic data set with its true coordinates."""
-    body = {"name": "s_curve", "n": N, "seed": 2}
-    return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
-
-
-@pytest.fixture
-def replace_method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Register a changed PCA under a name."""
-
-    def register(name: str, **changes: Any) -> None:
-        monkeypatch.setitem(METHODS, name, replace(PCA, name=name, **changes))
-
-    return register
-
-
-def costing(seconds: Callable[[int], float], nbytes: Callable[[int], float] = float) -> Callable[..., Cost]:
-    """Return the cost of a method by its number of points."""
-    return lambda n, _d, _spec: Cost(seconds(n), nbytes(n))
-
-
-def embed(client: httpx.Client, dataset: str, method: str = "pca", query: str = "", **body: Any) -> httpx.Response:
-    """Post an embedding."""
-    return client.post(f"/v1/embeddings{query}", json={"dataset": dataset, "method": method, **body})
 
 
 def compare(client: httpx.Client, dataset: str, *methods: dict[str, Any], **body: Any) -> httpx.Response:

@@ -12,10 +12,9 @@ from glle_engine.methods import method as method_of
 from glle_engine.methods import resampling
 from tests.conftest import in_turn
 from tests.service.conftest import register_worker
-from tests.service.routes.embeddings.test_embeddings import SHEET, N, embed
+from tests.service.routes.embeddings.conftest import SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
 from worker.analyses.spread import PART, spread_of
-from worker.execution import tasks
 
 if TYPE_CHECKING:
     import httpx
@@ -24,19 +23,6 @@ if TYPE_CHECKING:
 
 HALVES = 10
 CSV = {"accept": "text/csv"}
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def sheet(client: httpx.Client) -> str:
-    """A synthetic data set."""
-    body = {"name": "s_curve", "n": N, "seed": 2}
-    return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
 
 
 def embedded(client: httpx.Client, stores: Stores, sheet: str, name: str, **parameters: object) -> str:

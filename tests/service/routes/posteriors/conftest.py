@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from tests.service.routes.test_resources import upload
+from tests.service.conftest import upload
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 

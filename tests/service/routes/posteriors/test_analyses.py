@@ -12,7 +12,7 @@ import pytest
 
 from service.app import create_app
 from tests.conftest import evict, in_turn
-from tests.service.conftest import serving
+from tests.service.conftest import serving, upload
 from tests.service.routes.posteriors.conftest import (
     JSON,
     NPY,
@@ -24,7 +24,6 @@ from tests.service.routes.posteriors.conftest import (
     npz,
     result_of,
 )
-from tests.service.routes.test_resources import upload
 from worker.base.versions import versioned
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache

@@ -17,9 +17,8 @@ from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.cost.search import Search
 from service.app import create_app
 from tests.conftest import in_turn
-from tests.service.conftest import serving
+from tests.service.conftest import serving, upload
 from tests.service.routes.posteriors.conftest import check_problem, result_of
-from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.jobs.rq_types import INTERACTIVE
 from worker.stores import Stores

@@ -13,8 +13,8 @@ from sklearn.neighbors import kneighbors_graph
 import glle_engine
 from glle.inputs import neighbor_indices
 from tests.conftest import evict
+from tests.service.conftest import upload
 from tests.service.routes.posteriors.conftest import NPY, SHEET, check_problem, drawn
-from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.storage.datasets import Table
 

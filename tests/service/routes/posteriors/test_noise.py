@@ -9,8 +9,8 @@ import numpy as np
 
 import glle_engine
 from tests.conftest import evict
+from tests.service.conftest import upload
 from tests.service.routes.posteriors.conftest import NPY, SHEET, drawn, fitted
-from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 
 if TYPE_CHECKING:

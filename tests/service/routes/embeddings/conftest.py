@@ -1,0 +1,56 @@
+"""A data set to embed, and the tasks of its jobs run in the test process, without workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.methods import METHODS, Cost
+from worker.execution import tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+    from worker.stores import Stores
+
+N = 80
+SHEET = manifolds.make("s_curve", N, seed=2)
+PCA = METHODS["pca"]
+
+
+@pytest.fixture(autouse=True)
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def sheet(client: httpx.Client) -> str:
+    """A synthetic data set with its true coordinates."""
+    body = {"name": "s_curve", "n": N, "seed": 2}
+    return str(client.post("/v1/datasets/synthetic", json=body).json()["id"])
+
+
+@pytest.fixture
+def replace_method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Register a changed PCA under a name."""
+
+    def register(name: str, **changes: Any) -> None:
+        monkeypatch.setitem(METHODS, name, replace(PCA, name=name, **changes))
+
+    return register
+
+
+def costing(seconds: Callable[[int], float], nbytes: Callable[[int], float] = float) -> Callable[..., Cost]:
+    """Return the cost of a method by its number of points."""
+    return lambda n, _d, _spec: Cost(seconds(n), nbytes(n))
+
+
+def embed(client: httpx.Client, dataset: str, method: str = "pca", query: str = "", **body: Any) -> httpx.Response:
+    """Post an embedding."""
+    return client.post(f"/v1/embeddings{query}", json={"dataset": dataset, "method": method, **body})

@@ -1,0 +1,73 @@
+"""A fitted posterior, and the tasks of analyses run in the test process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine.posterior.spread import resampling
+from tests.worker.execution.test_tasks import fit_job
+from worker.execution import context, tasks
+from worker.storage.datasets import Table
+
+if TYPE_CHECKING:
+    from worker.analyses.base import AnalysisSpec
+    from worker.jobs.store import Job
+    from worker.records.cache_entry import Entry
+    from worker.stores import Stores
+
+
+@pytest.fixture(autouse=True)
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tasks use the test's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def fitted(stores: Stores) -> str:
+    """Fit a posterior and return its id."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.subject
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Stream and first resample of each block that a task makes."""
+    blocks: list[tuple[str, int]] = []
+    real = resampling.resamples
+
+    def resamples_and_record(*arguments: Any, **options: Any) -> Any:
+        placed = real(*arguments, **options)
+        blocks.append((options["stream"].name, options["first"]))
+        return placed
+
+    monkeypatch.setattr(context, "resamples", resamples_and_record)
+    return blocks
+
+
+def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Job:
+    """Create the job of an analysis."""
+    subject = posterior or spec.to_dict()["dataset"]
+    return stores.jobs.create(
+        kind=spec.kind, claim=spec.cache_key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total
+    )[0]
+
+
+def run_analysis(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Entry:
+    """Run an analysis and return its result."""
+    job = analysis_job(stores, spec, posterior)
+    tasks.analyse(job.id, job.round)
+    ended = stores.jobs.fetch(job.id)
+    assert ended.status == "succeeded", ended.error
+    assert ended.done == ended.total
+    entry = stores.cache.get(spec.cache_key(job.subject))
+    assert entry is not None
+    return entry
+
+
+def stored(stores: Stores, values: Any) -> str:
+    """Store a data set and return its id."""
+    return stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))[0].id
