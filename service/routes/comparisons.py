@@ -12,7 +12,7 @@ from glle_engine.methods.resampling import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.embeddings import ComparisonIn
 from service.submission.idempotency import once
-from service.submission.jobs import analysis_job, job_response
+from service.submission.jobs import analysis_job, job_response, shards_of
 from service.submission.planning import Allowance, Plan, require_affordable_together, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
 from service.submission.validation import require_not_all_equal
@@ -22,10 +22,8 @@ from worker.analyses.spread import spread_of
 from worker.base.problems import Problem, ProblemError
 from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
-from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
 from worker.records.job import Terms
-from worker.records.sharding import PartsSharding
 from worker.storage.datasets import Dataset
 from worker.stores import Stores
 
@@ -68,8 +66,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
             require_affordable_together(costs, allowed, body.spread)
-        sizes, seconds = [part.size for part in spec.parts()], sum(cost.seconds for cost in costs)
-        parts = PartsSharding.of("refits", sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
+        parts = shards_of(spec, "refits", sum(cost.seconds for cost in costs))
         return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
 
     return once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)

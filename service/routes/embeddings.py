@@ -24,7 +24,7 @@ from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, Es
 from service.schemas.problems import ProblemOut, failures
 from service.schemas.results import CoordinatesOut
 from service.submission.idempotency import Answers, once, recall_or_create
-from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
+from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
 from service.submission.validation import new_points, require_not_all_equal
@@ -37,7 +37,6 @@ from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry, entry_bytes
 from worker.records.job import Terms
-from worker.records.sharding import PartsSharding
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
@@ -298,15 +297,13 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
     def submit() -> Job:
         missing = spec.missing(stores.cache.contains)
-        seconds, most = spread_cost(plan, n, d, **missing, share=body.share).seconds, sharding.SHARD_SECONDS
+        seconds = spread_cost(plan, n, d, **missing, share=body.share).seconds
         allowed = Allowance.of(stores.settings, command.deadline)
         if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
             workers = max(1, stores.queue.live_workers()) if seconds > allowed.seconds else 1
             require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
-        sizes = [part.size for part in spec.parts()]
-        parts = PartsSharding.of("refits", sizes, seconds / len(sizes), most)
-        terms = Terms.within(command.deadline, "interactive" if seconds <= most else "batch")
-        return analysis_job(stores, spec, posterior=None, terms=terms, parts=parts)
+        terms = Terms.within(command.deadline, "interactive" if seconds <= sharding.SHARD_SECONDS else "batch")
+        return analysis_job(stores, spec, posterior=None, terms=terms, parts=shards_of(spec, "refits", seconds))
 
     return once(stores, command.key, (f"POST /v1/embeddings/{recipe.id}/spread", body.model_dump()), submit)
 

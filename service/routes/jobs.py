@@ -220,35 +220,29 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     negotiate(request, (NPY,))
-    spec = await on_loop(_draws_spec, stores, job)
+    spec, notes = await on_loop(_draws_spec, stores, job)
     if spec is None:
         return accepted_response(job)
-    headers = scale_headers([float(scale) for scale in spec.scales], await on_loop(_scale_notes, stores, job))
+    headers = scale_headers([float(scale) for scale in spec.scales], notes)
     return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
 
 
-def _draws_spec(stores: Stores, job: Job) -> DrawsSpec | None:
-    """Return the specification of a draws job with calibrated scales, or None before the calibration."""
+def _draws_spec(stores: Stores, job: Job) -> tuple[DrawsSpec | None, list[dict[str, str]]]:
+    """Return the specification of a draws job at its calibrated scale, and the doubts about that; None without one."""
     spec = DrawsSpec.from_dict(job.spec)
     if not spec.is_auto:
-        return spec
+        return spec, []
     calibration = stores.posteriors.calibration(job.subject)
-    return None if calibration is None else spec.at(calibration["scale"])
-
-
-def _scale_notes(stores: Stores, job: Job) -> list[dict[str, str]]:
-    """Return the doubts about the calibrated scale of a draws job; none without one."""
-    calibration = stores.posteriors.calibration(job.subject) if DrawsSpec.from_dict(job.spec).is_auto else None
-    return [] if calibration is None else calibration.get("notes", [])
+    return (None, []) if calibration is None else (spec.at(calibration["scale"]), calibration.get("notes", []))
 
 
 def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, MEDIA)
-    spec = _draws_spec(stores, job)
+    spec, notes = _draws_spec(stores, job)
     if spec is None:  # the calibration was deleted with its posterior
         return accepted_response(reopen_job(stores, job))
     recompute = partial_of(wait_for_evicted, stores, job)
-    wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=_scale_notes(stores, job))
+    wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=notes)
     arrays_id = stores.posteriors.arrays_id(job.subject)
     return draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted_response(
         reopen_job(stores, job)

@@ -16,21 +16,21 @@ from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
 from glle_engine.posterior.spread.resampling import STREAMS
 from service.schemas.problems import ProblemOut
 from service.schemas.results import PosteriorEstimateOut
-from service.submission.jobs import analysis_job
+from service.submission.jobs import analysis_job, shards_of
 from service.submission.planning import COST_MARGIN, Allowance, three_digits
 from service.submission.validation import obstacle_to_resampling, require_not_all_equal
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
 from worker.base.problems import Problem, ProblemError
 from worker.connections.event_loop import in_thread
-from worker.records import sharding
 from worker.records.job import Terms
-from worker.records.sharding import PER_BLOCK, PartsSharding, resamples_bytes
+from worker.records.sharding import PER_BLOCK, resamples_bytes
 
 if TYPE_CHECKING:
     from glle_engine import FitSpec
     from glle_engine.base.spec import Source
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
+    from worker.records.sharding import PartsSharding
     from worker.storage.datasets import Dataset
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
@@ -69,13 +69,11 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline:
     """Return an estimate of the cache with the limits, and the problem of a fit beyond them."""
     expected = Estimate.from_dict(entry.meta)
     allowed = Allowance.of(stores.settings, deadline)
-    is_within = partial(_is_within, stores, allowed)
     problem: Problem | None = None
-    most = expected.most_points(is_within)
     try:
         require_storable(stores, expected.n, expected.spec)
         if not _is_affordable(expected, allowed):
-            raise _too_costly(expected, allowed, most, expected.most_landmarks(is_within))
+            raise _too_costly(stores, expected, allowed)
     except ProblemError as error:
         problem = error.problem
     return PosteriorEstimateOut(
@@ -86,7 +84,7 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline:
         analysed_points=list(expected.factorization.points),
         allowed_seconds=allowed.seconds,
         allowed_bytes=allowed.bytes,
-        most_points=most,
+        most_points=expected.most_points(partial(_is_within, stores, allowed)),
         problem=None if problem is None else ProblemOut(**problem.to_dict()),
         **expected.figures(),
     )
@@ -114,9 +112,7 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
         return
     expected = Estimate.from_dict(entry.meta)
     if expected.fit.seconds > stores.settings.job_timeout * COST_MARGIN:
-        allowed = Allowance.of(stores.settings)
-        is_within = partial(_is_within, stores, allowed)
-        raise _too_costly(expected, allowed, expected.most_points(is_within), expected.most_landmarks(is_within))
+        raise _too_costly(stores, expected, Allowance.of(stores.settings))
 
 
 def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
@@ -205,8 +201,7 @@ def require_affordable_summary(
         seconds = seconds_of(spec.resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if seconds <= allowed.seconds and nbytes <= allowed.bytes:
-        sizes, block = [part.size for part in spec.parts()], block_seconds * len(missing) / len(blocks)
-        return PartsSharding.of("resamples", sizes, block, sharding.SHARD_SECONDS)
+        return shards_of(spec, "resamples", block_seconds * len(missing))
     affordable = [r for r in range(FEWEST, spec.resamples, PER_BLOCK) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
     raise allowed.refusal(
@@ -240,8 +235,10 @@ def _is_affordable(expected: Estimate, allowed: Allowance) -> bool:
     return max(expected.fit.seconds, expected.single_draw_seconds) <= allowed.seconds and nbytes <= allowed.bytes
 
 
-def _too_costly(expected: Estimate, allowed: Allowance, most: int | None, landmarks: int | None) -> ProblemError:
+def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> ProblemError:
     """Return ``too-long`` or ``too-much-memory`` with the remedies in order."""
+    is_within = partial(_is_within, stores, allowed)
+    most, landmarks = expected.most_points(is_within), expected.most_landmarks(is_within)
     fit, draw, spec = expected.fit, expected.draw, expected.spec
     seconds, nbytes = max(fit.seconds, expected.single_draw_seconds), max(fit.bytes, draw.bytes)
     remedies = [f"Fit at most {most:,} points"] if most else []

@@ -19,6 +19,7 @@ from worker.analyses.registry import recipes_of
 from worker.analyses.spread import SpreadSpec
 from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
+from worker.records import sharding
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
 from worker.records.ids import DEFAULT
@@ -154,6 +155,12 @@ def analysis_job(
     if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
         return reopen_job(stores, job, terms)
     return job
+
+
+def shards_of(spec: AnalysisSpec, stage: str, seconds: float) -> PartsSharding | None:
+    """Return the shards of an analysis whose parts take so many seconds; None if one task makes them all."""
+    sizes = [part.size for part in spec.parts()]
+    return PartsSharding.of(stage, sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
 
 
 def reopen_job(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:

@@ -129,8 +129,11 @@ class SummarySpec(SampleSpec):
             extra_arrays = {**given, "center": posterior.embedding}
             request |= {"regions": together.regions.to_dict(), "reliability": together.reliability.to_dict()}
             notes = [*map(asdict, together.notes), *notes]
-        elif (obstacle := _obstacle(posterior, self.source)) is not None:
-            notes.append({"code": "spread-of-draws", "message": f"The spread is that of draws alone. {obstacle}"})
+        else:
+            has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
+            obstacle = resampling_obstacle(posterior.spec, posterior.n_points, self.source, given_neighbors=has_given)
+            if obstacle is not None:
+                notes.append({"code": "spread-of-draws", "message": f"The spread is that of draws alone. {obstacle}"})
         ranked = {"spread": places["spread"], "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
@@ -315,11 +318,6 @@ def resampling_obstacle(
     except InvalidParameterError as error:
         return error
     return None
-
-
-def _obstacle(posterior: Posterior, source: Source) -> InvalidParameterError | None:
-    given = bool(posterior.diagnostics.figures.get("given_neighbors"))
-    return resampling_obstacle(posterior.spec, posterior.n_points, source, given_neighbors=given)
 
 
 def _make_block(context: AnalysisContext, *, stream: Stream, block: ResampleBlock, count: int) -> None:
