@@ -160,35 +160,6 @@ def test_modules_are_small_and_evaluate_nothing() -> None:
         assert not re.search(r"\beval\(|new Function|innerHTML|outerHTML|insertAdjacentHTML|document\.write", text)
 
 
-def test_the_readme_names_existing_test_ids() -> None:
-    """Each test id of the page's README is one in the modules."""
-    text = (FOLDER / "README.md").read_text("utf-8")
-    table = text[text.index("| part |") : text.index("`document.")]
-    code = "".join(script.read_text("utf-8") for script in SCRIPTS)
-    prefixes = (
-        "form-",
-        "draws-",
-        "synthetic-",
-        "example-",
-        "remedy-",
-        "note-",
-        "tab-",
-        "axis-",
-        "shape-",
-        "export-",
-        "show-",
-        "choose-",
-        "recent-",
-    )
-    for name in re.findall(r"`([a-z][a-z0-9_-]+)`", table):
-        assert (
-            f'"{name}"' in code
-            or f"'{name}'" in code
-            or name.startswith(prefixes)
-            or name in {"webgl", "canvas", "data-kind"}
-        ), name
-
-
 def test_gitignore_has_no_file_of_the_page() -> None:
     """No entry of .gitignore drops a file of the page, and each file has a media type."""
     ignored = (ROOT / ".gitignore").read_text("utf-8").split()

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.cli import main
 from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
+from tests.service.schemas.bodies import OPERATIONS
 
 if TYPE_CHECKING:
     import httpx
 
-CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
-ROUTES = [
-    (method, path, operation["operationId"])
-    for path, methods in CONTRACT["paths"].items()
-    if "{id}" in path
-    for method, operation in methods.items()
-]
+ROUTES = [(method, path, operation["operationId"]) for method, path, operation in OPERATIONS if "{id}" in path]
 PREFIXES = {"datasets": "ds_", "posteriors": "post_", "jobs": "job_", "embeddings": "emb_"}
 IDS = {
     "250 letters": "{}" + 250 * "a",
@@ -48,7 +41,7 @@ def test_an_invalid_id_is_not_found(client: httpx.Client, method: str, path: str
 @pytest.mark.parametrize("operation", ["fit", "estimate_fit", "advice", "embed", "compare"])
 def test_an_invalid_id_in_a_body_is_not_found(client: httpx.Client, operation: str) -> None:
     """Data sets that a body names are checked as those of a path."""
-    path = next(p for p, ms in CONTRACT["paths"].items() for o in ms.values() if o["operationId"] == operation)
+    path = next(path for _, path, each in OPERATIONS if each["operationId"] == operation)
     body = {"method": "pca", **EXAMPLES[operation], "dataset": "ds_" + 250 * "a"}
     body = body if operation == "embed" else {name: value for name, value in body.items() if name != "method"}
     assert client.post(path, json=body).status_code == 404

@@ -11,20 +11,13 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from service.cli import main
 from service.schemas.openapi import EXAMPLES
+from tests.service.schemas.bodies import CONTRACT, OPERATIONS
 
 if TYPE_CHECKING:
     import httpx
 
-CONTRACT: dict[str, Any] = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
-OPERATIONS = {
-    f"{method} {path}": operation
-    for path, methods in CONTRACT["paths"].items()
-    for method, operation in methods.items()
-    if isinstance(operation, dict)
-}
-BY_ID = {operation["operationId"]: operation for operation in OPERATIONS.values()}
+BY_ID = {operation["operationId"]: operation for _, _, operation in OPERATIONS}
 
 
 def validator(schema: dict[str, Any]) -> OAS31Validator:
@@ -79,7 +72,7 @@ def test_links_lead_to_operations() -> None:
         assert ("requestBody" in link) <= ("requestBody" in target)
     used_links = {
         name
-        for operation in OPERATIONS.values()
+        for _, _, operation in OPERATIONS
         for response in operation["responses"].values()
         for name in response.get("links", {})
     }

@@ -9,7 +9,7 @@ import pytest
 
 from tests.service.conftest import upload
 from tests.service.routes.posteriors.conftest import SHEET, fitted, result_of
-from tests.service.schemas.bodies import CONTRACT, check_body, errors_of
+from tests.service.schemas.bodies import CONTRACT, OPERATIONS, check_body, errors_of
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 
@@ -18,16 +18,14 @@ if TYPE_CHECKING:
 
 BODIES = [
     pytest.param(media, body, id=f"{method} {path} {status} {media}")
-    for path, methods in CONTRACT["paths"].items()
-    for method, operation in methods.items()
+    for method, path, operation in OPERATIONS
     for status, response in operation["responses"].items()
     if status.startswith("2")
     for media, body in response.get("content", {}).items()
 ]
 REQUESTS = [
     pytest.param(media, body, id=f"{method} {path} {media}")
-    for path, methods in CONTRACT["paths"].items()
-    for method, operation in methods.items()
+    for method, path, operation in OPERATIONS
     for media, body in operation.get("requestBody", {}).get("content", {}).items()
 ]
 

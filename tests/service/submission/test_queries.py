@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.cli import main
+from tests.service.schemas.bodies import OPERATIONS
 
 if TYPE_CHECKING:
     import httpx
 
-CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
-OPERATIONS = [
-    (method.upper(), path, operation)
-    for path, methods in CONTRACT["paths"].items()
-    for method, operation in methods.items()
-]
 COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "summary",
             "estimate_fit", "get_embedding", "get_coordinates", "get_embedding_arrays"}  # fmt: skip
 
@@ -117,15 +110,15 @@ def test_wait_means_the_same_everywhere() -> None:
     schemas = []
     for method, path, operation in OPERATIONS:
         wait = parameters(operation).get("wait")
-        may_accept = "202" in operation["responses"] and method != "DELETE"
-        is_followed = (method, path) == ("GET", "/v1/jobs/{id}")
-        assert (wait is not None) == (method == "POST" or may_accept or is_followed), (method, path)
+        may_accept = "202" in operation["responses"] and method != "delete"
+        is_followed = (method, path) == ("get", "/v1/jobs/{id}")
+        assert (wait is not None) == (method == "post" or may_accept or is_followed), (method, path)
         if wait is not None:
             schema = dict(wait["schema"])
             assert schema.pop("default") == (10.0 if operation["operationId"] in COMPUTED else 0.0), path
             schemas.append((wait["description"], schema))
     assert all(schema == schemas[0] for schema in schemas)
     creating = [
-        operation for method, _, operation in OPERATIONS if method == "POST" and "202" in operation["responses"]
+        operation for method, _, operation in OPERATIONS if method == "post" and "202" in operation["responses"]
     ]
     assert all("deadline" in parameters(operation) for operation in creating)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
 from tests.docs.authorisation import at_once
+from tests.service.schemas.bodies import CONTRACT, OPERATIONS
 from tests.service.tenants import TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.records.cache_entry import Entry
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 LISTS = ("/v1/datasets", "/v1/posteriors", "/v1/jobs")
-CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
-WITH_ID = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods if "{id}" in path]
+WITH_ID = [(method, path) for method, path, _ in OPERATIONS if "{id}" in path]
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/draws": {"count": 1},
     "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
