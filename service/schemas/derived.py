@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, create_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -19,7 +17,8 @@ Row = list[float]
 Matrix = list[Row]
 
 # Entry of a docstring's section of attributes: names, the axes of an array or another type, and the indented text.
-_ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (?:(\(.*?\))|.*?).*\n((?: {4}.*\n?)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (\(.*?\))?.*\n((?: {4}.*\n?)*)", re.MULTILINE)
+_FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # names that modules import for type checkers alone
 _MODELS: dict[Any, type[BaseModel]] = {}  # by result type
 
 
@@ -60,12 +59,12 @@ def absent(description: str) -> Any:
 
 
 def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
-    """Return the decorator of a model that adds the fields of a result type: those named, else all but its arrays.
+    """Return the decorator of a model that adds the named fields of a result type, or all but arrays and functions.
 
     A field that the model has stays. A field of another result type gets the model with its fields. An array gets the
     model of its number of axes, which the docstring states, such as ``(n, p) float64``.
     """
-    hints = get_type_hints(result, localns={"NDArray": NDArray})
+    hints = get_type_hints(result, localns=_FOR_TYPES)
     documented = {
         name: (axes, " ".join(text.split()))
         for listed, axes, text in _ENTRY.findall(getdoc(result) or "")
@@ -74,7 +73,7 @@ def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
 
     def derive(model: type[M]) -> type[M]:
         fields: dict[str, Any] = {}
-        for name in names or [name for name, hint in hints.items() if not _is_array(hint)]:
+        for name in names or [name for name, hint in hints.items() if get_origin(hint) not in {np.ndarray, Callable}]:
             if name not in model.model_fields:
                 axes, text = documented.get(name, ("", ""))
                 description = ": ".join(filter(None, (axes, text))) or None
@@ -91,7 +90,7 @@ def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
 
 def arrays_of(result: Any) -> Callable[[type[M]], type[M]]:
     """Return the decorator of a model that adds the arrays of a result type."""
-    hints = get_type_hints(result, localns={"NDArray": NDArray})
+    hints = get_type_hints(result, localns=_FOR_TYPES)
     return fields_of(result, *(name for name, hint in hints.items() if _is_array(hint)))
 
 

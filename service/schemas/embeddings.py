@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from glle_engine.base.diagnostics import Note
 from glle_engine.methods.registry import canonical
 from glle_engine.methods.resampling import HALF_SAMPLES, LEAST, REFITS
+from glle_engine.metrics.registry import Score
 from service.schemas.derived import fields_of
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn
@@ -213,17 +214,9 @@ class EmbeddingOut(BaseModel):
         return cls(**members, links=links)
 
 
+@fields_of(Score)
 class ScoreOut(BaseModel):
     """Score of embeddings."""
-
-    name: str
-    title: str
-    about: str
-    needs: Literal["nothing", "labels", "truth"] = Field(description="Additional input beside data and embedding.")
-    better: Literal["higher", "lower"]
-    most_points: int | None = Field(description="Largest number of points it is computed for.")
-    growth: str = Field(description="Growth of its time with n.")
-    reproducible: bool = Field(description="Whether every processor computes the same bits.")
 
 
 class ScoreList(BaseModel):
