@@ -22,7 +22,7 @@ from service.schemas.problems import failures
 from service.schemas.resources import MAX_COUNTER, JobOut
 from service.submission.fit_planning import SummaryQuery
 from service.submission.idempotency import IN_USE, Key
-from worker.analyses.posterior_analyses import MOST_RESAMPLES, MOST_SUMMARISED
+from worker.analyses.posterior_analyses import MAX_RESAMPLES, MAX_SUMMARIZED
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redacted
 from worker.stores import Stores
@@ -161,7 +161,7 @@ SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
 
 async def _summary(
     count: Annotated[
-        int, Query(ge=2, le=MOST_SUMMARISED, description="Draws; a hundred or more rank points by their spread.")
+        int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")
     ] = 100,
     first: FirstQuery = 0,
     seed: SeedQuery = 0,
@@ -176,7 +176,7 @@ async def _summary(
         int | None,
         Query(
             ge=FEWEST,
-            le=MOST_RESAMPLES,
+            le=MAX_RESAMPLES,
             description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
         ),
     ] = None,

@@ -24,7 +24,7 @@ from worker.stores import Stores
 
 router = APIRouter(tags=["pictures"])
 
-MOST_PANELS = 64
+MAX_PANELS = 64
 PANEL_PIXELS, SHEET_PIXELS = 800, 1200  # default width of one panel, and of several
 
 
@@ -88,11 +88,11 @@ async def see_draws(
     request: Request,
     stores: TenantStores,
     options: Options,
-    count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
+    count: Annotated[int, Query(ge=1, le=MAX_PANELS, description="Draws at each scale.")] = 8,
     first: params.FirstQuery = 0,
     seed: SeedQuery = 0,
     scales: Annotated[
-        list[ScaleNumber] | None, Query(description="Several scales, one row each.", max_length=MOST_PANELS)
+        list[ScaleNumber] | None, Query(description="Several scales, one row each.", max_length=MAX_PANELS)
     ] = None,
     source: SourceQuery = "posterior",
     wait: Wait = ANSWER_SECONDS,
@@ -211,8 +211,8 @@ def _require_panels(stores: Stores, posterior: str, grid: DrawGrid, of: str) -> 
     total = grid.count * len(grid.scales)
     record = require_posterior(stores, posterior)
     require_sample(stores, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
-    if of == "draws" and total > MOST_PANELS:
-        detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
+    if of == "draws" and total > MAX_PANELS:
+        detail = f"{total} draws on one sheet; {MAX_PANELS} are allowed."
         remedy = "Request several sheets with different `first`."
-        raise refuse("over-the-limit", 422, detail, remedy, allowed=MOST_PANELS)
+        raise refuse("over-the-limit", 422, detail, remedy, allowed=MAX_PANELS)
     return record

@@ -16,7 +16,7 @@ from worker.records.cache_entry import Entry
 _LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names npz members and columns
 
 MAX_METHODS = 32
-MOST_REFITS = 400
+MAX_REFITS = 400
 
 Parameters = Annotated[
     dict[str, Any],
@@ -87,7 +87,7 @@ class ComparisonIn(ScoredIn):
     spread: int | None = Field(
         default=None,
         ge=LEAST,
-        le=MOST_REFITS,
+        le=MAX_REFITS,
         description="Refit each method to so many random halves of the data, forty for a start, and return how much of "
         "its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
     )
@@ -121,13 +121,13 @@ class SpreadIn(CommandIn):
     half_samples: int = Field(
         default=HALF_SAMPLES,
         ge=LEAST,
-        le=MOST_REFITS,
+        le=MAX_REFITS,
         description="Random halves of the data to which the method is refitted; forty or more rank points.",
     )
     refits: int = Field(
         default=REFITS,
         ge=0,
-        le=MOST_REFITS,
+        le=MAX_REFITS,
         description="Refits of all points with other seeds, of a method that has a seed.",
     )
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the choice of the halves.")

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-MOST_SUMMARISED = 1000  # draws, which are all in memory to be aligned to each other
-MOST_RESAMPLES = 200  # of each stream, which are all in memory, too
+MAX_SUMMARIZED = 1000  # draws, which are all in memory to be aligned to each other
+MAX_RESAMPLES = 200  # of each stream, which are all in memory, too
 TRUST_NEIGHBORS = 10
 TRUST_BLOCK = 8192  # points between two checks for a cancellation
 EXTENSION_WORK = 2**28  # maximum of distances times features between two checks: about a second

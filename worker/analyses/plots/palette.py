@@ -14,7 +14,7 @@ CLASSES = (
     "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
 )  # fmt: skip
 SEQUENCE = "viridis"
-MOST_CLASSES = 20
+MAX_CLASSES = 20
 _DARKEST = {"light": 0.0, "dark": 0.22}  # the first visible part of the sequence, by theme
 
 
@@ -46,7 +46,7 @@ class PointColors:
         """Return the colors of raw values: texts and few distinct integers are classes, other values numbers."""
         distinct, inverse = np.unique(raw, return_inverse=True)
         is_discrete = raw.dtype.kind in "US" or bool((distinct == np.round(distinct)).all())
-        if is_discrete and len(distinct) <= MOST_CLASSES:
+        if is_discrete and len(distinct) <= MAX_CLASSES:
             return cls(title, inverse.astype(np.float64), tuple(_name(value) for value in distinct))
         if raw.dtype.kind in "US":  # more classes than colors: a scale in sorted order
             return cls(f"{title} ({len(distinct):,} classes)", inverse.astype(np.float64))
