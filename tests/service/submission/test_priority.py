@@ -12,7 +12,6 @@ from tests.conftest import in_turn
 from tests.service.conftest import upload
 from tests.service.submission.conftest import CREATING, POST_1
 from worker.jobs.rq_types import BATCH, INTERACTIVE, QUEUES
-from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx

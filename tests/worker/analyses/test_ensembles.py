@@ -14,6 +14,7 @@ from glle_engine.posterior.spread.resampling import STREAMS
 from tests.worker.analyses.conftest import run_analysis
 from tests.worker.execution.jobs import SHEET, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec
+from worker.execution import tasks
 from worker.records.sharding import PER_BLOCK, resample_blocks
 
 if TYPE_CHECKING:
