@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
+STEP = 100  # records that a page looks at
 WRITES = {
     "zadd",
     "zrem",
@@ -57,18 +58,18 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
 ) -> None:
     """The page of the one job that has ended comes after empty ones, and a list writes nothing."""
     monkeypatch.setattr("worker.storage.api_keys.LOOK_SECONDS", 1e9)
-    monkeypatch.setattr(pagination, "MOST_LOOKED_AT", pagination.STEP)
+    monkeypatch.setattr(pagination, "MAX_LOOKED_AT", STEP)
     assert client.get("/v1/info").status_code == 200  # has looked whether there are keys
     job, _ = stores.jobs.create(kind="draws", claim="ended", posterior="post_1", spec={}, total=1)
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
-    queued(stores, 0, 2 * pagination.STEP)
+    queued(stores, 0, 2 * STEP)
     for filtered in ("status=succeeded", "kind=draws", "status=succeeded&kind=draws"):
         path, items = f"/v1/jobs?{filtered}&limit=1", []
         for _ in range(3):
             commands = commands_of(client, stores, path)
             assert not WRITES & commands.keys()
-            assert sum(commands.values()) < pagination.STEP + 10
+            assert sum(commands.values()) < STEP + 10
             page = client.get(path).json()
             items += page["items"]
             path = f"/v1/jobs?{filtered}&limit=1&cursor={page['next']}"

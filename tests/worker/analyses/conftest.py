@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glle_engine.posterior.spread import resampling
-from tests.worker.execution.test_tasks import fit_job
+from tests.worker.execution.jobs import fit_job
 from worker.execution import context, tasks
 from worker.storage.datasets import Table
 
