@@ -15,8 +15,8 @@ from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
-from glle_engine.posterior.spread.calibration import Calibration, calibrate
-from glle_engine.posterior.spread.ensemble import Ensemble, ensemble
+from glle_engine.reliability.calibration import Calibration, calibrate
+from glle_engine.reliability.ensemble import Ensemble, ensemble
 
 if TYPE_CHECKING:
     import os
@@ -45,14 +45,14 @@ class FittedPosterior(engine_posterior.Posterior):
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
         """Return the `scale` at which draws spread as half-samples of the data X (n, d) of the fit do.
 
-        Options and errors as for `glle_engine.posterior.spread.calibration.calibrate`.
+        Options and errors as for `glle_engine.reliability.calibration.calibrate`.
         """
         return calibrate(self, X, **options)
 
     def ensemble(self, X: ArrayLike, **options: Any) -> Ensemble:
         """Return the spread of points over draws and resamples of the data X (n, d) of the fit, and its reliability.
 
-        Options and errors as for `glle_engine.posterior.spread.ensemble.ensemble`.
+        Options and errors as for `glle_engine.reliability.ensemble.ensemble`.
         """
         return ensemble(self, X, **options)
 

@@ -19,7 +19,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import require_unmasked
 from glle_engine.posterior.fit import fit as fit_posterior
-from glle_engine.posterior.spread.calibration import Calibration, calibrate
+from glle_engine.reliability.calibration import Calibration, calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -67,7 +67,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     posterior_ : glle_engine.Posterior
     embedding_ : (n, p) float64 or float32
         Of the type of the data; computed in float64.
-    calibration_ : glle_engine.posterior.spread.calibration.Calibration
+    calibration_ : glle_engine.reliability.calibration.Calibration
         Calibration by half-sampling, computed on first use.
     n_iter_ : int
         Of the published em; 1 for the closed forms.
@@ -181,7 +181,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     @property
     def calibration_(self) -> Calibration:
-        """The posterior's calibration (`glle_engine.posterior.spread.calibration.calibrate`, with its defaults)."""
+        """The posterior's calibration (`glle_engine.reliability.calibration.calibrate`, with its defaults)."""
         check_is_fitted(self)
         if self._calibration is None:
             self._calibration = calibrate(self.posterior_, self._training)

@@ -60,7 +60,7 @@ SHARING = {
         (
             "tests/engine/methods/neighbor_embedding/test_starts.py",
             "tests/engine/methods/neighbor_embedding/test_umap_pacmap.py",
-            "tests/engine/methods/resampling/test_samples.py",
+            "tests/engine/reliability/test_refits.py",
             "tests/engine/methods/test_every_method.py",
         )
     ),

@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 
 from glle_engine import fit, manifolds
-from glle_engine.posterior.spread.ensemble import Ensemble, ensemble
+from glle_engine.reliability.ensemble import Ensemble, ensemble
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

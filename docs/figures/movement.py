@@ -28,8 +28,10 @@ from sklearn.datasets import load_digits, load_wine
 from glle_engine import GlleError, manifolds
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import method
-from glle_engine.methods.resampling import half_samples, movement
-from glle_engine.posterior.spread.calibration import rank_correlation
+from glle_engine.reliability.alignment import rank_correlation
+from glle_engine.reliability.movement import movement
+from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.resamples import HALVES, Resamples, resample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,9 +123,10 @@ def row(data: Data, name: str, halves: int, replicates: int) -> str:
             truths.append(embedder.embed(data.sample(j), again).Y[:m])
         except GlleError as error:  # a graph in parts
             print(f"{data.name}, {name}: {error}", file=sys.stderr)
-    places = half_samples(X, embedder, spec, range(halves)).places[:, :m]
+    places = resample(MethodEmbedder(X, embedder, spec), halves).places[:, :m]
+    probes = MethodEmbedder(X[:m], embedder, spec)
     found, truth = (
-        movement(X[:m], embedder, spec, reference, each, labels=data.labels) for each in (places, np.array(truths))
+        movement(probes, reference, Resamples(HALVES, each), labels=data.labels) for each in (places, np.array(truths))
     )
     baseline = kneighbors(X, 10)[1].mean(axis=1)[:m]
     apart = [float((each.radius * factor < each.margin).mean()) for each, factor in ((found, 1), (truth, data.factor))]

@@ -18,7 +18,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import method
-from glle_engine.methods.resampling.short_circuits import residuals
+from glle_engine.reliability.short_circuits import residuals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

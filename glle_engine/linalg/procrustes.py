@@ -1,4 +1,4 @@
-"""Orthogonal Procrustes alignment of embeddings."""
+"""Orthogonal Procrustes alignment of two embeddings and of many, and the moments of aligned embeddings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
 from glle_engine.linalg import tall_kernels as kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+MAX_ROUNDS = 100
+TOLERANCE = 1e-10
+CANDIDATES = 32  # of the medoid: 496 pairs, fewer rotations than the rounds for a hundred embeddings
 
 
 def _rotation(
@@ -67,3 +75,93 @@ def turned(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.floa
     out = np.empty((len(Y), turn.shape[1]))
     kernels.turned(dense.readable(Y), turn, out)
     return out
+
+
+def generalized_procrustes(
+    embeddings: NDArray[np.float64],
+    on_progress: OnProgress = silent,
+    *,
+    start: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Rotate embeddings (m, n, p) to their mean until it converges (Gower 1975); return the mean and the rotated.
+
+    Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
+    rotations; every round lowers it, to a minimum that depends on the first mean: `start` (n, p), or the medoid of the
+    embeddings. The mean (n, p) has its orientation. `on_progress` is called with (round, most rounds, "consensus").
+    """
+    aligned = np.array(embeddings)
+    consensus: NDArray[np.float64] = aligned[medoid(aligned)].copy() if start is None else start
+    for round_ in range(MAX_ROUNDS):
+        on_progress(round_, MAX_ROUNDS, "consensus")
+        for j, embedding in enumerate(aligned):
+            aligned[j] = turned(embedding, procrustes_rotation(embedding, consensus))
+        before, consensus = consensus, aligned.mean(axis=0)
+        if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
+            break
+    return consensus, aligned
+
+
+def medoid(embeddings: NDArray[np.float64]) -> int:
+    """Return the index of the embedding (n, p) with the least sum of squared distances to the others, after rotation.
+
+    Of more than `CANDIDATES` embeddings (m, n, p), evenly spaced ones are compared.
+    """
+    rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), CANDIDATES)).astype(int))
+    apart = np.zeros((len(rows), len(rows)))
+    for i, row in enumerate(rows):
+        for j in range(i):
+            _, overlap, (a, b) = _rotation(embeddings[row], embeddings[rows[j]])
+            apart[i, j] = apart[j, i] = a + b - 2 * overlap
+    return int(rows[np.argmin(apart.sum(axis=1))])
+
+
+def aligned_to_consensus(
+    embeddings: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    on_progress: OnProgress = silent,
+    *,
+    start: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Return embeddings (m, n, p) aligned to their consensus, which is rotated to the reference (n, p).
+
+    `start` is that of `generalized_procrustes`.
+
+    Raises
+    ------
+    InvalidParameterError
+        For fewer than two embeddings.
+
+    """
+    if len(embeddings) < 2:
+        raise InvalidParameterError(
+            f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
+        )
+    consensus, aligned = generalized_procrustes(embeddings, on_progress, start=start)
+    turn = procrustes_rotation(consensus, reference)
+    for j, embedding in enumerate(aligned):
+        aligned[j] = turned(embedding, turn)
+    return aligned
+
+
+def moments(
+    places: Sequence[NDArray[np.float64]] | NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean (n, p) and the covariance (n, p, p) of each point over two or more arrays (n, p).
+
+    Each point is computed independently.
+    """
+    n, p = places[0].shape
+    mean = np.zeros((n, p))
+    for place in places:
+        mean += place
+    mean /= len(places)
+    scatter = np.zeros((n, p, p))
+    for place in places:
+        off = place - mean
+        scatter += off[:, :, None] * off[:, None, :]
+    return mean, scatter / (len(places) - 1)
+
+
+def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the spread (n,) of covariances (n, p, p): the root of the trace."""
+    return np.asarray(np.sqrt(np.trace(covariance, axis1=1, axis2=2)))

@@ -1,4 +1,4 @@
-"""Fitted posteriors: fit, draws, summaries, new points, calibration, choice of parameters.
+"""Fitted posteriors: fit, draws, summaries, new points, choice of parameters.
 
-May import every package of the engine but `methods`. Start with `fit`, then `posterior` and `sampler`.
+May import every package of the engine but `reliability` and `methods`. Start with `fit`, then `posterior` and `sampler`.
 """

@@ -19,8 +19,8 @@ SLOW = (
     "graph/test_hnsw.py",
     "linalg/test_dense.py",
     "posterior/test_acceptance.py",
-    "posterior/spread/test_calibration.py",
     "posterior/test_selection.py",
+    "reliability/test_calibration.py",
 )
 PRETENDERS = ("reproducibility/test_bits.py",)  # it selects processors itself
 ENGINE = Path("tests/engine")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
-from glle_engine.methods.resampling import require_resamplable
+from glle_engine.reliability.refits import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.embeddings import ComparisonIn
 from service.submission.idempotency import once

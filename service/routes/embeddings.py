@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import method as method_of
 from glle_engine.methods.base import no_map
-from glle_engine.methods.resampling import require_resamplable
+from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
 from service.encoding.result import ArraysResult, immutable_headers, mutable_response, negotiate, unless_current

@@ -13,7 +13,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from glle_engine.base.spec import Align, Source
-from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
+from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.ensemble import RESAMPLES
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.authentication import tenant_of

@@ -6,7 +6,7 @@ from pydantic import Field, WithJsonSchema, model_validator
 
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES
+from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES
 from service.schemas.resources import CommandIn, DatasetCommandIn, First, Scale, Seed
 
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]

@@ -6,8 +6,9 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.methods.registry import canonical
-from glle_engine.methods.resampling import HALF_SAMPLES, LEAST, REFITS
 from glle_engine.metrics.registry import Score
+from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.refits import HALF_SAMPLES, REFITS
 from service.schemas.derived import fields_of
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn
@@ -86,7 +87,7 @@ class ComparisonIn(ScoredIn):
     )
     spread: int | None = Field(
         default=None,
-        ge=LEAST,
+        ge=FEWEST,
         le=MAX_REFITS,
         description="Refit each method to so many random halves of the data, forty for a start, and return how much of "
         "its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
@@ -120,7 +121,7 @@ class SpreadIn(CommandIn):
 
     half_samples: int = Field(
         default=HALF_SAMPLES,
-        ge=LEAST,
+        ge=FEWEST,
         le=MAX_REFITS,
         description="Random halves of the data to which the method is refitted; forty or more rank points.",
     )

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.base.spec import Align, Source
-from glle_engine.methods.resampling import Movement, MovementFigures, MovementReliability
 from glle_engine.posterior.cost.rates import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
-from glle_engine.posterior.spread.calibration import Calibration
-from glle_engine.posterior.spread.regions import Regions
-from glle_engine.posterior.spread.reliability import Reliability
+from glle_engine.reliability.calibration import Calibration
+from glle_engine.reliability.movement import Movement, MovementFigures
+from glle_engine.reliability.regions import Regions
+from glle_engine.reliability.statements import Reliability, SpreadReliability
 from service.schemas.derived import CubeOut, Matrix, MatrixOut, Row, VectorOut, absent, arrays_of, fields_of
 from service.schemas.embeddings import EmbeddingOut, NoteOut
 from service.schemas.problems import ProblemOut
@@ -117,7 +117,7 @@ class RegionsOut(BaseModel):
     """Regions around the points: their half-axes are a radius times those of radius 1."""
 
 
-@fields_of(Reliability)
+@fields_of(SpreadReliability)
 class ReliabilityOut(BaseModel):
     """Whether points can be ranked by their spread."""
 
@@ -291,7 +291,7 @@ class SpreadArraysOut(BaseModel):
     margin: VectorOut | None = absent("Distance to the nearest point of another class, if there are several.")
 
 
-@fields_of(MovementReliability)
+@fields_of(Reliability)
 class MovementReliabilityOut(BaseModel):
     """Whether half-samples rank points alike by their movement."""
 

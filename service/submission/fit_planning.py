@@ -11,9 +11,10 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.search import EXPECTED_RECALL
 from glle_engine.graph.search_cost import approximate_seconds
 from glle_engine.posterior.cost.estimate import Estimate
-from glle_engine.posterior.spread.calibration import DRAWS, STEPS
-from glle_engine.posterior.spread.ensemble import FEWEST, RESAMPLES
-from glle_engine.posterior.spread.resampling import STREAMS
+from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.calibration import DRAWS, STEPS
+from glle_engine.reliability.ensemble import RESAMPLES
+from glle_engine.reliability.resamples import STREAMS
 from service.schemas.problems import ProblemOut
 from service.schemas.results import PosteriorEstimateOut
 from service.submission.jobs import analysis_job, shards_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
-RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.posterior.spread.ensemble`)
+RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.methods import METHODS, method, resampling
-from glle_engine.methods.resampling import HALF, LEAST
+from glle_engine.methods import METHODS, method
+from glle_engine.reliability import refits as method_refits
+from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.refits import HALF
 from service.schemas.resources import MAX_COUNTER
 from worker.analyses.spread import PART
 from worker.base.problems import ProblemError, refuse
@@ -151,10 +153,10 @@ def spread_cost(
     plan: Plan, n: int, d: int, half_samples: int, refits: int, workers: int = 1, share: float = HALF
 ) -> Cost:
     """Return the expected cost of the refits of a spread, in seconds until the last of some workers ends."""
-    cost = resampling.cost(n, d, plan.method, plan.spec, half_samples, refits, share)
+    cost = method_refits.cost(n, d, plan.method, plan.spec, half_samples, refits, share)
     seconds = cost.seconds
     if workers > 1 and (parts := math.ceil(half_samples / PART) + math.ceil(refits / PART)):
-        alone = resampling.cost(n, d, plan.method, plan.spec, 0, 0).seconds
+        alone = method_refits.cost(n, d, plan.method, plan.spec, 0, 0).seconds
         seconds = alone + (seconds - alone) / parts * math.ceil(parts / workers)
     return replace(cost, seconds=seconds + plan.method.first_seconds)
 
@@ -178,11 +180,11 @@ def require_affordable_spread(
     if allowed.covers(cost):
         return
     most = half_samples
-    while most >= LEAST and not allowed.covers(spread_cost(plan, n, d, most, 0, workers, share)):
+    while most >= FEWEST and not allowed.covers(spread_cost(plan, n, d, most, 0, workers, share)):
         most = most * 3 // 4
     remedies = (
         [f"make {most} more half-samples first, with refits=0: a later request makes the rest"]
-        if LEAST <= most < half_samples
+        if FEWEST <= most < half_samples
         else []
     )
     again = f" and {refits} seeds" if plan.method.random and refits else ""
@@ -193,7 +195,7 @@ def require_affordable_spread(
         cost.seconds,
         cost.bytes,
         [*remedies, "embed fewer points"],
-        {"most_half_samples": most if most >= LEAST else None, "workers": workers},
+        {"most_half_samples": most if most >= FEWEST else None, "workers": workers},
         longer="set a longer deadline, start more workers, or raise GLLE_JOB_TIMEOUT",
     )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.methods.resampling import MOST_CLASSES
 from glle_engine.metrics.registry import SCORES
+from glle_engine.reliability.movement import MAX_CLASSES
 from worker.analyses.embedding import ScoreSpec
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> 
         _require_classes(stores, source, dataset.n)
     values = stores.datasets.load_extras(source)["labels"] if source.has_labels else stores.datasets.values(source.id)
     count = len(np.unique(np.asarray(values)))
-    if count <= MOST_CLASSES:
+    if count <= MAX_CLASSES:
         return source.id
     if labels is None:
         return None
     raise InvalidParameterError(
-        f"labels={source.id} has {count:,} classes; at most {MOST_CLASSES} are compared.",
+        f"labels={source.id} has {count:,} classes; at most {MAX_CLASSES} are compared.",
         remedy="Use labels of fewer classes, or leave labels out.",
-        details={"classes": count, "most": MOST_CLASSES},
+        details={"classes": count, "most": MAX_CLASSES},
     )
 
 

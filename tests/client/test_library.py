@@ -15,7 +15,7 @@ import glle
 import glle_engine
 from glle_engine.methods import method
 from glle_engine.metrics.registry import score
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 from tests.client.answers import Service
 
 if TYPE_CHECKING:

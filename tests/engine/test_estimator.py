@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from glle_engine import GlleError
 from glle_engine.estimator import GLLE
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch
 
 def test_a_doubtful_scale_warns(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
     """The notes of the calibration are warnings at scale="auto"."""
-    monkeypatch.setattr("glle_engine.posterior.spread.calibration.CORRELATED", 1.5)
+    monkeypatch.setattr("glle_engine.reliability.calibration.CORRELATED", 1.5)
     model = GLLE().fit(sheet[:200])
     with pytest.warns(UserWarning, match="disagree which points are uncertain"):
         model.sample(2, scale="auto")

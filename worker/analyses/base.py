@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
-    from glle_engine.posterior.spread.resampling import Stream
+    from glle_engine.reliability.resamples import Stream
     from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
     from worker.records.job import Kind
@@ -57,10 +57,10 @@ class AnalysisContext(Protocol):
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
 
-    def resamples(self, posterior: Posterior, stream: Stream, count: int, *, seed: int) -> Array:
+    def resamples(self, stream: Stream, count: int, *, seed: int) -> Array:
         """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones."""
 
-    def ensure_block(self, posterior: Posterior, stream: Stream, block: ResampleBlock, count: int) -> None:
+    def ensure_block(self, stream: Stream, block: ResampleBlock, count: int) -> None:
         """Make and cache a block of the first `count` resamples of a stream, unless it is cached."""
 
     def extras(self, dataset: str) -> dict[str, Array]:

@@ -15,10 +15,11 @@ from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import DRAWS, HALF_SAMPLES, calibrate, require_resampling
-from glle_engine.posterior.spread.ensemble import combine
-from glle_engine.posterior.spread.resampling import HALVES, STREAMS, Stream, require_halves
 from glle_engine.posterior.summary import summarize
+from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.reliability.embedders import require_resamplable_posterior
+from glle_engine.reliability.ensemble import combine
+from glle_engine.reliability.resamples import HALVES, STREAMS, Stream
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawKey
@@ -91,16 +92,13 @@ class SummarySpec(SampleSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
 
-        Consensus, covariance and spread of an ensemble are those of `glle_engine.posterior.spread.ensemble.combine`,
+        Consensus, covariance and spread of an ensemble are those of `glle_engine.reliability.ensemble.combine`,
         which also gives the spreads of its parts, regions and reliability.
         """
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
-        if self.resamples:
-            require_resampling(posterior, data)
         stacks = [
-            context.resamples(posterior, stream, self.resamples, seed=self.seed)
-            for stream in (STREAMS if self.resamples else ())
+            context.resamples(stream, self.resamples, seed=self.seed) for stream in (STREAMS if self.resamples else ())
         ]
         if self.calibrated:
             calibration = context.calibration()
@@ -114,12 +112,9 @@ class SummarySpec(SampleSpec):
         places = {"consensus": summary.consensus, "covariance": summary.covariance, "spread": summary.spread}
         notes = [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)]
         if stacks:
-            halves, random_k, larger = stacks
             together = combine(
                 np.stack([draw.embedding for draw in draws]),
-                halves,
-                random_k,
-                larger,
+                stacks,
                 posterior.embedding,
                 saturated=request["calibration"]["saturated"],
                 on_progress=context.on_progress,
@@ -225,14 +220,13 @@ class CalibrationSpec(AnalysisSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return the calibration, and the two compared spreads of each point."""
         posterior, data = context.posterior(), context.training()
-        require_resampling(posterior, data)
         result = calibrate(
             posterior,
             data,
             n_half_samples=self.half_samples,
             n_draws=self.draws,
             seed=self.seed,
-            halves=context.resamples(posterior, HALVES, self.half_samples, seed=self.seed),
+            halves=context.resamples(HALVES, self.half_samples, seed=self.seed),
             on_progress=context.on_progress,
         )
         return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))
@@ -301,27 +295,15 @@ def resampling_obstacle(
             "scale='auto' is calibrated for the posterior, not for the prior.",
             remedy="Use source='posterior', or give the scale as a number.",
         )
-    if given_neighbors:
-        return InvalidParameterError(
-            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
-            remedy="Give the scale as a number, or fit without neighbors.",
-        )
-    if spec.variant != "constrained":
-        return InvalidParameterError(
-            "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
-        )
     try:
-        if spec.landmarks is None:
-            require_halves(n, spec)
-        else:
-            require_halves(min(n, spec.landmarks), spec, "landmarks")
+        require_resamplable_posterior(spec, n, given_neighbors=given_neighbors)
     except InvalidParameterError as error:
         return error
     return None
 
 
 def _make_block(context: AnalysisContext, *, stream: Stream, block: ResampleBlock, count: int) -> None:
-    context.ensure_block(context.posterior(), stream, block, count)
+    context.ensure_block(stream, block, count)
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.resampling import Movement, Resamples
+    from glle_engine.reliability.movement import Movement
+    from glle_engine.reliability.refits import MethodEmbedder
+    from glle_engine.reliability.resamples import Resamples, Stream
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
 
@@ -43,11 +45,11 @@ class Refits:
         ranges = [range(first, min(first + PART, count)) for first in range(0, count, PART)]
         return [(indices, self._key(kind, indices)) for indices in ranges]
 
-    def load_or_compute(
-        self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress
-    ) -> tuple[Array, list[str]]:
-        """Return the embeddings (m, n, p) of the refits 0, ..., count - 1, and the problems of those that failed."""
-        found: list[Array] = []
+    def load_or_compute(self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress) -> Resamples:
+        """Return the refits 0, ..., count - 1, without those that failed."""
+        from glle_engine.reliability.resamples import Resamples  # noqa: PLC0415 # as in `_compute`
+
+        places: list[Array] = []
         problems: list[str] = []
         for indices, key in self.parts(kind, count):
 
@@ -55,10 +57,10 @@ class Refits:
                 on_progress(first + done, count, stage)
 
             entry = self.load_or_compute_part(context, kind, indices, key, forward)
-            found.append(np.asarray(entry.arrays["places"]))
+            places.append(np.asarray(entry.arrays["places"]))
             problems += entry.meta["problems"]
             on_progress(indices.stop, count, kind)
-        return np.concatenate(found), problems
+        return Resamples(self._stream(kind), np.concatenate(places), tuple(problems))
 
     def load_or_compute_part(
         self, context: AnalysisContext, kind: Kind, indices: range, key: str, on_progress: OnProgress
@@ -67,30 +69,33 @@ class Refits:
         entry = context.cached(key)
         return entry or context.cache(key, self._compute(context, kind, indices, on_progress))
 
-    def _compute(self, context: AnalysisContext, kind: Kind, indices: range, on_progress: OnProgress) -> Entry:
-        from glle_engine.methods import method, resampling  # noqa: PLC0415 # tasks load the methods, the stores do not
+    def embedder(self, context: AnalysisContext) -> MethodEmbedder[Any]:
+        """Return the method with its parameters and data."""
+        from glle_engine.methods import method  # noqa: PLC0415 # tasks load the methods, the stores do not
+        from glle_engine.reliability.refits import MethodEmbedder  # noqa: PLC0415
 
-        recipe = self.recipe
-        embedder = method(recipe.method)
-        spec = embedder.spec.from_dict(recipe.parameters)
-        values = np.asarray(context.values(recipe.dataset), np.float64)
+        recipe, embedder = self.recipe, method(self.recipe.method)
         labels = None if recipe.labels is None else classes_of(context, recipe.labels)
-        made: Resamples
-        if kind == "refits":
-            made = resampling.refits(values, embedder, spec, indices, labels=labels, on_progress=on_progress)
-        else:
-            made = resampling.half_samples(
-                values,
-                embedder,
-                spec,
-                indices,
-                seed=self.seed,
-                labels=labels,
-                share=self.share,
-                on_progress=on_progress,
-            )
-        finite = np.isfinite(made.places).all(axis=(1, 2))
-        return Entry({"embedding": recipe.id, "problems": list(made.problems)}, {"places": made.places[finite]})
+        values = np.asarray(context.values(recipe.dataset), np.float64)
+        return MethodEmbedder(values, embedder, embedder.spec.from_dict(recipe.parameters), labels)
+
+    def _stream(self, kind: Kind) -> Stream:
+        from glle_engine.reliability.refits import SEEDS, stream_of  # noqa: PLC0415
+
+        return SEEDS if kind == "refits" else stream_of(self.share)
+
+    def _compute(self, context: AnalysisContext, kind: Kind, indices: range, on_progress: OnProgress) -> Entry:
+        from glle_engine.reliability.resamples import resample  # noqa: PLC0415
+
+        refits = resample(
+            self.embedder(context),
+            len(indices),
+            stream=self._stream(kind),
+            first=indices.start,
+            seed=self.seed,
+            on_progress=on_progress,
+        )
+        return Entry({"embedding": self.recipe.id, "problems": list(refits.problems)}, {"places": refits.embeddings})
 
     def _key(self, kind: Kind, indices: range) -> str:
         of = [] if kind == "refits" else [self.seed, self.share]
@@ -161,26 +166,20 @@ class SpreadSpec(AnalysisSpec):
 
     def movement(self, context: AnalysisContext, on_progress: OnProgress) -> Movement:
         """Return the movement of the embedding over its refits."""
-        from glle_engine.methods import method, resampling  # noqa: PLC0415 # tasks load the methods, the stores do not
+        from glle_engine.reliability.movement import movement  # noqa: PLC0415 # as in `Refits.embedder`
 
-        recipe = Recipe(**self.recipe)
-        embedder = method(recipe.method)
-        reference = np.asarray(recipe.load_or_compute(context, on_progress).arrays["embedding"])
-        parts = self._all()
-        halves, problems = parts.load_or_compute(context, "half-samples", self.half_samples, on_progress)
-        again = self.refits if embedder.random else 0
-        others = parts.load_or_compute(context, "refits", again, on_progress)[0] if again else None
-        return resampling.movement(
-            np.asarray(context.values(recipe.dataset), np.float64),
+        refits = self._all()
+        embedder = refits.embedder(context)
+        reference = np.asarray(refits.recipe.load_or_compute(context, on_progress).arrays["embedding"])
+        halves = refits.load_or_compute(context, "half-samples", self.half_samples, on_progress)
+        again = self.refits if embedder.method.random else 0
+        return movement(
             embedder,
-            embedder.spec.from_dict(recipe.parameters),
             reference,
             halves,
-            others,
-            problems=problems,
+            refits.load_or_compute(context, "refits", again, on_progress) if again else None,
             labels=None if self.labels is None else classes_of(context, self.labels),
             n_neighbors=self.n_neighbors,
-            share=self.share,
             on_progress=on_progress,
         )
 

@@ -14,7 +14,8 @@ import glle_engine
 from glle_engine import Draw, Posterior
 from glle_engine.base.validation import require_training_data
 from glle_engine.graph.given import stored_indices
-from glle_engine.posterior.spread.resampling import resamples
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.resamples import resample
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_numbers
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.posterior.spread.resampling import Stream
+    from glle_engine.reliability.resamples import Stream
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
@@ -141,47 +142,42 @@ class TaskContext:
                 yield draws[key]
                 self.on_progress(done, len(keys), "drawing")
 
-    def resamples(self, posterior: Posterior, stream: Stream, count: int, *, seed: int) -> Array:
+    def resamples(self, stream: Stream, count: int, *, seed: int) -> Array:
         """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones.
 
         They are made and cached block by block, so that a repeated task continues where the one before ended.
         """
-        cache, (n, p) = self.stores.cache, posterior.embedding.shape
         blocks = resample_blocks(stream.number, seed, count)
-        entries = cache.get_many([block.cache_key(self.record.arrays_id) for block in blocks])
+        entries = self.stores.cache.get_many([block.cache_key(self.record.arrays_id) for block in blocks])
         made = PER_BLOCK * sum(entry is not None for entry in entries)
         self.on_progress(min(made, count), count, stream.name)
-        stack = np.empty((len(blocks) * PER_BLOCK, n, p))
+        stack = np.empty((len(blocks) * PER_BLOCK, *self.posterior().embedding.shape))
         for block, entry in zip(blocks, entries, strict=True):
             part = stack[block.first : block.first + PER_BLOCK]
             if entry is not None:
                 part[:] = entry.arrays["embeddings"]
                 continue
-            part[:] = self._make(posterior, stream, block, count, partial(self._report_resamples, made, count))
+            part[:] = self._make(stream, block, count, partial(self._report_resamples, made, count))
             made += PER_BLOCK
         return stack[:count]
 
-    def ensure_block(self, posterior: Posterior, stream: Stream, block: ResampleBlock, count: int) -> None:
+    def ensure_block(self, stream: Stream, block: ResampleBlock, count: int) -> None:
         """Make and cache a block of the first `count` resamples of a stream, unless it is cached."""
         if not all(self.stores.cache.contains([block.cache_key(self.record.arrays_id)])):
-            self._make(posterior, stream, block, count, self.on_progress)
+            self._make(stream, block, count, self.on_progress)
 
-    def _make(
-        self, posterior: Posterior, stream: Stream, block: ResampleBlock, count: int, on_progress: OnProgress
-    ) -> Array:
+    def _make(self, stream: Stream, block: ResampleBlock, count: int, on_progress: OnProgress) -> Array:
         """Make and cache a block (4, n, p) of the first `count` resamples of a stream."""
         cache, began = self.stores.cache, time.perf_counter()
-        part = resamples(
-            self._data,
-            posterior.spec,
-            posterior.embedding,
+        part = resample(
+            self._embedder,
             PER_BLOCK,
             stream=stream,
             first=block.first,
             seed=block.seed,
+            strict=True,
             on_progress=on_progress,
-            landmarks=posterior.landmarks,
-        )
+        ).places
         result = Entry({**asdict(block), "numbers": self.job.numbers}, {"embeddings": part})
         require_finite(stream.name, result)
         if cache.fits(total := resamples_bytes(len(part[0]), part.shape[2], count)) or cache.objects is not None:
@@ -195,9 +191,9 @@ class TaskContext:
         self.on_progress(min(made + done, count), count, stage_name)
 
     @cached_property
-    def _data(self) -> Array:
-        """The data of the posterior's fit."""
-        return self.training()
+    def _embedder(self) -> PosteriorEmbedder:
+        """The job's posterior and its data, to be embedded again."""
+        return PosteriorEmbedder.of(self.posterior(), self.training())
 
     def cached(self, key: str) -> Entry | None:
         """Return an entry of the cache, or None."""

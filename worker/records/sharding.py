@@ -99,7 +99,7 @@ class ResampleBlock:
     Parameters
     ----------
     stream
-        Number of the stream (`glle_engine.posterior.spread.resampling.Stream`).
+        Number of the stream (`glle_engine.reliability.resamples.Stream`).
 
     """
 

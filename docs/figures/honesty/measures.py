@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import chi2, spearmanr
 
-from glle_engine.linalg.procrustes import procrustes_rotation
-from glle_engine.posterior.summary import generalized_procrustes
+from glle_engine.linalg.procrustes import generalized_procrustes, procrustes_rotation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,9 +10,10 @@ import numpy as np
 from docs.figures.honesty import measures
 from glle_engine import fit
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.spread.calibration import calibrate
-from glle_engine.posterior.spread.ensemble import DRAWS, RESAMPLES, combine
-from glle_engine.posterior.spread.resampling import STREAMS, resamples
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, combine
+from glle_engine.reliability.resamples import STREAMS, resample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from docs.figures.honesty.settings import Setting
     from glle_engine import Posterior
-    from glle_engine.posterior.spread.ensemble import Ensemble
+    from glle_engine.reliability.ensemble import Ensemble
 
 DRAWN, HALVES, RANDOM_K, LARGER, MIXED, ENSEMBLE = (
     "draws, calibrated",
@@ -164,14 +165,15 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
 def _candidate(posterior: Posterior, X: NDArray[np.float64], kept: int) -> _Candidate:
     """Return the ensemble of all points, for the statement, and that in the frame of the probes, for the comparison."""
     reference = posterior.embedding
-    halves, random_k, larger = (resamples(X, posterior.spec, reference, RESAMPLES, stream=stream) for stream in STREAMS)
-    calibration = calibrate(posterior, X, halves=halves)
+    embed = PosteriorEmbedder.of(posterior, X)
+    stacks = [resample(embed, RESAMPLES, stream=stream, strict=True).places for stream in STREAMS]
+    calibration = calibrate(posterior, X, halves=stacks[0])
     draws = np.stack([draw.embedding for draw in posterior.draws(DRAWS, scale=calibration.scale)])
     saturated = calibration.saturated
-    probes = [measures.centred(stack, kept) for stack in (draws, halves, random_k, larger)]
+    drawn, *probes = (measures.centred(stack, kept) for stack in (draws, *stacks))
     return _Candidate(
-        combine(draws, halves, random_k, larger, reference, saturated=saturated),
-        combine(probes[0], probes[1], probes[2], probes[3], measures.centred(reference, kept), saturated=saturated),
+        combine(draws, stacks, reference, saturated=saturated),
+        combine(drawn, probes, measures.centred(reference, kept), saturated=saturated),
         reference,
         kneighbors(X, 10)[1].mean(axis=1)[:kept],
         calibration.scale,

@@ -11,7 +11,7 @@ from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.brief import brief
 from glle_engine.methods import METHODS
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 MOST = 400  # characters: eleven arrays of a summary
 SHEET = manifolds.make("s_curve", 120, seed=0)

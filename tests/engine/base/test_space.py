@@ -15,7 +15,7 @@ from glle_engine.base.space import Space
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,9 @@ from glle_engine import Posterior, fit, load
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
 from glle_engine.posterior.fit import fit_components
-from glle_engine.posterior.spread.calibration import calibrate
-from glle_engine.posterior.spread.resampling import resamples
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.resamples import resample
 from tests.engine.conftest import bent_sheet
 from tests.engine.eigen.dense_reference import angle
 
@@ -79,8 +80,8 @@ def test_the_largest_doubles_are_data() -> None:
 
 def test_every_entry_point_takes_any_unit() -> None:
     """Half-samples, calibration and components of X 2^j have the bits of those of X."""
-    fitted, X = FITTED["em"], np.ldexp(SHEET, 600)
-    plain, scaled = (resamples(data, fitted.spec, fitted.embedding, 2) for data in (SHEET, X))
+    X = np.ldexp(SHEET, 600)
+    plain, scaled = (resample(PosteriorEmbedder.of(fit(data), data), 2).places for data in (SHEET, X))
     np.testing.assert_array_equal(scaled, plain)
     scales = [calibrate(fit(data), data, n_half_samples=4, n_draws=4).trace for data in (SHEET, X)]
     assert scales[0] == scales[1]

@@ -15,7 +15,7 @@ from glle_engine import Posterior, fit, load, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.graph.adaptive import kept_candidates, kept_of_new
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 from tests.engine.eigen.dense_reference import angle, bottom
 
 if TYPE_CHECKING:

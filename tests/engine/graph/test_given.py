@@ -14,7 +14,7 @@ from glle_engine import FitSpec, GlleError, fit, manifolds
 from glle_engine.estimator import GLLE
 from glle_engine.graph.given import checked_neighbors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,7 +20,8 @@ from glle_engine.graph.search import EXPECTED_RECALL, search_figures, search_not
 from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.posterior.fit import fit_components
-from glle_engine.posterior.spread.resampling import resamples
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.resamples import resample
 
 if TYPE_CHECKING:
     from typing import Any
@@ -293,7 +294,7 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
     X = curved(150, 20)
     posterior = fit(X, search="approximate", noise="tangent")
     assert sought == [10, 30]
-    resamples(X, posterior.spec, posterior.embedding, 2)
+    resample(PosteriorEmbedder.of(posterior, X), 2)
     assert sought[2:] == [10, 30, 10, 30]
     sought.clear()
     two = np.concatenate([X, X + 100])

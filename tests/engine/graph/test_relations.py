@@ -16,7 +16,7 @@ from glle_engine.graph.relations import Distances
 from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from glle_engine.graph.sparse import SparsePoints
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import disparity
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

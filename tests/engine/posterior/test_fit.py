@@ -14,7 +14,7 @@ from glle_engine.base import errors
 from glle_engine.methods import METHODS
 from glle_engine.metrics.registry import score
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

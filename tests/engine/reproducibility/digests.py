@@ -15,14 +15,16 @@ import numpy as np
 from glle_engine import fit
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg import dense
+from glle_engine.linalg.procrustes import moments
 from glle_engine.metrics import ranks
 from glle_engine.metrics.registry import neighborhood_hit
 from glle_engine.metrics.residual_variance import residual_variance
 from glle_engine.posterior.selection import intrinsic_dimension
-from glle_engine.posterior.spread.calibration import calibrate, rank_correlation
-from glle_engine.posterior.spread.ensemble import combine
-from glle_engine.posterior.spread.resampling import STREAMS, resamples
-from glle_engine.posterior.summary import moments
+from glle_engine.reliability.alignment import rank_correlation
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.ensemble import combine
+from glle_engine.reliability.resamples import STREAMS, resample
 from tests.engine.reproducibility import eigenproblems
 
 if TYPE_CHECKING:
@@ -74,9 +76,10 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     found = calibrate(posterior, X, n_half_samples=4, n_draws=4)
     yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
     Y = posterior.embedding
-    halves, random_k, larger = (resamples(X, posterior.spec, Y, 4, stream=stream) for stream in STREAMS)
-    together = combine(np.stack([draw.embedding for draw in posterior.draws(4)]), halves, random_k, larger, Y)
-    yield "resamples", digest(halves, random_k, larger)
+    embed = PosteriorEmbedder.of(posterior, X)
+    resamples = [resample(embed, 4, stream=stream).places for stream in STREAMS]
+    together = combine(np.stack([draw.embedding for draw in posterior.draws(4)]), resamples, Y)
+    yield "resamples", digest(*resamples)
     yield "ensemble", digest(*together.arrays().values(), *together.regions.radii, together.reliability.expected)
     yield "ranks", digest(ranks.trustworthiness(X, Y), ranks.continuity(X, Y), ranks.disparity(X[:, :2], Y))
     yield "residual variance", digest(residual_variance(X, Y, 12))

@@ -11,7 +11,7 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
 from tests.system.jobs.test_main_job import npy

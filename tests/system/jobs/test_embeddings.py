@@ -10,7 +10,10 @@ import pytest
 
 from glle import Client, InvalidRequestError
 from glle_engine import manifolds
-from glle_engine.methods import METHODS, resampling
+from glle_engine.methods import METHODS
+from glle_engine.reliability.movement import movement
+from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.resamples import resample
 from service.cli import main
 from tests.conftest import until
 from tests.system.conftest import synthetic
@@ -112,8 +115,8 @@ def test_client_and_command_refit_an_embedding(up: Up, tmp_path: Path, capsys: p
     """Workers refit to halves what the engine does; the command prints it, and writes a row for each point."""
     isomap = METHODS["isomap"]
     spec = isomap.spec(n_neighbors=12)
-    halves = resampling.half_samples(SHEET.X, isomap, spec, range(10), seed=1).places
-    direct = resampling.movement(SHEET.X, isomap, spec, isomap.embed(SHEET.X, spec).Y, halves)
+    again = MethodEmbedder(SHEET.X, isomap, spec)
+    direct = movement(again, isomap.embed(SHEET.X, spec).Y, resample(again, 10, seed=1))
     with Client(up.url, progress=False) as glle:
         embedding = glle.embed(SHEET.X, "isomap", scores=[], n_neighbors=12)
         found = embedding.spread(half_samples=10, seed=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine.posterior.spread import resampling
+from glle_engine.reliability import resamples
 from tests.worker.execution.jobs import fit_job
 from worker.execution import context, tasks
 from worker.storage.datasets import Table
@@ -37,14 +37,14 @@ def fitted(stores: Stores) -> str:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Stream and first resample of each block that a task makes."""
     blocks: list[tuple[str, int]] = []
-    real = resampling.resamples
+    real = resamples.resample
 
-    def resamples_and_record(*arguments: Any, **options: Any) -> Any:
+    def resample_and_record(*arguments: Any, **options: Any) -> Any:
         placed = real(*arguments, **options)
         blocks.append((options["stream"].name, options["first"]))
         return placed
 
-    monkeypatch.setattr(context, "resamples", resamples_and_record)
+    monkeypatch.setattr(context, "resample", resample_and_record)
     return blocks
 
 

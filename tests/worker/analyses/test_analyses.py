@@ -14,7 +14,7 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 from tests.worker.analyses.conftest import analysis_job, run_analysis, stored
 from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine.posterior.spread.ensemble import ensemble
-from glle_engine.posterior.spread.resampling import STREAMS
+from glle_engine.reliability.ensemble import ensemble
+from glle_engine.reliability.resamples import STREAMS
 from tests.worker.analyses.conftest import run_analysis
 from tests.worker.execution.jobs import SHEET, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec, SummarySpec

@@ -15,9 +15,11 @@ from rq import SimpleWorker
 
 import glle_engine
 from glle_engine import NUMBERS
-from glle_engine.methods import method, resampling
-from glle_engine.posterior.spread.ensemble import ensemble
-from glle_engine.posterior.spread.resampling import STREAMS
+from glle_engine.methods import method
+from glle_engine.reliability.ensemble import ensemble
+from glle_engine.reliability.movement import movement
+from glle_engine.reliability.refits import SEEDS, MethodEmbedder
+from glle_engine.reliability.resamples import STREAMS, resample
 from tests.conftest import in_turn, until
 from tests.worker.execution.jobs import SHEET
 from tests.worker.execution.workers import horses, is_running, worker
@@ -35,7 +37,7 @@ from worker.records.sharding import PER_BLOCK, PartsSharding
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from glle_engine.posterior.spread.ensemble import Ensemble
+    from glle_engine.reliability.ensemble import Ensemble
     from worker.analyses.base import AnalysisSpec
     from worker.base.settings import Settings
     from worker.jobs.store import Job
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 MADE = "test:made"  # list of "worker block" in the queue's Redis; the worker is the pid of its forking process
 RECORDING = f"""
 import os, time, redis, worker.execution.context as context
-real, most = context.resamples, {{most}}
-def resamples(*arguments, **options):
+real, most = context.resample, {{most}}
+def resample(*arguments, **options):
     client = redis.Redis.from_url(os.environ["GLLE_REDIS_URL"])
     mine = str(os.getppid())
     if sum(made.decode().split()[0] == mine for made in client.lrange("{MADE}", 0, -1)) >= most:
@@ -56,7 +58,7 @@ def resamples(*arguments, **options):
     placed = real(*arguments, **options)
     client.rpush("{MADE}", f"{{{{mine}}}} {{{{options['stream'].number}}}}:{{{{options['first']}}}}")
     return placed
-context.resamples = resamples
+context.resample = resample
 """
 ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=8)
 BLOCKS = [f"{stream.number}:{first}" for stream in STREAMS for first in (0, 4)]
@@ -312,10 +314,9 @@ def test_a_spread_in_parts_is_the_engines(stores: Stores, name: str) -> None:
     run_all(stores, job)
     entry = result(stores, job)
     X = np.asarray(SHEET.X)
-    halves = resampling.half_samples(X, embedder, spec, range(PART + 2))
-    others = resampling.refits(X, embedder, spec, range(seeds)).places if seeds else None
-    reference = embedder.embed(X, spec).Y
-    direct = resampling.movement(X, embedder, spec, reference, halves.places, others, problems=halves.problems)
+    again = MethodEmbedder(X, embedder, spec)
+    others = resample(again, seeds, stream=SEEDS) if seeds else None
+    direct = movement(again, embedder.embed(X, spec).Y, resample(again, PART + 2), others)
     for array in ("movement", "consensus", "covariance", "seed_movement", "baseline", "neighbor_stability"):
         np.testing.assert_array_equal(entry.arrays[array], getattr(direct, array), err_msg=array)
     assert entry.meta["figures"] == direct.figures

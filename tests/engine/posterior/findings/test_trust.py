@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from glle_engine.base import errors, npz
 from glle_engine.estimator import GLLE
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.posterior.findings import trust
-from glle_engine.posterior.spread.calibration import calibrate
-from glle_engine.posterior.spread.resampling import resamples
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.resamples import resample
 from tests.engine.conftest import bent_sheet
 
 if TYPE_CHECKING:
@@ -117,8 +119,9 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
     """Resamples of an unresolved specification are refused, as is a file with one."""
     X = NOISY[:100]
     posterior = fit(X, disconnected="bridge")
+    unresolved = replace(PosteriorEmbedder.of(posterior, X), spec=FitSpec(noise="auto"))
     with pytest.raises(errors.InvalidParameterError, match="specification of the posterior"):
-        resamples(X, FitSpec(noise="auto"), posterior.embedding, 1)
+        resample(unresolved, 1, strict=True)
     head = posterior.head()
     npz.save(tmp_path / "unresolved.npz", {**head, "spec": {**head["spec"], "noise": "auto"}}, posterior.arrays())
     with pytest.raises(errors.StorageError, match="names no law"):

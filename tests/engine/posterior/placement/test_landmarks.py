@@ -15,7 +15,7 @@ from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.out_of_sample import combined
 from glle_engine.posterior.posterior import load
-from glle_engine.posterior.spread.calibration import calibrate
+from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from glle_engine.methods import method as method_of
-from glle_engine.methods import resampling
+from glle_engine.reliability import resamples
+from glle_engine.reliability.movement import movement
+from glle_engine.reliability.refits import MethodEmbedder, stream_of
+from glle_engine.reliability.resamples import resample
 from tests.conftest import in_turn
 from tests.service.conftest import register_worker
 from tests.service.routes.embeddings.conftest import SHEET, N, embed
@@ -52,9 +55,8 @@ def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sh
     body = client.get(place).json()
     isomap = method_of("isomap")
     spec = isomap.spec(n_neighbors=8)
-    X = SHEET.X
-    halves = resampling.half_samples(X, isomap, spec, range(HALVES), seed=3).places
-    direct = resampling.movement(X, isomap, spec, isomap.embed(X, spec).Y, halves)
+    again = MethodEmbedder(SHEET.X, isomap, spec)
+    direct = movement(again, isomap.embed(SHEET.X, spec).Y, resample(again, HALVES, seed=3))
     assert body["figures"].pop("classes") == direct.figures["classes"]
     assert body["figures"] == pytest.approx({k: v for k, v in direct.figures.items() if k != "classes"}, rel=1e-6)
     stated = body["reliability"]
@@ -80,18 +82,17 @@ def test_refits_are_cached_in_parts(
     link = embedded(client, stores, sheet, "pca")
     spread(client, stores, link, half_samples=PART)
     made: list[int] = []
-    whole = resampling.half_samples
 
-    def counted(X: object, method: Any, spec: Any, indices: range, **options: Any) -> Any:
-        made.extend(indices)
-        return whole(X, method, spec, indices, **options)  # type: ignore[arg-type]
+    def counted(embed: Any, count: int, *, first: int, **options: Any) -> Any:
+        made.extend(range(first, first + count))
+        return resample(embed, count, first=first, **options)
 
-    monkeypatch.setattr(resampling, "half_samples", counted)
+    monkeypatch.setattr(resamples, "resample", counted)
     longer = spread(client, stores, link, half_samples=PART + 4)
     assert made == list(range(PART, PART + 4))
     pca = method_of("pca")
-    halves = whole(SHEET.X, pca, pca.spec(), range(PART + 4)).places
-    direct = resampling.movement(SHEET.X, pca, pca.spec(), pca.embed(SHEET.X, pca.spec()).Y, halves)
+    again = MethodEmbedder(SHEET.X, pca, pca.spec())
+    direct = movement(again, pca.embed(SHEET.X, pca.spec()).Y, resample(again, PART + 4))
     assert longer["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
     assert longer["figures"]["refits"] == 0
 
@@ -103,9 +104,9 @@ def test_larger_samples_are_refits_of_their_share(client: httpx.Client, stores: 
     body = spread(client, stores, link, half_samples=PART, share=0.632)
     assert body["figures"]["share"] == 0.632
     pca = method_of("pca")
-    places = resampling.half_samples(SHEET.X, pca, pca.spec(), range(PART), share=0.632).places
+    again = MethodEmbedder(SHEET.X, pca, pca.spec())
     reference = pca.embed(SHEET.X, pca.spec()).Y
-    direct = resampling.movement(SHEET.X, pca, pca.spec(), reference, places, share=0.632)
+    direct = movement(again, reference, resample(again, PART, stream=stream_of(0.632)))
     assert body["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
     halves = spread_of(recipe, half_samples=PART)
     assert halves.missing(stores.cache.contains)["half_samples"] == PART
@@ -244,7 +245,7 @@ def test_a_half_sample_that_fails_is_counted(client: httpx.Client, stores: Store
     dataset = client.post("/v1/datasets", json={"data": X.tolist()}).json()["id"]
     lle = method_of("lle")
     spec = lle.spec(n_neighbors=4)
-    found = resampling.half_samples(X, lle, spec, range(HALVES))
+    found = resample(MethodEmbedder(X, lle, spec), HALVES)
     assert found.problems
     link = embedded(client, stores, dataset, "lle", n_neighbors=4)
     body = spread(client, stores, link)

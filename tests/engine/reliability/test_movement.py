@@ -1,6 +1,7 @@
 """Tests of `glle_engine.methods.resampling.movement`."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from sklearn.metrics import adjusted_rand_score
 from glle_engine import manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import method
-from glle_engine.methods.resampling import Movement, half_samples, movement, refits
-from glle_engine.methods.resampling.movement import adjusted_rand
-from glle_engine.posterior.spread.calibration import rank_correlation
+from glle_engine.reliability.alignment import rank_correlation
+from glle_engine.reliability.movement import Movement, adjusted_rand, movement
+from glle_engine.reliability.refits import SEEDS, MethodEmbedder, stream_of
+from glle_engine.reliability.resamples import HALVES, Resamples, resample
 
 
 def moved(
@@ -25,18 +27,20 @@ def moved(
     **options: object,
 ) -> Movement:
     """Return the movement of a method."""
-    embedder = method(name)
-    spec = embedder.spec.from_dict(options)
-    return movement(
-        X,
-        embedder,
-        spec,
-        embedder.embed(X, spec).Y,
-        half_samples(X, embedder, spec, range(count), share=share).places,
-        refits(X, embedder, spec, range(4)).places,
-        labels=labels,
-        share=share,
-    )
+    embed = again(X, name, **options)
+    seeds = resample(embed, 4, stream=SEEDS) if embed.method.random else None
+    samples = resample(embed, count, stream=stream_of(share))
+    return movement(embed, whole(embed), samples, seeds, labels=labels)
+
+
+def again(X: np.ndarray, name: str, **options: object) -> MethodEmbedder[Any]:
+    """Return a method with its data."""
+    return MethodEmbedder(X, method(name), method(name).spec.from_dict(options))
+
+
+def whole(embed: MethodEmbedder[Any]) -> np.ndarray:
+    """Return the embedding of all points."""
+    return embed.method.embed(embed.X, embed.spec).Y
 
 
 @pytest.mark.parametrize("share", [0.5, 0.632])
@@ -60,18 +64,18 @@ def test_principal_components_move_as_their_axis_turns(share: float) -> None:
 def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) -> None:
     """The variance by sampling has the factor share / (1 - share), that by seeds has none; regions follow."""
     factor = 0.632 / 0.368
-    lle = method("lle")
-    spec = lle.spec()
-    places = half_samples(sheet, lle, spec, range(8), share=0.632).places
-    reference = lle.embed(sheet, spec).Y
-    plain, corrected = (movement(sheet, lle, spec, reference, places, share=share) for share in (0.5, 0.632))
+    embed = again(sheet, "lle")
+    reference = whole(embed)
+    larger = resample(embed, 8, stream=stream_of(0.632))
+    both = (replace(larger, stream=HALVES), larger)
+    plain, corrected = (movement(embed, reference, samples) for samples in both)
     np.testing.assert_allclose(corrected.movement, np.sqrt(factor) * plain.movement)
     np.testing.assert_allclose(corrected.covariance, factor * plain.covariance)
     np.testing.assert_allclose(corrected.radius, np.sqrt(factor) * plain.radius)
     np.testing.assert_array_equal(corrected.consensus, plain.consensus)
     assert (plain.figures["share"], corrected.figures["share"]) == (0.5, 0.632)
     seeds = reference + np.random.default_rng(0).normal(scale=1e-3, size=(6, *reference.shape))
-    plain, corrected = (movement(sheet, lle, spec, reference, places, seeds, share=share) for share in (0.5, 0.632))
+    plain, corrected = (movement(embed, reference, samples, Resamples(SEEDS, seeds)) for samples in both)
     np.testing.assert_allclose(corrected.seed_movement, plain.seed_movement)
     np.testing.assert_allclose(corrected.sampling_movement, np.sqrt(factor) * plain.sampling_movement)
     trace = np.trace(corrected.covariance, axis1=1, axis2=2)
@@ -99,26 +103,25 @@ def test_the_parts_of_movement_add_up(sheet: np.ndarray) -> None:
 
 def test_order_and_motions_change_nothing(sheet: np.ndarray) -> None:
     """Half-samples in another order, rotated, scaled and moved, have the same movement."""
-    embedder = method("isomap")
-    spec = embedder.spec()
-    Y = embedder.embed(sheet, spec).Y
-    places = half_samples(sheet, embedder, spec, range(8)).places
-    one = movement(sheet, embedder, spec, Y, places)
+    embed = again(sheet, "isomap")
+    Y, samples = whole(embed), resample(embed, 8)
+    one = movement(embed, Y, samples)
     rng = np.random.default_rng(0)
-    other = np.array([3 * Z @ np.linalg.qr(rng.standard_normal((2, 2)))[0] + rng.standard_normal(2) for Z in places])
-    two = movement(sheet, embedder, spec, Y, other[rng.permutation(8)])
+    turns = (np.linalg.qr(rng.standard_normal((2, 2)))[0] for _ in range(8))
+    other = np.array([3 * Z @ turn + rng.standard_normal(2) for Z, turn in zip(samples.places, turns, strict=True)])
+    two = movement(embed, Y, Resamples(HALVES, other[rng.permutation(8)]))
     for name in ("consensus", "movement", "radius", "neighbor_stability", "covariance"):
         assert getattr(two, name) == pytest.approx(getattr(one, name), rel=1e-6, abs=1e-8)
-    three = movement(sheet, embedder, spec, 10 * Y + 1, places)
+    three = movement(embed, 10 * Y + 1, samples)
     assert three.movement == pytest.approx(10 * one.movement)
     assert three.figures["relative_movement"] == pytest.approx(one.figures["relative_movement"])
 
 
 def test_equal_refits_do_not_move(sheet: np.ndarray) -> None:
     """Refits that are the embedding itself keep all neighbors, clusters and distances between classes."""
-    lle = method("lle")
-    Y = lle.embed(sheet, lle.spec()).Y
-    found = movement(sheet, lle, lle.spec(), Y, np.array([Y] * 5))
+    embed = again(sheet, "lle")
+    Y = whole(embed)
+    found = movement(embed, Y, Resamples(HALVES, np.array([Y] * 5)))
     assert found.movement == pytest.approx(np.zeros(len(Y)), abs=1e-12)
     assert found.consensus == pytest.approx(Y, abs=1e-12)
     assert found.figures["pairs_kept"] == 1
@@ -131,8 +134,8 @@ def test_noise_keeps_neighbors_by_chance() -> None:
     """Refits that are noise keep k / (n - 1) of the neighbors, and clusters as by chance."""
     rng = np.random.default_rng(2)
     X = rng.standard_normal((300, 3))
-    pca = method("pca")
-    found = movement(X, pca, pca.spec(), rng.standard_normal((300, 2)), rng.standard_normal((30, 300, 2)))
+    noise = Resamples(HALVES, rng.standard_normal((30, 300, 2)))
+    found = movement(again(X, "pca"), rng.standard_normal((300, 2)), noise)
     assert found.figures["pairs_kept"] == pytest.approx(found.figures["pairs_by_chance"], rel=0.1)
     assert abs(found.figures["cluster_stability"]) < 0.05
     separated = found.figures["separated"]
@@ -181,22 +184,20 @@ def test_the_adjusted_rand_index_is_that_of_scikit_learn(pairs: list[tuple[int, 
 def test_notes_and_refusals(sheet: np.ndarray) -> None:
     """Methods known to fail the test say so; failed half-samples are counted; too few are refused."""
     assert next(note.code for note in moved(sheet, "ltsa").notes) == "movement-unreliable"
-    isomap, pca = method("isomap"), method("pca")
-    Y = isomap.embed(sheet, isomap.spec()).Y
-    places = half_samples(sheet, isomap, isomap.spec(), range(5)).places
-    places[1] = np.nan
-    found = movement(sheet, isomap, isomap.spec(), Y, places)
+    embed = again(sheet, "isomap")
+    Y, four = whole(embed), resample(embed, 4)
+    torn = Resamples(HALVES, np.full((1, *Y.shape), np.nan), ("torn",))
+    found = movement(embed, Y, torn + four)
     assert found.figures["failed"] == 1
     assert found.figures["half_samples"] == 4
     assert {"movement-unreliable", "half-samples-failed"} <= {note.code for note in found.notes}
-    with pytest.raises(InvalidParameterError, match="3 of 3 half-samples"):
-        movement(sheet, pca, pca.spec(), Y, places[2:])
+    three = Resamples(HALVES, four.places[1:]) + torn
     with pytest.raises(InvalidParameterError, match=r"3 of 4 half-samples.* The first problem: torn"):
-        movement(sheet, pca, pca.spec(), Y, places[2:], problems=["torn"])
+        movement(embed, Y, three)
     with pytest.raises(InvalidParameterError, match="120 classes"):
-        movement(sheet, pca, pca.spec(), Y, places, labels=np.arange(120))
+        movement(embed, Y, four, labels=np.arange(120))
     with pytest.raises(InvalidParameterError, match="n_neighbors=119"):
-        movement(sheet, pca, pca.spec(), Y, places, n_neighbors=119)
+        movement(embed, Y, four, n_neighbors=119)
     assert "movement-unreliable" not in {note.code for note in moved(sheet, "pca").notes}
 
 

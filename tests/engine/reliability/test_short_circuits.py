@@ -8,17 +8,20 @@ import pytest
 from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import method
-from glle_engine.methods.resampling import half_samples, movement, short_circuits
 from glle_engine.metrics.residual_variance import residual_variance
+from glle_engine.reliability import short_circuits
+from glle_engine.reliability.movement import movement
+from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.resamples import resample
 
 ISOMAP = method("isomap")
 
 
-def warned(X: np.ndarray, k: int) -> str | None:
+def warned(X: np.ndarray, k: int, **options: str) -> str | None:
     """Return the warning on Isomap's movement."""
-    spec = ISOMAP.spec(n_neighbors=k)
-    Y = ISOMAP.embed(X, spec).Y
-    found = movement(X, ISOMAP, spec, Y, half_samples(X, ISOMAP, spec, range(4)).places)
+    spec = ISOMAP.spec(n_neighbors=k, **options)
+    embed = MethodEmbedder(X, ISOMAP, spec)
+    found = movement(embed, ISOMAP.embed(X, spec).Y, resample(embed, 4))
     messages = [note.message for note in found.notes if note.code == "movement-unreliable"]
     assert len(messages) <= 1
     return messages[0] if messages else None
@@ -78,7 +81,4 @@ def test_distances_have_the_general_warning() -> None:
     """Distances have no coordinates to search in."""
     X = manifolds.make("s_curve", 120, seed=0).X
     D = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
-    spec = ISOMAP.spec(n_neighbors=8, metric="precomputed")
-    Y = ISOMAP.embed(D, spec).Y
-    found = movement(D, ISOMAP, spec, Y, half_samples(D, ISOMAP, spec, range(4)).places)
-    assert found.notes[0].message == short_circuits.UNKNOWN
+    assert warned(D, 8, metric="precomputed") == short_circuits.UNKNOWN

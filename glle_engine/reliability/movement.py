@@ -28,26 +28,23 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.validation import finite_matrix
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.procrustes import procrustes_rotation
-from glle_engine.methods.resampling import short_circuits
-from glle_engine.methods.resampling.reliability import MovementReliability, reliability
-from glle_engine.methods.resampling.samples import HALF, located, require_share
-from glle_engine.posterior.spread.calibration import rank_correlation
-from glle_engine.posterior.summary import aligned_to_consensus, moments
+from glle_engine.linalg.procrustes import aligned_to_consensus, moments
+from glle_engine.posterior.summary import neighbor_stability
+from glle_engine.reliability import short_circuits
+from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
+from glle_engine.reliability.statements import MOSTLY, Reliability, movement_reliability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
-    from glle_engine.methods.base import Method
-    from glle_engine.methods.parameters import MethodSpec
+    from glle_engine.reliability.refits import MethodEmbedder
+    from glle_engine.reliability.resamples import Resamples
 
-LEAST = 4  # half-samples
-MOST_CLUSTERS = 10
-MOST_CLASSES = 100  # of labels
+MAX_CLUSTERS = 10
+MAX_CLASSES = 100  # of labels
 ROUNDS = 20  # of Lloyd's algorithm
 ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as the movement does
 _UNCERTAIN = {
@@ -90,8 +87,8 @@ class MovementFigures(TypedDict):
     separated : float or None
         Share of points whose disc of half the refits is smaller than the distance to the next class; None with one
         class.
-    baseline_correlation : float or None
-        Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data.
+    baseline_correlation : float
+        Spearman's, of movement with the mean distance to the 10 nearest neighbors in the data; 0 if one is constant.
 
     """
 
@@ -109,7 +106,7 @@ class MovementFigures(TypedDict):
     classes: Literal["labels", "clusters"]
     n_classes: int
     separated: float | None
-    baseline_correlation: float | None
+    baseline_correlation: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +137,7 @@ class Movement:
     classes : (n,) int64
         Of `margin` and of `cluster_stability`: the labels, or else the clusters of the embedding.
     figures : MovementFigures
-    reliability : MovementReliability
+    reliability : Reliability
         Whether half-samples rank points alike by their movement; read it before ranks and regions.
     notes : tuple of Note
         Doubts about the movement, with the remedy.
@@ -158,7 +155,7 @@ class Movement:
     baseline: NDArray[np.float64]
     classes: NDArray[np.int64]
     figures: MovementFigures
-    reliability: MovementReliability
+    reliability: Reliability
     notes: tuple[Note, ...] = ()
 
     __repr__ = brief
@@ -170,43 +167,34 @@ class Movement:
 
 
 def movement(
-    X: ArrayLike,
-    method: Method[Any],
-    spec: MethodSpec,
+    embed: MethodEmbedder[Any],
     reference: NDArray[np.float64],
-    samples: NDArray[np.float64],
-    others: NDArray[np.float64] | None = None,
+    samples: Resamples,
+    seeds: Resamples | None = None,
     *,
-    problems: Sequence[str] = (),
     labels: NDArray[np.int64] | None = None,
     n_neighbors: int = 10,
-    share: float = HALF,
     on_progress: OnProgress = silent,
 ) -> Movement:
     """Summarize the refits of a method.
 
     Parameters
     ----------
-    X : (n, d)
-        The data, or distances (n, n).
-    method, spec
+    embed : MethodEmbedder
     reference : (n, p) float64
         The embedding of all points.
-    samples : (m, n, p) float64
-        Of half-samples (`half_samples`), in any order; those with NaN are left out, and at least 4 remain.
-    others : (r, n, p) float64, optional
-        Of the whole data with other seeds (`refits`).
-    problems : sequence of str
-        The messages of half-samples that failed and are not among `samples`.
+    samples : Resamples
+        Of a `glle_engine.reliability.refits.stream_of`, in any order; at least 4 without a problem. The part of the
+        variance by sampling is multiplied by the factor of the stream; shares of kept neighbors are those over the
+        samples.
+    seeds : Resamples, optional
+        Of the whole data with other seeds (`glle_engine.reliability.refits.SEEDS`).
     labels : (n,) int64, optional
         The class of each point, at most 100 classes; default: clusters of the reference.
     n_neighbors : int
         Neighbors in the embedding that may be kept.
-    share : {0.5, 0.632}
-        Of the points in `samples`. The part of the variance by sampling is multiplied by share / (1 - share); shares of
-        kept neighbors are those over the samples.
     on_progress
-        Called with (done, total, stage), for the stages "consensus" and "stability".
+        Called with (done, total, stage), for the stages "consensus", "reliability" and "stability".
 
     Raises
     ------
@@ -214,8 +202,7 @@ def movement(
         For too few half-samples, or too many neighbors or classes.
 
     """
-    n = len(reference)
-    require_share(share)
+    n, problems = len(reference), samples.problems
     k = check_integer("n_neighbors", n_neighbors, 1)
     if k > n - 2:
         raise InvalidParameterError(
@@ -223,50 +210,48 @@ def movement(
         )
     whole, center, size = _normed(reference)
     classes = _classes(whole, labels)
-    aligned, failed = _aligned(samples, whole, on_progress)
-    failed += len(problems)
-    if len(aligned) < LEAST:
+    refitted = _normed_all(samples.embeddings)
+    if len(refitted) < FEWEST:
         raise InvalidParameterError(
-            f"{len(aligned)} of {len(aligned) + failed} half-samples were embedded; movement needs {LEAST}."
+            f"{len(refitted)} of {len(refitted) + len(problems)} half-samples were embedded; movement needs {FEWEST}."
             + (f" The first problem: {problems[0]}" if problems else ""),
             remedy="Embed with other parameters, such as a larger n_neighbors, or take more half-samples.",
         )
-    consensus, covariance = moments(aligned)
-    total = np.trace(covariance, axis1=1, axis2=2)
-    by_seed, again = _of_seeds(others, whole, n)
-    times = np.ones(n)
-    if share != HALF:  # the seeds of two samples differ, so that their part has no factor
-        of_seeds = np.minimum(by_seed, total)
-        corrected = share / (1 - share) * (total - of_seeds) + of_seeds
-        times = np.divide(corrected, total, out=times, where=total > 0)
-        total, covariance = corrected, times[:, None, None] * covariance
-    starts = _lloyd(whole, _centroids(whole, classes))
+    aligned = Alignment.of((refitted,), whole, on_progress=on_progress)
+    (consensus, covariance), (places,) = aligned.moments[0], aligned.kinds
+    over_samples = np.trace(covariance, axis1=1, axis2=2)
+    by_seed, again = _variance_by_seeds(seeds, whole)
+    # The seeds of two samples differ, so that their part has no factor.
+    total = over_samples + (samples.stream.factor - 1) * np.maximum(over_samples - by_seed, 0)
+    times = np.divide(total, over_samples, out=np.ones(n), where=over_samples > 0)
     margin = _margin(consensus, classes)
-    radius = np.sqrt(times) * np.median(np.sqrt(((aligned - consensus) ** 2).sum(axis=2)), axis=0)
-    kept, indices = _stability(aligned, whole, starts, classes, k, on_progress)
-    baseline = _baseline(X, spec)
-    path = np.sqrt(total)
+    radius = np.sqrt(times) * np.median(np.sqrt(((places - consensus) ** 2).sum(axis=2)), axis=0)
+    kept = neighbor_stability(places, whole, k, on_progress)
+    clusters = _clusters(whole, _centroids(whole, classes))
+    path, baseline = np.sqrt(total), _baseline(embed)
     seed_share = float(min(by_seed.sum() / total.sum(), 1.0)) if total.sum() > 0 else 0.0
     figures: MovementFigures = {
-        "half_samples": len(aligned),
-        "share": share,
+        "half_samples": len(places),
+        "share": samples.stream.share,
         "refits": again,
-        "failed": failed,
+        "failed": len(problems),
         "n_neighbors": k,
         "median_movement": float(size * np.median(path)),
         "relative_movement": float(np.median(path)),
         "seed_share": seed_share,
         "pairs_kept": float(kept.mean()),
         "pairs_by_chance": k / (n - 1),
-        "cluster_stability": float(indices.mean()),
+        "cluster_stability": float(
+            np.mean([adjusted_rand(_clusters(Y, _centroids(Y, classes)), clusters) for Y in places])
+        ),
         "classes": "clusters" if labels is None else "labels",
         "n_classes": int(classes.max()) + 1,
         "separated": None if np.isnan(margin).any() else float((radius < margin).mean()),
-        "baseline_correlation": _finite(rank_correlation(path, baseline)),
+        "baseline_correlation": rank_correlation(path, baseline),
     }
     return Movement(
         consensus=center + size * consensus,
-        covariance=size**2 * covariance,
+        covariance=size**2 * times[:, None, None] * covariance,
         movement=size * path,
         sampling_movement=size * np.sqrt(np.maximum(total - by_seed, 0)),
         seed_movement=size * np.sqrt(by_seed),
@@ -276,8 +261,8 @@ def movement(
         baseline=baseline,
         classes=classes,
         figures=figures,
-        reliability=reliability(aligned, seed_share),
-        notes=tuple(_notes(method, figures, problems, _uncertainty(X, method, spec, reference, samples))),
+        reliability=movement_reliability(aligned, seed_share),
+        notes=tuple(_notes(figures, problems, _uncertainty(embed, reference, samples.embeddings))),
     )
 
 
@@ -304,30 +289,17 @@ def _normed(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.flo
     return (Y - center) / (size or 1.0), center, size or 1.0
 
 
-def _aligned(
-    places: NDArray[np.float64], whole: NDArray[np.float64], on_progress: OnProgress
-) -> tuple[NDArray[np.float64], int]:
-    """Return the embeddings without NaN, normed and aligned to their consensus, and how many others there are.
-
-    Each is rotated to the reference first, so that the result does not depend on their order.
-    """
-    found = [_normed(Y)[0] for Y in places if np.isfinite(Y).all()]
-    turned = [Y @ procrustes_rotation(Y, whole) for Y in found]
-    if len(turned) < 2:
-        return np.array(turned).reshape(len(turned), *whole.shape), len(places) - len(turned)
-    return aligned_to_consensus(np.array(turned), whole, on_progress), len(places) - len(turned)
+def _normed_all(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.array([_normed(Y)[0] for Y in embeddings]).reshape(embeddings.shape)
 
 
-def _of_seeds(
-    others: NDArray[np.float64] | None, whole: NDArray[np.float64], n: int
-) -> tuple[NDArray[np.float64], int]:
+def _variance_by_seeds(seeds: Resamples | None, whole: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Return the variance of each point (n,) over the embedding and its refits with other seeds, and their number."""
-    if others is None or not len(others):
-        return np.zeros(n), 0
-    aligned, _ = _aligned(np.concatenate([whole[None], others]), whole, silent)
-    if len(aligned) < 2:
-        return np.zeros(n), 0
-    return np.trace(moments(aligned)[1], axis1=1, axis2=2), len(aligned) - 1
+    others = np.empty((0, *whole.shape)) if seeds is None else _normed_all(seeds.embeddings)
+    if not len(others):
+        return np.zeros(len(whole)), 0
+    aligned = aligned_to_consensus(np.concatenate([whole[None], others]), whole)
+    return np.trace(moments(aligned)[1], axis1=1, axis2=2), len(others)
 
 
 def _classes(whole: NDArray[np.float64], labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
@@ -338,17 +310,16 @@ def _classes(whole: NDArray[np.float64], labels: NDArray[np.int64] | None) -> ND
     """
     if labels is not None:
         classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        if classes.max() >= MOST_CLASSES:
+        if classes.max() >= MAX_CLASSES:
             raise InvalidParameterError(
-                f"The labels have {int(classes.max()) + 1} classes; at most {MOST_CLASSES} are compared.",
+                f"The labels have {int(classes.max()) + 1} classes; at most {MAX_CLASSES} are compared.",
                 remedy="Give labels of fewer classes, or none.",
             )
         return classes
     best, found = -np.inf, np.zeros(len(whole), np.int64)
-    for count in range(2, min(MOST_CLUSTERS, len(whole) // 2) + 1):
+    for count in range(2, min(MAX_CLUSTERS, len(whole) // 2) + 1):
         start, _ = kmeans2(whole, count, iter=ROUNDS, minit="++", missing="warn", rng=np.random.default_rng(count))
-        clusters = _lloyd(whole, start)
-        clusters = np.unique(clusters, return_inverse=True)[1].astype(np.int64)
+        clusters = np.unique(_clusters(whole, start), return_inverse=True)[1].astype(np.int64)
         within = float(((whole - _centroids(whole, clusters)[clusters]) ** 2).sum())
         among = max(float((whole**2).sum()) - within, 0.0)
         index = among / (count - 1) / (within / (len(whole) - count)) if within > 0 else np.inf
@@ -363,7 +334,7 @@ def _centroids(Y: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np
     return np.stack([np.bincount(classes, column) for column in Y.T], axis=1) / counts[:, None]
 
 
-def _lloyd(Y: NDArray[np.float64], centroids: NDArray[np.float64]) -> NDArray[np.int64]:
+def _clusters(Y: NDArray[np.float64], centroids: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the clusters (n,) of k-means from given centroids; empty ones keep theirs."""
     clusters = np.full(len(Y), -1, np.int64)
     centroids = centroids.copy()
@@ -388,55 +359,25 @@ def _margin(Y: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.fl
     return margin
 
 
-def _stability(
-    aligned: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    clusters: NDArray[np.int64],
-    classes: NDArray[np.int64],
-    k: int,
-    on_progress: OnProgress,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share of kept neighbors (n,), and the adjusted Rand index of the clusters over each embedding (m,).
-
-    The clusters of a picture are those of k-means from the centroids of the classes in it. The index corrects for
-    chance, so that it compares numbers and sizes of clusters that differ.
-    """
-    expected = kneighbors(np.ascontiguousarray(whole), k)[0]
-    kept, indices = np.zeros(len(whole)), np.empty(len(aligned))
-    for j, Y in enumerate(aligned):
-        near = kneighbors(np.ascontiguousarray(Y), k)[0]
-        kept += (expected[:, :, None] == near[:, None, :]).any(axis=2).sum(axis=1)
-        indices[j] = adjusted_rand(_lloyd(Y, _centroids(Y, classes)), clusters)
-        on_progress(j + 1, len(aligned), "stability")
-    return kept / (k * len(aligned)), indices
-
-
-def _baseline(X: ArrayLike, spec: MethodSpec) -> NDArray[np.float64]:
-    """Return the mean distance (n,) to the 10 nearest neighbors in the space of a specification."""
-    points, exponent = located(finite_matrix(X), spec)
+def _baseline(embed: MethodEmbedder[Any]) -> NDArray[np.float64]:
+    """Return the mean distance (n,) to the 10 nearest neighbors in the space of the method."""
+    points, exponent = embed.located
     return np.asarray(np.ldexp(kneighbors(points, min(10, len(points) - 1))[1].mean(axis=1), exponent))
 
 
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
 def _uncertainty(
-    X: ArrayLike, method: Method[Any], spec: MethodSpec, reference: NDArray[np.float64], samples: NDArray[np.float64]
+    embed: MethodEmbedder[Any], reference: NDArray[np.float64], samples: NDArray[np.float64]
 ) -> str | None:
     """Return the warning on a method whose movement differs from that over new data, or None."""
-    if method.name != "isomap":
-        return _UNCERTAIN.get(method.name)
-    points, _ = located(finite_matrix(X), spec)
+    if embed.method.name != "isomap":
+        return _UNCERTAIN.get(embed.method.name)
+    points, _ = embed.located
     if not isinstance(points, np.ndarray):
         return short_circuits.UNKNOWN
-    found = samples[np.isfinite(samples).all(axis=(1, 2))]
-    return short_circuits.warning(points, getattr(spec, "n_neighbors", 10), reference, found)
+    return short_circuits.warning(points, getattr(embed.spec, "n_neighbors", 10), reference, samples)
 
 
-def _notes(
-    method: Method[Any], figures: MovementFigures, problems: Sequence[str], uncertainty: str | None
-) -> Iterator[Note]:
+def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str | None) -> Iterator[Note]:
     """Yield the notes of a summary."""
     if uncertainty is not None:
         yield Note("movement-unreliable", uncertainty)
@@ -447,13 +388,13 @@ def _notes(
             f"others, and too small.{f' The first problem: {problems[0]}' if problems else ''}",
         )
     correlation = figures["baseline_correlation"]
-    if correlation is not None and correlation >= ALIKE:
+    if correlation >= ALIKE:
         yield Note(
             "movement-as-baseline",
             f"Movement ranks the points nearly as their mean distance to the 10 nearest neighbors in the data does "
             f"(rank correlation {correlation:.2f}): the points that move are those in sparse regions.",
         )
-    if figures["seed_share"] >= 0.5:
+    if figures["seed_share"] >= MOSTLY:
         yield Note(
             "movement-by-seed",
             f"{figures['seed_share']:.0%} of the variance is that of the seed, not of the data: the method does not "

@@ -6,14 +6,14 @@ r"""Ensemble spread: the mean of four estimates of how far points move over new 
           + \tfrac{\varphi}{1 - \varphi} C_i(\varphi, k)\big], \quad \varphi = .632,
 
 where :math:`C_i(\varphi, k)` is the covariance of point i over embeddings of :math:`\varphi n` points
-(`glle_engine.posterior.spread.resampling`), :math:`\kappa` is log-uniform on [.7 k, 1.5 k] for each of them, and
+(`glle_engine.reliability.resamples`), :math:`\kappa` is log-uniform on [.7 k, 1.5 k] for each of them, and
 :math:`a^*` is the calibrated scale of the draws. All embeddings are aligned together by generalised Procrustes analysis
 (Gower 1975), which starts from the reference: from one of the embeddings it more often ends in a poor minimum. The four
 estimates err on different points, so that their mean ranks points better than any of them.
 
 Cost: with the default numbers the time of 110 to 130 fits of the posterior, on one core (measured at n = 800 and 2,000,
 neighbor search included). Nearly all of it are resamples, each about .8 of a fit, which can be computed anywhere:
-`resamples` computes any range of a stream, and `combine` needs only the embeddings.
+`resample` computes any range of a stream, and `combine` needs only the embeddings.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ import numpy as np
 
 from glle_engine.base.brief import brief
 from glle_engine.base.diagnostics import Note
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.posterior.spread.calibration import HALF_SAMPLES, Calibration, calibrate, require_resampling
-from glle_engine.posterior.spread.regions import Regions, calibrated_regions, mean_covariance, root_trace
-from glle_engine.posterior.spread.reliability import Reliability, reliability
-from glle_engine.posterior.spread.resampling import STREAMS, resamples
-from glle_engine.posterior.summary import aligned_to_consensus, moments
+from glle_engine.linalg.procrustes import root_trace
+from glle_engine.reliability.alignment import FEWEST, Alignment
+from glle_engine.reliability.calibration import HALF_SAMPLES, Calibration, calibrate
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.regions import Regions, calibrated_regions
+from glle_engine.reliability.resamples import STREAMS, resample
+from glle_engine.reliability.statements import SpreadReliability, spread_reliability
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.posterior.posterior import Posterior
@@ -42,9 +45,7 @@ if TYPE_CHECKING:
 DRAWS = 80
 RESAMPLES = 40  # of each stream
 UNSTABLE = 1.05  # median spread of half-samples over that of larger samples: .67 to .98 if the embedding is stable
-FEWEST = 4  # of each kind, for covariances of two halves
 FACTORS = (1.0, *(stream.factor for stream in STREAMS))
-_KINDS = ("draws", "halves", "random_k", "larger")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,7 +64,7 @@ class Ensemble:
         The same of each covariance with its factor, so that each estimates the spread.
     regions : Regions
         50 % and 90 % regions around the reference.
-    reliability : Reliability
+    reliability : SpreadReliability
         Whether to rely on the spread.
     n_draws, n_resamples : int
         Draws, and resamples of each stream.
@@ -82,7 +83,7 @@ class Ensemble:
     random_k_spread: NDArray[np.float64]
     larger_sample_spread: NDArray[np.float64]
     regions: Regions
-    reliability: Reliability
+    reliability: SpreadReliability
     n_draws: int
     n_resamples: int
     calibration: Calibration | None = None
@@ -110,9 +111,7 @@ class Ensemble:
 
 def combine(
     draws: NDArray[np.float64],
-    halves: NDArray[np.float64],
-    random_k: NDArray[np.float64],
-    larger: NDArray[np.float64],
+    resamples: Sequence[NDArray[np.float64]],
     reference: NDArray[np.float64],
     *,
     saturated: bool = False,
@@ -126,8 +125,8 @@ def combine(
     ----------
     draws : (m, n, p) float64
         At the calibrated scale; at least 4.
-    halves, random_k, larger : (m, n, p) float64
-        `resamples` of the streams `HALVES`, `RANDOM_K` and `LARGER`; at least 4 each.
+    resamples : sequence of three (m, n, p) float64
+        Those of the streams `STREAMS`; at least 4 each.
     reference : (n, p) float64
         `Posterior.embedding`.
     saturated : bool
@@ -143,28 +142,23 @@ def combine(
         For fewer than 4 embeddings of a kind.
 
     """
-    given = (draws, halves, random_k, larger)
-    for name, stack in zip(_KINDS, given, strict=True):
-        _require_stack(name, stack, reference)
-    aligned = aligned_to_consensus(np.concatenate(given), reference, on_progress, start=reference)
-    stacks = np.split(aligned, np.cumsum([len(stack) for stack in given])[:-1])
-    means, covariances = zip(*(moments(stack) for stack in stacks), strict=True)
-    covariance = mean_covariance(covariances, FACTORS)
-    spreads = [root_trace(factor * part) for part, factor in zip(covariances, FACTORS, strict=True)]
-    stated = reliability(stacks, FACTORS, saturated=saturated, on_progress=on_progress)
+    aligned = Alignment.of((draws, *resamples), reference, FACTORS, start=reference, on_progress=on_progress)
+    spreads = [root_trace(factor * part) for part, factor in zip(aligned.covariances, FACTORS, strict=True)]
+    reliability = spread_reliability(aligned, saturated=saturated, on_progress=on_progress)
+    means = [mean for mean, _ in aligned.moments]
     return Ensemble(
         consensus=sum(means[1:], start=means[0]) / len(means),
-        covariance=covariance,
-        spread=root_trace(covariance),
+        covariance=aligned.covariance,
+        spread=root_trace(aligned.covariance),
         draw_spread=spreads[0],
         half_sample_spread=spreads[1],
         random_k_spread=spreads[2],
         larger_sample_spread=spreads[3],
-        regions=calibrated_regions(stacks, FACTORS, reference, on_progress=on_progress),
-        reliability=stated,
+        regions=calibrated_regions(aligned, on_progress=on_progress),
+        reliability=reliability,
         n_draws=len(draws),
-        n_resamples=min(map(len, given[1:])),
-        notes=(*stated.notes, *_unstable(spreads[1], spreads[3])),
+        n_resamples=min(map(len, resamples)),
+        notes=(*reliability.notes, *_unstable(spreads[1], spreads[3])),
     )
 
 
@@ -207,18 +201,9 @@ def ensemble(
     """
     n_draws = check_integer("n_draws", n_draws, FEWEST)
     n_resamples = check_integer("n_resamples", n_resamples, FEWEST)
-    require_resampling(posterior, X)
+    embed = PosteriorEmbedder.of(posterior, X)
     stacks = [
-        resamples(
-            X,
-            posterior.spec,
-            posterior.embedding,
-            n_resamples,
-            stream=stream,
-            seed=seed,
-            on_progress=on_progress,
-            landmarks=posterior.landmarks,
-        )
+        resample(embed, n_resamples, stream=stream, seed=seed, strict=True, on_progress=on_progress).places
         for stream in STREAMS
     ]
     shared = stacks[0] if seed == 0 and n_resamples >= HALF_SAMPLES else None
@@ -228,16 +213,7 @@ def ensemble(
     for done, draw in enumerate(draws, start=1):
         drawn[done - 1] = draw.embedding
         on_progress(done, n_draws, "drawing")
-    halves, random_k, larger = stacks
-    result = combine(
-        drawn,
-        halves,
-        random_k,
-        larger,
-        posterior.embedding,
-        saturated=calibration.saturated,
-        on_progress=on_progress,
-    )
+    result = combine(drawn, stacks, posterior.embedding, saturated=calibration.saturated, on_progress=on_progress)
     return replace(result, calibration=calibration, notes=(*result.notes, *calibration.notes))
 
 
@@ -254,17 +230,3 @@ def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> tuple
             "measured setting four times too wide. Give more points, or another n_neighbors.",
         ),
     )
-
-
-def _require_stack(name: str, stack: NDArray[np.float64], reference: NDArray[np.float64]) -> None:
-    """Raise an error unless a stack has at least 4 embeddings of the shape of the reference."""
-    if stack.ndim != 3 or stack.shape[1:] != reference.shape:
-        raise InvalidShapeError(
-            f"{name} has shape {stack.shape}; the reference has {reference.shape}.",
-            remedy=f"Give embeddings of shape (m, {', '.join(map(str, reference.shape))}).",
-        )
-    if len(stack) < FEWEST:
-        raise InvalidParameterError(
-            f"{name} has {len(stack)} embeddings, too few for a covariance of each half of them.",
-            remedy=f"Give at least {FEWEST}; {RESAMPLES} resamples of each stream and {DRAWS} draws are the defaults.",
-        )

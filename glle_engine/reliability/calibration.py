@@ -1,7 +1,7 @@
 """Calibration of the scale by half-sampling, which needs only the data.
 
 LLE's sampling spread is the variation of its embedding over new samples of the data. Half-sampling (the delete-half
-jackknife) estimates it from one data set (`glle_engine.posterior.spread.resampling`).
+jackknife) estimates it from one data set (`glle_engine.reliability.resamples`).
 
 `calibrate` searches the scale a at which the median spread of draws is that of half-samples. Spread over scale is
 close to a power law, so that a few secant steps in logarithms find it. If the slope is small, the spread is
@@ -17,7 +17,6 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +27,11 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.validation import require_training_data
 from glle_engine.linalg import dense
-from glle_engine.posterior.spread.resampling import HALVES, resamples
-from glle_engine.posterior.summary import generalized_procrustes
+from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
+from glle_engine.reliability.alignment import FEWEST, rank_correlation
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.resamples import resample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ class Calibration:
     ratio : float
         Median spread of draws at that scale over the median spread of half-samples.
     rank_correlation : float
-        Spearman's, between the two spreads over points.
+        Spearman's, between the two spreads over points; 0 if one of them is constant.
     slope : float or None
         Measured d log spread / d log scale; None if the first scale, 1, was accepted.
     saturated : bool
@@ -107,7 +107,7 @@ class Calibration:
                 f"{times} at the scale {self.scale:.3g}, the closest of {len(self.trace)} tried. Multiply or divide "
                 "spreads by this factor, or compare them within this posterior only.",
             )
-        if not self.rank_correlation >= CORRELATED:  # NaN if a spread is constant
+        if self.rank_correlation < CORRELATED:
             yield Note(
                 "scale-poorly-correlated",
                 f"Draws and half-samples disagree which points are uncertain (rank correlation "
@@ -131,24 +131,7 @@ class Calibration:
 def spread_of(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each point's spread (n,) over embeddings (m, n, p): the root of the trace of its covariance."""
     _, aligned = generalized_procrustes(embeddings)
-    return np.asarray(np.sqrt(aligned.var(axis=0, ddof=1).sum(axis=1)))
-
-
-def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return Spearman's correlation of two arrays (n,), ties at their mean rank; NaN if one is constant.
-
-    Doubled centred ranks are integers: their products are exact, and their sums up to 10^5 points.
-    """
-    x, y = (_doubled_centred_ranks(values) for values in (a, b))
-    variance = dense.dot(x, x) * dense.dot(y, y)
-    return dense.dot(x, y) / math.sqrt(variance) if variance else math.nan
-
-
-def _doubled_centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return twice the mean rank of each value minus n + 1: the numbers of smaller and of larger ones differ by it."""
-    ordered = np.sort(values)  # scipy.stats has the ranks, too, but takes half a second to import
-    below, above = np.searchsorted(ordered, values, "left"), len(values) - np.searchsorted(ordered, values, "right")
-    return (below - above).astype(np.float64)
+    return root_trace(moments(aligned)[1])
 
 
 def calibrate(
@@ -174,7 +157,7 @@ def calibrate(
     seed : int
         Of the half-samples and of the draws.
     halves : (m, n, p) float64, optional
-        Half-samples 0, ..., m - 1 of the seed (`resamples` of the stream `HALVES`), if they are computed already; the
+        Half-samples 0, ..., m - 1 of the seed (`resample` of the stream `HALVES`), if they are computed already; the
         first `n_half_samples` are used.
     on_progress
         Called with (done, total, stage).
@@ -182,27 +165,20 @@ def calibrate(
     Raises
     ------
     InvalidParameterError
-        For a published posterior, whose scale has no half-sampling limit, or too few points.
+        For a published posterior, whose scale has no half-sampling limit, too few points, or points most of which
+        do not move.
     DataMismatchError
         For other data than those of the fit.
 
     """
-    n_half_samples = check_integer("n_half_samples", n_half_samples, 4)
-    n_draws = check_integer("n_draws", n_draws, 4)
-    require_resampling(posterior, X)
+    n_half_samples = check_integer("n_half_samples", n_half_samples, FEWEST)
+    n_draws = check_integer("n_draws", n_draws, FEWEST)
+    embed = PosteriorEmbedder.of(posterior, X)
     if halves is None:
-        halves = resamples(
-            X,
-            posterior.spec,
-            posterior.embedding,
-            n_half_samples,
-            stream=HALVES,
-            seed=seed,
-            on_progress=on_progress,
-            landmarks=posterior.landmarks,
-        )
+        halves = resample(embed, n_half_samples, seed=seed, strict=True, on_progress=on_progress).places
     wanted = spread_of(halves[:n_half_samples])
     target = float(np.median(wanted))
+    _require_spread("half-samples", target)
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None
@@ -212,7 +188,9 @@ def calibrate(
             drawn[index] = draw.embedding
             on_progress(step, STEPS, "calibration")
         spreads.append(spread_of(drawn))
-        trace.append((scale, float(np.median(spreads[-1])) / target))
+        median = float(np.median(spreads[-1]))
+        _require_spread("draws", median)
+        trace.append((scale, median / target))
         on_progress(step + 1, STEPS, "calibration")
         if _is_close(trace[-1][1]):
             break
@@ -240,18 +218,13 @@ def calibrate(
     )
 
 
-def require_resampling(posterior: Posterior, X: ArrayLike) -> None:
-    """Raise the errors of `calibrate` for a posterior that cannot be calibrated, or for other data."""
-    if posterior.spec.variant != "constrained":
+def _require_spread(name: str, median: float) -> None:
+    """Raise `InvalidParameterError` if most points do not move."""
+    if median == 0:
         raise InvalidParameterError(
-            "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
+            f"The median spread of {name} is 0, so that no scale compares with it.",
+            remedy="Give the scale as a number, or check that most points of the data differ.",
         )
-    if posterior.diagnostics.figures.get("given_neighbors"):
-        raise InvalidParameterError(
-            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
-            remedy="Give the scale as a number, or fit without neighbors.",
-        )
-    require_training_data(X, posterior.data_sha256)
 
 
 def _is_close(ratio: float) -> bool:

@@ -7,39 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.posterior.spread.calibration import (
-    Calibration,
-    calibrate,
-    rank_correlation,
-    spread_of,
-)
-from glle_engine.posterior.spread.resampling import resamples
+from glle_engine.reliability.calibration import Calibration, calibrate, spread_of
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.resamples import resample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(st.tuples(st.integers(-9, 9), st.floats(-1e6, 1e6)), min_size=3, max_size=60).filter(
-        lambda pairs: all(len(set(column)) > 1 for column in zip(*pairs, strict=True))
-    )
-)
-def test_rank_correlation_is_spearmans(pairs: list[tuple[int, float]]) -> None:
-    """With ties too; the correlation of an array with itself is exactly 1, with its negative exactly -1."""
-    a, b = np.array(pairs, float).T
-    assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
-    assert rank_correlation(b, a) == rank_correlation(a, b)
-    assert (rank_correlation(a, a), rank_correlation(a, -a)) == (1, -1)
-    assert np.isnan(rank_correlation(a, np.ones(len(a))))
 
 
 def test_spread_does_not_see_rotations(posterior: Posterior) -> None:
@@ -99,15 +77,18 @@ def test_given_half_samples_are_not_computed_again(
     sheet: NDArray[np.float64], posterior: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first of them give the bits of a calibration alone."""
-    halves = resamples(sheet, posterior.spec, posterior.embedding, 6)
+    halves = resample(PosteriorEmbedder.of(posterior, sheet), 6).places
     alone = calibrate(posterior, sheet, n_half_samples=4, n_draws=4)
-    monkeypatch.delattr("glle_engine.posterior.spread.calibration.resamples")
+    monkeypatch.delattr("glle_engine.reliability.calibration.resample")
     shared = calibrate(posterior, sheet, n_half_samples=4, n_draws=4, halves=halves)
     assert shared.trace == alone.trace
     assert shared.half_sample_spread.tobytes() == alone.half_sample_spread.tobytes()
 
 
-def test_what_cannot_be_calibrated(sheet: NDArray[np.float64]) -> None:
-    """Published posteriors are refused with the remedy."""
+def test_what_cannot_be_calibrated(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """Published posteriors, and half-samples or draws that do not move, are refused with the remedy."""
     with pytest.raises(InvalidParameterError, match="constrained"):
         calibrate(fit(sheet, variant="published"), sheet)
+    still = np.broadcast_to(posterior.embedding, (4, *posterior.embedding.shape))
+    with pytest.raises(InvalidParameterError, match="median spread of half-samples is 0"):
+        calibrate(posterior, sheet, n_half_samples=4, n_draws=4, halves=still)

@@ -26,12 +26,13 @@ from glle_engine.base.brief import brief
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
-from glle_engine.posterior.summary import moments
+from glle_engine.linalg.procrustes import moments
+from glle_engine.reliability.alignment import mean_covariance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
+
+    from glle_engine.reliability.alignment import Alignment
 
 LEVELS = (0.5, 0.9)
 FOLDS = 4
@@ -92,54 +93,25 @@ class Regions:
 
 
 def calibrated_regions(
-    stacks: Sequence[NDArray[np.float64]],
-    factors: Sequence[float],
-    center: NDArray[np.float64],
-    *,
-    levels: tuple[float, ...] = LEVELS,
-    on_progress: OnProgress = silent,
+    aligned: Alignment, *, levels: tuple[float, ...] = LEVELS, on_progress: OnProgress = silent
 ) -> Regions:
-    """Return regions for the mean of the covariances of several stacks, each times its factor.
+    """Return regions around the original of aligned embeddings, for levels in (0, 1).
 
-    Parameters
-    ----------
-    stacks : sequence of (m, n, p) float64
-        Embeddings, all aligned to each other; at least 4 in each stack.
-    factors : sequence of float
-        On the covariance of each stack.
-    center : (n, p) float64
-    levels : tuple of float
-        In (0, 1).
-    on_progress
-        Called with (folds done, folds, "regions").
-
+    `on_progress` is called with (folds done, folds, "regions").
     """
-    rows = np.arange(0, len(center), -(-len(center) // CALIBRATED))
+    n, factors = len(aligned.original), aligned.factors
+    rows = np.arange(0, n, -(-n // CALIBRATED))
     distances = []
     for fold in range(FOLDS):
-        # A fold is every fourth resample, so that each fold has some of every stack.
-        fitted = [moments(np.delete(stack[:, rows], np.s_[fold::FOLDS], axis=0)) for stack in stacks]
+        # A fold is every fourth resample, so that each fold has some of every kind.
+        fitted = [moments(np.delete(kind[:, rows], np.s_[fold::FOLDS], axis=0)) for kind in aligned.kinds]
         half_axes = _half_axes(mean_covariance([covariance for _, covariance in fitted], factors))
-        for stack, factor, (mean, _) in zip(stacks, factors, fitted, strict=True):
-            distances += [math.sqrt(factor) * _distances(place[rows] - mean, half_axes) for place in stack[fold::FOLDS]]
+        for kind, factor, (mean, _) in zip(aligned.kinds, factors, fitted, strict=True):
+            distances += [math.sqrt(factor) * _distances(place[rows] - mean, half_axes) for place in kind[fold::FOLDS]]
         on_progress(fold + 1, FOLDS, "regions")
     ordered = np.sort(np.concatenate(distances))
     radii = tuple(float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in levels)
-    covariance = mean_covariance([moments(stack)[1] for stack in stacks], factors)
-    return Regions(center, _half_axes(covariance), levels, radii)
-
-
-def mean_covariance(covariances: Sequence[NDArray[np.float64]], factors: Sequence[float]) -> NDArray[np.float64]:
-    """Return the mean of covariances (n, p, p), each times its factor."""
-    total = np.zeros(covariances[0].shape)
-    for covariance, factor in zip(covariances, factors, strict=True):
-        total += factor * covariance
-    return total / len(covariances)
-
-
-def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the spread (n,) of covariances (n, p, p): the root of the trace."""
-    return np.asarray(np.sqrt(np.trace(covariance, axis1=1, axis2=2)))
+    return Regions(aligned.original, _half_axes(aligned.covariance), levels, radii)
 
 
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.base.errors import DataMismatchError, InvalidParameterError, InvalidShapeError
-from glle_engine.posterior.spread import ensemble as ensembles
-from glle_engine.posterior.spread.calibration import calibrate
-from glle_engine.posterior.spread.ensemble import FACTORS, combine, ensemble
-from glle_engine.posterior.spread.resampling import STREAMS, resamples
+from glle_engine.base.errors import DataMismatchError, InvalidParameterError
+from glle_engine.reliability import calibration
+from glle_engine.reliability import ensemble as ensembles
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.ensemble import FACTORS, combine, ensemble
+from glle_engine.reliability.resamples import STREAMS, resample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
 
-Stacks = tuple["NDArray[np.float64]", "NDArray[np.float64]", "NDArray[np.float64]", "NDArray[np.float64]"]
 N = 500
 
 
-def normal(counts: tuple[int, int, int, int], *, seed: int = 0) -> tuple[Stacks, Any, Any]:
+def normal(counts: tuple[int, int, int, int], *, seed: int = 0) -> tuple[list[NDArray[np.float64]], Any, Any]:
     """Return stacks of normal embeddings around a reference (n, 2) such that all estimate the same covariances."""
     rng = np.random.default_rng(seed)
     reference = rng.standard_normal((N, 2))
@@ -33,13 +34,13 @@ def normal(counts: tuple[int, int, int, int], *, seed: int = 0) -> tuple[Stacks,
         reference + np.einsum("nij,mnj->mni", roots, rng.standard_normal((m, N, 2))) / np.sqrt(factor)
         for m, factor in zip(counts, FACTORS, strict=True)
     ]
-    return (stacks[0], stacks[1], stacks[2], stacks[3]), reference, roots @ roots.transpose(0, 2, 1)
+    return stacks, reference, roots @ roots.transpose(0, 2, 1)
 
 
 def test_the_covariance_of_normal_embeddings_is_found() -> None:
     """Each part estimates the known spread, and regions and reliability follow: nothing has to be believed."""
     stacks, reference, truth = normal((200, 150, 150, 150))
-    result = combine(*stacks, reference)
+    result = combine(stacks[0], stacks[1:], reference)
     spread = np.sqrt(np.trace(truth, axis1=1, axis2=2))
     for part in ("spread", "draw_spread", "half_sample_spread", "random_k_spread", "larger_sample_spread"):
         assert np.median(getattr(result, part) / spread) == pytest.approx(1, abs=0.03), part
@@ -59,7 +60,7 @@ def test_the_orientation_of_the_embeddings_does_not_matter() -> None:
     rng = np.random.default_rng(5)
     turn = np.linalg.qr(rng.standard_normal((2, 2)))[0]
     mixed = [np.stack([place @ np.linalg.qr(rng.standard_normal((2, 2)))[0] for place in stack]) for stack in stacks]
-    plain, turned = combine(*stacks, reference), combine(mixed[0], mixed[1], mixed[2], mixed[3], reference @ turn)
+    plain, turned = combine(stacks[0], stacks[1:], reference), combine(mixed[0], mixed[1:], reference @ turn)
     np.testing.assert_allclose(turned.spread, plain.spread, rtol=1e-6)
     np.testing.assert_allclose(turned.consensus, plain.consensus @ turn, atol=1e-7)
     np.testing.assert_allclose(turned.covariance, turn.T @ plain.covariance @ turn, atol=1e-9)
@@ -69,8 +70,9 @@ def test_the_orientation_of_the_embeddings_does_not_matter() -> None:
 def test_the_order_of_the_embeddings_does_not_matter() -> None:
     """Spread and consensus are means over the embeddings of a kind."""
     stacks, reference, _ = normal((12, 9, 8, 7))
-    plain = combine(*stacks, reference)
-    reverse = combine(stacks[0][::-1], stacks[1][::-1], stacks[2][::-1], stacks[3][::-1], reference)
+    plain = combine(stacks[0], stacks[1:], reference)
+    draws, *resamples = (stack[::-1] for stack in stacks)
+    reverse = combine(draws, resamples, reference)
     np.testing.assert_allclose(reverse.spread, plain.spread, rtol=1e-7)
     np.testing.assert_allclose(reverse.consensus, plain.consensus, atol=1e-8)
 
@@ -78,9 +80,9 @@ def test_the_order_of_the_embeddings_does_not_matter() -> None:
 def test_half_samples_that_break_down_are_noted() -> None:
     """If half-samples spread more than the jackknife foresees, the spread is only an upper bound."""
     stacks, reference, _ = normal((20, 20, 20, 20))
-    assert not [note for note in combine(*stacks, reference).notes if note.code == "resamples-unstable"]
+    assert not [note for note in combine(stacks[0], stacks[1:], reference).notes if note.code == "resamples-unstable"]
     wild = reference + 2 * (stacks[1] - reference)
-    noted = combine(stacks[0], wild, stacks[2], stacks[3], reference).notes
+    noted = combine(stacks[0], [wild, *stacks[2:]], reference).notes
     assert [note.code for note in noted if "2 times" in note.message] == ["resamples-unstable"]
 
 
@@ -88,20 +90,15 @@ def test_shards_give_the_bits_of_one_computation(sheet: NDArray[np.float64], pos
     """Streams in ranges and the draws at the calibrated scale, put together, are the ensemble of a posterior."""
     reports: list[str] = []
     whole = ensemble(posterior, sheet, n_draws=8, n_resamples=6, on_progress=lambda *a: reports.append(a[2]))
+    embed = PosteriorEmbedder.of(posterior, sheet)
     shards = [
-        np.concatenate(
-            [
-                resamples(sheet, posterior.spec, posterior.embedding, count, first=first, stream=stream)
-                for first, count in ((0, 1), (1, 5))
-            ]
-        )
-        for stream in STREAMS
+        (resample(embed, 1, stream=stream) + resample(embed, 5, first=1, stream=stream)).places for stream in STREAMS
     ]
     scale = calibrate(posterior, sheet).scale
     draws = np.stack([draw.embedding for draw in posterior.draws(8, scale=scale)])
     assert whole.calibration is not None
     assert whole.calibration.scale == scale, "one number, whatever is drawn"
-    parts = combine(draws, shards[0], shards[1], shards[2], posterior.embedding, saturated=whole.calibration.saturated)
+    parts = combine(draws, shards, posterior.embedding, saturated=whole.calibration.saturated)
     for name, array in whole.arrays().items():
         assert array.tobytes() == parts.arrays()[name].tobytes(), name
     assert (whole.regions.radii, whole.reliability) == (parts.regions.radii, parts.reliability)
@@ -120,14 +117,13 @@ def test_half_samples_serve_the_calibration(
     """With as many half-samples as the calibration has, none is computed twice."""
     computed: list[int] = []
 
-    def counted(*arguments: Any, **options: Any) -> NDArray[np.float64]:
-        computed.append(arguments[3])
-        return resamples(*arguments, **options)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        computed.append(arguments[1])
+        return resample(*arguments, **options)
 
-    monkeypatch.setattr(ensembles, "HALF_SAMPLES", 4)
-    monkeypatch.setattr(ensembles, "resamples", counted)
-    monkeypatch.setattr("glle_engine.posterior.spread.calibration.HALF_SAMPLES", 4)
-    monkeypatch.setattr("glle_engine.posterior.spread.calibration.resamples", counted)
+    for module in (ensembles, calibration):
+        monkeypatch.setattr(module, "HALF_SAMPLES", 4)
+        monkeypatch.setattr(module, "resample", counted)
     ensemble(posterior, sheet, n_draws=4, n_resamples=4)
     assert computed == [4, 4, 4]
 
@@ -143,12 +139,7 @@ def test_an_ensemble_of_landmarks() -> None:
 
 
 def test_misuse_is_refused_with_the_remedy(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """Other shapes, too few embeddings, other data and posteriors without a calibration."""
-    stacks, reference, _ = normal((5, 4, 4, 4))
-    with pytest.raises(InvalidShapeError, match=r"random_k has shape \(4, 499, 2\).*\(m, 500, 2\)"):
-        combine(stacks[0], stacks[1], stacks[2][:, 1:], stacks[3], reference)
-    with pytest.raises(InvalidParameterError, match=r"halves has 3 embeddings.*at least 4"):
-        combine(stacks[0], stacks[1][:3], stacks[2], stacks[3], reference)
+    """Too few resamples, other data and posteriors without a calibration."""
     with pytest.raises(InvalidParameterError, match="n_resamples=3"):
         ensemble(posterior, sheet, n_resamples=3)
     with pytest.raises(DataMismatchError):

@@ -1,0 +1,226 @@
+r"""Refits of a method to random parts of the data, and to the whole data with other seeds.
+
+The method is refitted to a sample with counts of neighbors that shrink with it (`shrunk`), and the held-out points are
+placed: by the method's own map if it has one or is linear, otherwise by their LLE weights on the points of the sample.
+Weights are a poor map of a linear method: they inflate the movement of PCA 1.6 to 2.8 times.
+
+Samples of .632 of the points keep neighborhoods and graphs closer to those of the data, where half of the points are
+too few. A method with a seed has another seed in each refit: that of its parameters plus 1 + j. Refits of the whole
+data (`SEEDS`) measure what the seeds alone change.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
+from glle_engine.base.maps import AffineMap
+from glle_engine.base.space import Space
+from glle_engine.base.validation import Unit, finite_matrix
+from glle_engine.graph.relations import Distances
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.parameters import MethodSpec
+from glle_engine.reliability.embedders import PLACING, placed_by_weights, require_enough_for_halves
+from glle_engine.reliability.resamples import HALVES, Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
+    from glle_engine.methods.base import Embedding, Method
+    from glle_engine.reliability.resamples import Sample
+
+S = TypeVar("S", bound=MethodSpec)
+HALF_SAMPLES = 40
+HALF = 0.5
+SHARES = (HALF, 0.632)  # of the points in a sample
+SEEDS = Stream("other seeds", 1.0, number=0)
+REFITS = 8  # of the whole data with other seeds
+LINEAR = ("pca", "ppca", "mds", "factor-analysis", "npe")
+"""The methods whose embedding is an affine function of the points in their space."""
+
+COUNTS = ("n_neighbors", "perplexity", "k_least", "k_most", "n_graph", "landmarks", "n_landmarks")
+"""The parameters that count points, and shrink with the sample."""
+
+_LEAST_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
+_SEEDS = 2**63
+_SUMMARY = 1e-4  # seconds a point and resample, with the margin: alignment, neighbors and clusters
+
+
+@dataclass(frozen=True, eq=False)
+class MethodEmbedder(Generic[S]):
+    """A method with its parameters and data.
+
+    Attributes
+    ----------
+    X : (n, d) float64
+        The data, or distances (n, n).
+    method, spec
+    labels : (n,) int64, optional
+        Of a supervised method.
+
+    """
+
+    X: NDArray[np.float64]
+    method: Method[S]
+    spec: S
+    labels: NDArray[np.int64] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n, p) of an embedding of all points."""
+        return len(self.X), self.spec.n_components
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Rows of which samples are drawn."""
+        return np.arange(len(self.X))
+
+    @cached_property
+    def data(self) -> NDArray[np.float64]:
+        """The data as a finite matrix."""
+        return finite_matrix(self.X)
+
+    @cached_property
+    def located(self) -> tuple[Data, int]:
+        """The data in the space of the parameters, coordinates or distances, over 2^e, and e."""
+        if _is_precomputed(self.spec):
+            exponent = int(np.frexp(float(self.data.max()))[1])
+            return Distances.among(np.ldexp(self.data, -exponent)), exponent
+        points = Space.of(self.data, self.spec).points(self.data)
+        unit = Unit.of(points)
+        return unit.scaled(points), unit.exponent
+
+    def require_possible(self, stream: Stream) -> None:
+        """Raise the `GlleError` of a sample that the method refuses, or of other seeds for a method without one."""
+        n, d = self.data.shape
+        if stream != SEEDS:
+            require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None, share=stream.share)
+        elif not self.method.random:
+            raise InvalidParameterError(f"{self.method.title} has no seed.", remedy="Refit it to half-samples alone.")
+
+    def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
+        """Return an embedding (n, p) of all points by a sample."""
+        embedding = self._refit(sample, on_progress)
+        if not len(sample.others):
+            return embedding.Y
+        points, _ = self.located
+        place, rest = embedding.map, self.data[sample.others]
+        if place is None and self.method.name in LINEAR and isinstance(points, np.ndarray):
+            place, rest = _affine(np.ascontiguousarray(points[sample.chosen]), embedding.Y), points[sample.others]
+        if place is None:
+            return placed_by_weights(points, sample, embedding.Y)
+        placed = np.empty(self.shape)
+        placed[sample.chosen], placed[sample.others] = embedding.Y, place.transform(rest)
+        return placed
+
+    def _refit(self, sample: Sample, on_progress: OnProgress) -> Embedding:
+        """Embed a sample; counts that are refused, or leave the graph in parts, stay as they are."""
+        chosen = sample.chosen
+        part = self.data[np.ix_(chosen, chosen)] if _is_precomputed(self.spec) else self.data[chosen]
+        labels = None if self.labels is None else self.labels[chosen]
+        changes: dict[str, Any] = {}
+        if self.method.random:
+            changes["seed"] = (getattr(self.spec, "seed", 0) + 1 + sample.number) % _SEEDS
+        order = getattr(self.spec, "ordering", "")
+        if isinstance(order, tuple):  # the order of the sample's points among all
+            changes["ordering"] = tuple(np.argsort(np.argsort(order)[chosen]).tolist())
+        counts = shrunk(self.spec, sample.stream.share)
+        try:
+            return self.method.embed(part, replace(self.spec, **changes, **counts), on_progress, labels=labels)
+        except (DisconnectedGraphError, InvalidParameterError):
+            return self.method.embed(part, replace(self.spec, **changes), on_progress, labels=labels)
+
+
+def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
+    r"""Return the changed parameters for a share of the points.
+
+    Perplexity and numbers of neighbors and of landmarks are divided by :math:`\sqrt 2` for half of the points, and by
+    :math:`\sqrt{1 / \varphi}` for a share phi, rounded up. For half it is the geometric mean of two rules: divided by
+    2, a neighborhood reaches as far as in the data, but the graph of a sheet with k = 10 tears; unchanged, it reaches
+    to the next turn of the sheet. None falls below 5, or below its value if that is less.
+    """
+    changes = {}
+    for name in COUNTS:
+        value = getattr(spec, name, None)
+        if isinstance(value, (int, float)) and value > 0:
+            less = value * math.sqrt(share)
+            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _LEAST_COUNT))
+    return changes
+
+
+def stream_of(share: float) -> Stream:
+    """Return the stream of samples of a share; raises `InvalidParameterError` unless it is .5 or .632."""
+    if share not in SHARES:
+        raise InvalidParameterError(f"share={share} is not a share of samples.", remedy="Use share=0.5 or share=0.632.")
+    return replace(HALVES, share=share)
+
+
+def require_resamplable(
+    n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False, share: float = HALF
+) -> None:
+    """Raise the `GlleError` of a method that cannot be refitted to a share of n points, from the sizes alone."""
+    half = stream_of(share).size(n)
+    method.require_possible(n, d, spec, labels=labels)
+    features = half if _is_precomputed(spec) else d
+    require_enough_for_halves(n)
+    unchanged = _of_half(spec, half)
+    with suppress(GlleError):
+        method.require_possible(half, features, replace(unchanged, **shrunk(spec, share)), labels=labels)
+        return
+    try:
+        method.require_possible(half, features, unchanged, labels=labels)
+    except GlleError as refusal:
+        part = "half" if share == HALF else f"{share:.0%}"
+        raise InvalidParameterError(
+            f"{method.title} cannot be refitted to {part} of the {n} points. {refusal.message}",
+            remedy=refusal.remedy,
+            details=refusal.details,
+        ) from refusal
+
+
+def cost(
+    n: int,
+    d: int,
+    method: Method[Any],
+    spec: MethodSpec,
+    count: int = HALF_SAMPLES,
+    again: int = REFITS,
+    share: float = HALF,
+) -> Cost:
+    """Return the expected cost of `count` samples, of `again` refits with other seeds, and of their summary."""
+    half = stream_of(share).size(n)
+    features = half if _is_precomputed(spec) else d
+    one = method.cost(half, features, replace(_of_half(spec, half), **shrunk(spec, share)))
+    placing = estimate("lle", half, features, k=PLACING, p=spec.n_components)
+    whole = method.cost(n, d, spec)
+    again = again if method.random else 0
+    seconds = count * (one.seconds + placing.seconds) + (again + 1) * whole.seconds + _SUMMARY * n * (count + again)
+    kept = 8.0 * n * spec.n_components * 3 * (count + again)  # as made, aligned, and a copy between
+    return Cost(seconds, max(one.bytes, whole.bytes, placing.bytes) + kept)
+
+
+def _is_precomputed(spec: MethodSpec) -> bool:
+    """Return whether the data are distances."""
+    return spec.space[1] == "precomputed" or getattr(spec, "dissimilarity", "") == "precomputed"
+
+
+def _of_half(spec: S, half: int) -> S:
+    """Return a specification that lists every point with any order of so many."""
+    listed = isinstance(getattr(spec, "ordering", ""), tuple)
+    return replace(spec, ordering=tuple(range(half))) if listed else spec  # type: ignore[call-arg] # it has it
+
+
+def _affine(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
+    """Return the affine map of points (m, d) to their places (m, p); of several the one with the least components."""
+    mean, center = points.mean(axis=0), Y.mean(axis=0)
+    components = np.linalg.lstsq(points - mean, Y - center, rcond=None)[0].T
+    shift = np.linalg.lstsq(components, center, rcond=None)[0]
+    return AffineMap(mean - shift, components)

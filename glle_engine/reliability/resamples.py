@@ -1,0 +1,226 @@
+r"""Embeddings of random parts of the data, which show how an embedding varies over samples of the data.
+
+Resample j of a stream embeds a random share :math:`\varphi` of the points, and places the other points in that
+embedding. It is a pure function of (embedder, stream, seed, j): any range of a stream is computed anywhere, and the
+bits agree.
+
+An estimate from :math:`\varphi n` points has :math:`1 / \varphi` times the variance of one from n points, and two
+subsamples of one data set share a part of it: :math:`1 - \varphi` is left. So :math:`\varphi / (1 - \varphi)` times the
+covariance over resamples estimates the covariance over samples (the delete-d jackknife: Shao and Wu, "A general theory
+for jackknife variance estimation", Annals of Statistics 17, 1989), as far as the embedding is a smooth function of the
+sample. For half-samples the factor is 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from glle_engine.base.brief import brief
+from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.parameters import check_integer
+from glle_engine.base.progress import OnProgress, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
+
+_RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its number
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Kind of resamples.
+
+    Attributes
+    ----------
+    name : str
+        Also the stage of the progress reports.
+    share : float
+        Of the points, or of the landmarks, that are embedded; 1 for refits with other seeds.
+    number : int
+        Streams of one seed with different numbers are independent.
+    random_neighbors : bool
+        Whether n_neighbors is log-uniform on [.7 k, 1.5 k] for each resample of a posterior, or k.
+
+    """
+
+    name: str
+    share: float
+    number: int
+    random_neighbors: bool = False
+
+    @property
+    def factor(self) -> float:
+        """Factor on the covariance over resamples: share / (1 - share)."""
+        return self.share / (1 - self.share)
+
+    def size(self, n: int) -> int:
+        """Return the number of embedded points of n, rounded down for halves."""
+        return n // 2 if self.share == 0.5 else round(self.share * n)
+
+
+HALVES = Stream("half-samples", 0.5, number=0)
+RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
+LARGER = Stream("larger samples", 0.632, number=2)
+STREAMS = (HALVES, RANDOM_K, LARGER)  # of a posterior's ensemble
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Random part of the points.
+
+    Attributes
+    ----------
+    stream : Stream
+    number : int
+        Of the resample in its stream.
+    chosen, others : (m,), (n - m,) int
+        Rows of the embedded points, and of those to be placed; both ascending.
+    uniform : float, optional
+        Random number in [0, 1), for a parameter that varies.
+
+    """
+
+    stream: Stream
+    number: int
+    chosen: NDArray[np.intp]
+    others: NDArray[np.intp]
+    uniform: float | None = None
+
+
+class Embedder(Protocol):
+    """Data that can be embedded again: a posterior's, a method's, or a function's."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n, p) of an embedding of all points."""
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Rows of which samples are drawn: all points, or the landmarks."""
+
+    def require_possible(self, stream: Stream) -> None:
+        """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
+
+    def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
+        """Return an embedding (n, p) of all points by a sample; raises `GlleError`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resamples:
+    """Embeddings of the data by random parts of them.
+
+    Attributes
+    ----------
+    stream : Stream
+    places : (m, n, p) float64
+        NaN where an embedding failed. Those of posteriors are rotated to their reference, others not.
+    problems : tuple of str
+        The messages of embeddings that failed.
+
+    """
+
+    stream: Stream
+    places: NDArray[np.float64]
+    problems: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def embeddings(self) -> NDArray[np.float64]:
+        """The places (m, n, p) without failed ones."""
+        return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
+
+    def __add__(self, more: Resamples) -> Resamples:
+        """Return these and further resamples of the stream."""
+        places = np.concatenate([self.places, more.places])
+        return Resamples(self.stream, places, self.problems + more.problems)
+
+
+def resample(
+    embed: Embedder,
+    count: int,
+    *,
+    stream: Stream = HALVES,
+    first: int = 0,
+    seed: int = 0,
+    strict: bool = False,
+    executor: Executor | None = None,
+    on_progress: OnProgress = silent,
+) -> Resamples:
+    """Embed random parts of the data, and place the other points.
+
+    Parameters
+    ----------
+    embed : Embedder
+    count, first : int
+        Resamples first, ..., first + count - 1 of the stream.
+    stream : Stream
+    seed : int
+        In [0, 2^64).
+    strict : bool
+        Whether the failure of a single resample is raised, or a problem of the result.
+    executor : concurrent.futures.Executor, optional
+        Computes the resamples, with the same bits. Reports are then made after each resample.
+    on_progress
+        Called with (resamples done, count, name of the stream), also within a resample. An exception that it raises
+        cancels the computation.
+
+    Raises
+    ------
+    GlleError
+        For samples that cannot be embedded, from their size alone, or numbers out of range.
+
+    """
+    count, first = check_integer("count", count, 0), check_integer("first", first, 0)
+    seed = check_integer("seed", seed, 0, counter=True)
+    if first + count > _RESAMPLES:
+        raise InvalidParameterError(
+            f"first={first} and count={count} go beyond the {_RESAMPLES} resamples of a stream.",
+            remedy="Give another seed.",
+        )
+    embed.require_possible(stream)
+    samples = (draw_sample(embed, stream, seed, number) for number in range(first, first + count))
+    results: Iterator[NDArray[np.float64] | GlleError]
+    if executor is None:
+        reports = (partial(_repeat, on_progress, done, count, stream.name) for done in range(count))
+        results = map(partial(_embed, embed), samples, reports)
+    else:
+        results = executor.map(partial(_embed, embed), samples)
+    places, problems = np.full((count, *embed.shape), np.nan), []
+    for done, result in enumerate(results):
+        if not isinstance(result, GlleError):
+            places[done] = result
+        elif strict:
+            raise result
+        else:
+            problems.append(str(result))
+        on_progress(done + 1, count, stream.name)
+    return Resamples(stream, places, tuple(problems))
+
+
+def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
+    """Return the points of a resample, a pure function of the rows, the stream, the seed and the number."""
+    counter = np.array([seed, stream.number * _RESAMPLES + number], np.uint64)
+    rng = np.random.Generator(np.random.Philox(key=counter))
+    chosen = np.sort(embed.rows[rng.permutation(len(embed.rows))[: stream.size(len(embed.rows))]])
+    others = np.setdiff1d(np.arange(embed.shape[0]), chosen, assume_unique=True)
+    return Sample(stream, number, chosen, others, rng.random() if stream.random_neighbors else None)
+
+
+def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) -> NDArray[np.float64] | GlleError:
+    try:
+        return embed(sample, on_progress)
+    except GlleError as error:
+        return error
+
+
+def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: int, _total: int, _stage: str) -> None:
+    """Report the same progress again, because within a resample only a cancellation matters."""
+    on_progress(count, total, name)

@@ -1,0 +1,186 @@
+r"""Statements on how far to rely on a spread: a word and its reason.
+
+All figures are rank correlations of two spreads over points.
+
+- *reliability*: of the spread over all its embeddings (`alignment`). It is near 1 if there are enough embeddings. Its
+  root is the *ceiling*: no quantity is expected to correlate more with this spread.
+- *reproducibility* :math:`R`: of the spread of 20 resamples of one kind, the mean over the kinds, whatever their
+  number. It is low if points hardly differ, or if few resamples determine the spread.
+- *agreement* :math:`A`, of draws and resamples. Both estimate the spread over new samples, draws by a model and
+  resamples without one, so that they disagree where the data do not determine it.
+- *expected* :math:`\sqrt{R A}`, an estimate of the correlation of the ensemble's spread with that over new samples.
+  There is no theorem behind the geometric mean: it and the limits of the words were chosen on nine settings, and
+  checked on others that were chosen afterwards (docs/explanation/honesty.md).
+
+The movement of a method has no draws. Its word sees the noise of resampling alone: one sample does not show whether
+movement over half-samples ranks points as movement over new data does (docs/reference/methods.md has measurements).
+Where the seed explains most of the variance, the word is at best "moderate".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from glle_engine.base.brief import brief
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.progress import OnProgress, silent
+from glle_engine.reliability.alignment import corrected, mean_covariance, spread_correlation
+
+if TYPE_CHECKING:
+    from glle_engine.reliability.alignment import Alignment
+
+Level = Literal["high", "moderate", "low"]
+HIGH, MODERATE = 0.8, 0.65  # of the expected correlation, or of the reproducibility
+STANDARD = 20  # resamples, so that the reproducibility does not depend on their number
+ENOUGH = 0.9  # reliability: below it, more embeddings help
+MOSTLY = 0.5  # share of the variance by the seed, above which it hides the data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reliability:
+    """Statement on how far to rely on the order of points by their movement.
+
+    Attributes
+    ----------
+    level : {"high", "moderate", "low"}
+        The statement in one word.
+    reason : str
+        The statement in one or two sentences.
+    reliability : float in [0, 1]
+        Of the spread over its embeddings, by random halves of them.
+    ceiling : float in [0, 1]
+        Root of the reliability.
+    reproducibility : float in [0, 1]
+        Of the spread of 20 resamples of one kind.
+
+    """
+
+    level: Level
+    reason: str
+    reliability: float
+    ceiling: float
+    reproducibility: float
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a JSON-able dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpreadReliability(Reliability):
+    """Statement on how far to rely on the spread of an ensemble of draws and resamples.
+
+    Attributes
+    ----------
+    expected : float in [0, 1]
+        Expected rank correlation of the spread with that over new samples of the data.
+    agreement : float in [-1, 1]
+        Rank correlation of the spread of draws with that of resamples; 0 if one of them is constant.
+    saturated : bool
+        Whether the scale of the draws could not be identified.
+
+    """
+
+    expected: float
+    agreement: float
+    saturated: bool
+
+    __repr__ = brief
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """A note if the level is low."""
+        return (Note("spread-unreliable", self.reason),) if self.level == "low" else ()
+
+
+def spread_reliability(
+    aligned: Alignment, *, saturated: bool = False, on_progress: OnProgress = silent
+) -> SpreadReliability:
+    """Return the reliability of the spread of an ensemble: draws first, then the kinds of resamples.
+
+    `saturated` is `Calibration.saturated` of the scale of the draws. `on_progress` is called with (splits done, splits,
+    "reliability").
+    """
+    whole, _, *kinds = aligned.split_half_correlations(on_progress)
+    each = [corrected(r, STANDARD / (len(kind) // 2)) for r, kind in zip(kinds, aligned.kinds[1:], strict=True)]
+    drawn, *covariances = aligned.covariances
+    agreement = spread_correlation(drawn, mean_covariance(covariances, aligned.factors[1:]))
+    return state_spread(corrected(whole, 2), sum(each) / len(each), agreement, saturated=saturated)
+
+
+def movement_reliability(aligned: Alignment, seed_share: float = 0.0) -> Reliability:
+    """Return the reliability of the movement over one kind of embeddings.
+
+    `seed_share` in [0, 1] is the share of the variance that other seeds explain.
+    """
+    r, *_ = aligned.split_half_correlations()
+    return state_movement(corrected(r, 2), corrected(r, STANDARD / (len(aligned.kinds[0]) // 2)), seed_share)
+
+
+def state_spread(
+    reliable: float, reproducible: float, agreement: float, *, saturated: bool = False
+) -> SpreadReliability:
+    """Return the statement for a reliability and a reproducibility in [0, 1] and an agreement in [-1, 1]."""
+    expected = math.sqrt(reproducible * max(agreement, 0.0))
+    level = _level(expected)
+    cause = (
+        f"draws and resamples have the rank correlation {agreement:.2f}, and different resamples of the data "
+        f"{reproducible:.2f}."
+    )
+    sentences = {
+        "high": f"Points can be ranked by their spread: {cause}",
+        "moderate": f"Compare groups of points by their spread, not single points: {cause}",
+        "low": "Do not rank points by their spread, because the data hardly determine which of them are more "
+        f"uncertain: {cause} The median spread is still the typical movement of a point.",
+    }
+    reason = sentences[level]
+    if reliable < ENOUGH:
+        reason += (
+            f" More draws and resamples would help (reliability {reliable:.2f}), unless all points are equally "
+            "uncertain."
+        )
+    if saturated:
+        reason += (
+            " The scale of the draws is saturated: their spread hardly depends on it, so that only the resamples "
+            "determine its size."
+        )
+    return SpreadReliability(
+        level=level,
+        reason=reason,
+        expected=expected,
+        reliability=reliable,
+        ceiling=math.sqrt(reliable),
+        reproducibility=reproducible,
+        agreement=agreement,
+        saturated=saturated,
+    )
+
+
+def state_movement(reliable: float, reproducible: float, seed_share: float = 0.0) -> Reliability:
+    """Return the statement for a reliability and a reproducibility in [0, 1]."""
+    level = _level(reproducible)
+    if seed_share >= MOSTLY and level == "high":
+        level = "moderate"
+    cause = f"the movements over different half-samples have the rank correlation {reproducible:.2f}."
+    sentences = {
+        "high": f"Half-samples rank points alike by their movement: {cause} New data may rank them otherwise.",
+        "moderate": f"Compare groups of points by their movement, not single points: {cause}",
+        "low": f"Do not rank points by their movement: {cause} The median movement is still that of a typical point on "
+        "half of the data.",
+    }
+    reason = sentences[level]
+    if seed_share >= MOSTLY:
+        reason += f" {seed_share:.0%} of the variance is that of the seed."
+    if reliable < ENOUGH:
+        reason += f" More half-samples would help (reliability {reliable:.2f}), unless all points move alike."
+    return Reliability(
+        level=level, reason=reason, reliability=reliable, ceiling=math.sqrt(reliable), reproducibility=reproducible
+    )
+
+
+def _level(value: float) -> Level:
+    return "high" if value >= HIGH else "moderate" if value >= MODERATE else "low"
