@@ -79,16 +79,27 @@ def turned(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.floa
 
 def generalized_procrustes(
     embeddings: NDArray[np.float64],
+    reference: NDArray[np.float64],
     on_progress: OnProgress = silent,
     *,
     start: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Rotate embeddings (m, n, p) to their mean until it converges (Gower 1975); return the mean and the rotated.
+) -> NDArray[np.float64]:
+    r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), and this to the reference (n, p).
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
     rotations; every round lowers it, to a minimum that depends on the first mean: `start` (n, p), or the medoid of the
-    embeddings. The mean (n, p) has its orientation. `on_progress` is called with (round, most rounds, "consensus").
+    embeddings. `on_progress` is called with (round, most rounds, "consensus").
+
+    Raises
+    ------
+    InvalidParameterError
+        For fewer than two embeddings.
+
     """
+    if len(embeddings) < 2:
+        raise InvalidParameterError(
+            f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
+        )
     aligned = np.array(embeddings)
     consensus: NDArray[np.float64] = aligned[medoid(aligned)].copy() if start is None else start
     for round_ in range(MAX_ROUNDS):
@@ -98,7 +109,10 @@ def generalized_procrustes(
         before, consensus = consensus, aligned.mean(axis=0)
         if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
             break
-    return consensus, aligned
+    turn = procrustes_rotation(consensus, reference)
+    for j, embedding in enumerate(aligned):
+        aligned[j] = turned(embedding, turn)
+    return aligned
 
 
 def medoid(embeddings: NDArray[np.float64]) -> int:
@@ -113,34 +127,6 @@ def medoid(embeddings: NDArray[np.float64]) -> int:
             _, overlap, (a, b) = _rotation(embeddings[row], embeddings[rows[j]])
             apart[i, j] = apart[j, i] = a + b - 2 * overlap
     return int(rows[np.argmin(apart.sum(axis=1))])
-
-
-def aligned_to_consensus(
-    embeddings: NDArray[np.float64],
-    reference: NDArray[np.float64],
-    on_progress: OnProgress = silent,
-    *,
-    start: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
-    """Return embeddings (m, n, p) aligned to their consensus, which is rotated to the reference (n, p).
-
-    `start` is that of `generalized_procrustes`.
-
-    Raises
-    ------
-    InvalidParameterError
-        For fewer than two embeddings.
-
-    """
-    if len(embeddings) < 2:
-        raise InvalidParameterError(
-            f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
-        )
-    consensus, aligned = generalized_procrustes(embeddings, on_progress, start=start)
-    turn = procrustes_rotation(consensus, reference)
-    for j, embedding in enumerate(aligned):
-        aligned[j] = turned(embedding, turn)
-    return aligned
 
 
 def moments(

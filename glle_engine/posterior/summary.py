@@ -12,7 +12,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
-from glle_engine.linalg.procrustes import aligned_to_consensus, moments, root_trace
+from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ def summarize(
     """
     drawn = list(draws)
     stack = np.array([draw.embedding for draw in drawn])
-    aligned = aligned_to_consensus(stack, reference, on_progress)
+    aligned = generalized_procrustes(stack, reference, on_progress)
     consensus, covariance = moments(aligned)
     basis = _basis(reference)
     return Summary(

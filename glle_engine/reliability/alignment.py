@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glle_engine.base.brief import brief
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
-from glle_engine.linalg.procrustes import aligned_to_consensus, moments, root_trace
+from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,23 +63,16 @@ class Alignment:
         Raises
         ------
         InvalidShapeError
-            For embeddings of another shape than the original.
-        InvalidParameterError
-            For fewer than 4 embeddings of a kind.
+            For fewer than 4 embeddings of a kind, or of another shape than the original.
 
         """
         for number, kind in enumerate(kinds):
-            if kind.ndim != 3 or kind.shape[1:] != original.shape:
+            if kind.shape[1:] != original.shape or len(kind) < FEWEST:
                 raise InvalidShapeError(
                     f"Embeddings of kind {number} have shape {kind.shape}; the original has {original.shape}.",
-                    remedy=f"Give embeddings of shape (m, {', '.join(map(str, original.shape))}).",
+                    remedy=f"Give at least {FEWEST} embeddings of that shape, stacked.",
                 )
-            if len(kind) < FEWEST:
-                raise InvalidParameterError(
-                    f"{len(kind)} embeddings of kind {number} are too few for a covariance of each half of them.",
-                    remedy=f"Give at least {FEWEST}.",
-                )
-        aligned = aligned_to_consensus(np.concatenate(kinds), original, on_progress, start=start)
+        aligned = generalized_procrustes(np.concatenate(kinds), original, on_progress, start=start)
         parts = np.split(aligned, np.cumsum([len(kind) for kind in kinds])[:-1])
         return cls(original, tuple(parts), tuple(factors))
 
@@ -97,6 +90,11 @@ class Alignment:
     def covariance(self) -> NDArray[np.float64]:
         """Mean of the covariances (n, p, p), each times its factor."""
         return mean_covariance(self.covariances, self.factors)
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """Root of the trace of each point's covariance (n,)."""
+        return root_trace(self.covariance)
 
     def split_half_correlations(self, on_progress: OnProgress = silent) -> list[float]:
         """Return rank correlations of the spreads over random halves: of all kinds together, then of each kind.

@@ -17,7 +17,7 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +28,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
-from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
-from glle_engine.reliability.alignment import FEWEST, rank_correlation
+from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
 from glle_engine.reliability.embedders import PosteriorEmbedder
 from glle_engine.reliability.resamples import resample
 
@@ -117,21 +116,9 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the two arrays as a JSON-able dictionary."""
-        return {
-            "scale": self.scale,
-            "ratio": self.ratio,
-            "rank_correlation": self.rank_correlation,
-            "slope": self.slope,
-            "saturated": self.saturated,
-            "trace": [list(pair) for pair in self.trace],
-            "notes": [asdict(note) for note in self.notes],
-        }
-
-
-def spread_of(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each point's spread (n,) over embeddings (m, n, p): the root of the trace of its covariance."""
-    _, aligned = generalized_procrustes(embeddings)
-    return root_trace(moments(aligned)[1])
+        arrays = {"half_sample_spread", "draw_spread"}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
+        return {**values, "trace": [list(pair) for pair in self.trace], "notes": [asdict(note) for note in self.notes]}
 
 
 def calibrate(
@@ -176,9 +163,7 @@ def calibrate(
     embed = PosteriorEmbedder.of(posterior, X)
     if halves is None:
         halves = resample(embed, n_half_samples, seed=seed, strict=True, on_progress=on_progress).places
-    wanted = spread_of(halves[:n_half_samples])
-    target = float(np.median(wanted))
-    _require_spread("half-samples", target)
+    wanted = _spread("half-samples", halves[:n_half_samples], posterior.embedding)
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None
@@ -187,10 +172,8 @@ def calibrate(
         for index, draw in enumerate(posterior.draws(n_draws, seed=seed, scale=scale)):
             drawn[index] = draw.embedding
             on_progress(step, STEPS, "calibration")
-        spreads.append(spread_of(drawn))
-        median = float(np.median(spreads[-1]))
-        _require_spread("draws", median)
-        trace.append((scale, median / target))
+        spreads.append(_spread("draws", drawn, posterior.embedding))
+        trace.append((scale, float(np.median(spreads[-1])) / float(np.median(wanted))))
         on_progress(step + 1, STEPS, "calibration")
         if _is_close(trace[-1][1]):
             break
@@ -218,13 +201,15 @@ def calibrate(
     )
 
 
-def _require_spread(name: str, median: float) -> None:
-    """Raise `InvalidParameterError` if most points do not move."""
-    if median == 0:
+def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each point's spread (n,) over embeddings (m, n, p); raise an error if most points do not move."""
+    spread = Alignment.of((embeddings,), reference).spread
+    if not np.median(spread):
         raise InvalidParameterError(
-            f"The median spread of {name} is 0, so that no scale compares with it.",
+            f"The median spread of {kind} is 0, so that no scale compares with it.",
             remedy="Give the scale as a number, or check that most points of the data differ.",
         )
+    return spread
 
 
 def _is_close(ratio: float) -> bool:

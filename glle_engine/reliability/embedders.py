@@ -16,6 +16,7 @@ from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import procrustes_rotation, turned
 from glle_engine.posterior.fit import reference_embedding
 from glle_engine.posterior.placement.out_of_sample import hang
+from glle_engine.reliability.resamples import Embedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ _REG = 1e-3  # ridge of their weights
 
 
 @dataclass(frozen=True, eq=False)
-class PosteriorEmbedder:
+class PosteriorEmbedder(Embedder):
     """The reference embedding of a posterior, by random parts of its points, or of its landmarks.
 
     A sample with a disconnected graph is bridged, for any value of `FitSpec.disconnected`. The other points are placed
@@ -82,7 +83,7 @@ class PosteriorEmbedder:
     @property
     def rows(self) -> NDArray[np.intp]:
         """Rows of which samples are drawn."""
-        return np.arange(len(self.points)) if self.landmarks is None else self.landmarks.astype(np.intp)
+        return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
         """Raise `InvalidParameterError` if half of the points cannot be embedded."""
@@ -106,7 +107,7 @@ class PosteriorEmbedder:
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionEmbedder:
+class FunctionEmbedder(Embedder):
     """A function from points (m, d) to an embedding (m, p); other points are placed by their LLE weights.
 
     Attributes
@@ -128,11 +129,6 @@ class FunctionEmbedder:
     def shape(self) -> tuple[int, int]:
         """Shape (n, p) of an embedding of all points."""
         return len(self.X), self.n_components
-
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
-        return np.arange(len(self.X))
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
         """Raise `InvalidParameterError` for too few points."""

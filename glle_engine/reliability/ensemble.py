@@ -137,9 +137,7 @@ def combine(
     Raises
     ------
     InvalidShapeError
-        For embeddings of another shape than the reference.
-    InvalidParameterError
-        For fewer than 4 embeddings of a kind.
+        For fewer than 4 embeddings of a kind, or of another shape than the reference.
 
     """
     aligned = Alignment.of((draws, *resamples), reference, FACTORS, start=reference, on_progress=on_progress)
@@ -149,12 +147,12 @@ def combine(
     return Ensemble(
         consensus=sum(means[1:], start=means[0]) / len(means),
         covariance=aligned.covariance,
-        spread=root_trace(aligned.covariance),
+        spread=aligned.spread,
         draw_spread=spreads[0],
         half_sample_spread=spreads[1],
         random_k_spread=spreads[2],
         larger_sample_spread=spreads[3],
-        regions=calibrated_regions(aligned, on_progress=on_progress),
+        regions=calibrated_regions(aligned, on_progress),
         reliability=reliability,
         n_draws=len(draws),
         n_resamples=min(map(len, resamples)),

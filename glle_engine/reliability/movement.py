@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from warnings import catch_warnings
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
@@ -29,7 +30,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.procrustes import aligned_to_consensus, moments
+from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
 from glle_engine.reliability import short_circuits
 from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
@@ -184,11 +185,11 @@ def movement(
     reference : (n, p) float64
         The embedding of all points.
     samples : Resamples
-        Of a `glle_engine.reliability.refits.stream_of`, in any order; at least 4 without a problem. The part of the
+        Of a `glle_engine.reliability.resamples.stream_of`, in any order; at least 4 without a problem. The part of the
         variance by sampling is multiplied by the factor of the stream; shares of kept neighbors are those over the
         samples.
     seeds : Resamples, optional
-        Of the whole data with other seeds (`glle_engine.reliability.refits.SEEDS`).
+        Of the whole data with other seeds (`glle_engine.reliability.resamples.SEEDS`).
     labels : (n,) int64, optional
         The class of each point, at most 100 classes; default: clusters of the reference.
     n_neighbors : int
@@ -298,7 +299,7 @@ def _variance_by_seeds(seeds: Resamples | None, whole: NDArray[np.float64]) -> t
     others = np.empty((0, *whole.shape)) if seeds is None else _normed_all(seeds.embeddings)
     if not len(others):
         return np.zeros(len(whole)), 0
-    aligned = aligned_to_consensus(np.concatenate([whole[None], others]), whole)
+    aligned = generalized_procrustes(np.concatenate([whole[None], others]), whole)
     return np.trace(moments(aligned)[1], axis1=1, axis2=2), len(others)
 
 
@@ -318,7 +319,7 @@ def _classes(whole: NDArray[np.float64], labels: NDArray[np.int64] | None) -> ND
         return classes
     best, found = -np.inf, np.zeros(len(whole), np.int64)
     for count in range(2, min(MAX_CLUSTERS, len(whole) // 2) + 1):
-        start, _ = kmeans2(whole, count, iter=ROUNDS, minit="++", missing="warn", rng=np.random.default_rng(count))
+        start, _ = kmeans2(whole, count, iter=ROUNDS, minit="++", rng=np.random.default_rng(count))
         clusters = np.unique(_clusters(whole, start), return_inverse=True)[1].astype(np.int64)
         within = float(((whole - _centroids(whole, clusters)[clusters]) ** 2).sum())
         among = max(float((whole**2).sum()) - within, 0.0)
@@ -336,17 +337,9 @@ def _centroids(Y: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np
 
 def _clusters(Y: NDArray[np.float64], centroids: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the clusters (n,) of k-means from given centroids; empty ones keep theirs."""
-    clusters = np.full(len(Y), -1, np.int64)
-    centroids = centroids.copy()
-    for _ in range(ROUNDS):
-        before, clusters = clusters, cKDTree(centroids).query(Y)[1].astype(np.int64)
-        if np.array_equal(before, clusters):
-            break
-        counts = np.bincount(clusters, minlength=len(centroids))
-        for j, column in enumerate(Y.T):
-            sums = np.bincount(clusters, column, minlength=len(centroids))
-            centroids[:, j] = np.where(counts > 0, sums / np.maximum(counts, 1), centroids[:, j])
-    return clusters
+    with catch_warnings(action="ignore"):
+        _, clusters = kmeans2(Y, centroids, iter=ROUNDS, minit="matrix", missing="warn")
+    return np.asarray(clusters, np.int64)
 
 
 def _margin(Y: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from glle_engine.graph.relations import Distances
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.reliability.embedders import PLACING, placed_by_weights, require_enough_for_halves
-from glle_engine.reliability.resamples import HALVES, Stream
+from glle_engine.reliability.resamples import HALF, SEEDS, Embedder, stream_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
     from glle_engine.methods.base import Embedding, Method
-    from glle_engine.reliability.resamples import Sample
+    from glle_engine.reliability.resamples import Sample, Stream
 
 S = TypeVar("S", bound=MethodSpec)
 HALF_SAMPLES = 40
-HALF = 0.5
-SHARES = (HALF, 0.632)  # of the points in a sample
-SEEDS = Stream("other seeds", 1.0, number=0)
 REFITS = 8  # of the whole data with other seeds
 LINEAR = ("pca", "ppca", "mds", "factor-analysis", "npe")
 """The methods whose embedding is an affine function of the points in their space."""
@@ -55,7 +52,7 @@ _SUMMARY = 1e-4  # seconds a point and resample, with the margin: alignment, nei
 
 
 @dataclass(frozen=True, eq=False)
-class MethodEmbedder(Generic[S]):
+class MethodEmbedder(Embedder, Generic[S]):
     """A method with its parameters and data.
 
     Attributes
@@ -77,11 +74,6 @@ class MethodEmbedder(Generic[S]):
     def shape(self) -> tuple[int, int]:
         """Shape (n, p) of an embedding of all points."""
         return len(self.X), self.spec.n_components
-
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
-        return np.arange(len(self.X))
 
     @cached_property
     def data(self) -> NDArray[np.float64]:
@@ -154,13 +146,6 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
             less = value * math.sqrt(share)
             changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _LEAST_COUNT))
     return changes
-
-
-def stream_of(share: float) -> Stream:
-    """Return the stream of samples of a share; raises `InvalidParameterError` unless it is .5 or .632."""
-    if share not in SHARES:
-        raise InvalidParameterError(f"share={share} is not a share of samples.", remedy="Use share=0.5 or share=0.632.")
-    return replace(HALVES, share=share)
 
 
 def require_resamplable(

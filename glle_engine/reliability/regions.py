@@ -92,10 +92,8 @@ class Regions:
         return {"levels": list(self.levels), "radii": list(self.radii)}
 
 
-def calibrated_regions(
-    aligned: Alignment, *, levels: tuple[float, ...] = LEVELS, on_progress: OnProgress = silent
-) -> Regions:
-    """Return regions around the original of aligned embeddings, for levels in (0, 1).
+def calibrated_regions(aligned: Alignment, on_progress: OnProgress = silent) -> Regions:
+    """Return regions around the original of aligned embeddings.
 
     `on_progress` is called with (folds done, folds, "regions").
     """
@@ -110,8 +108,8 @@ def calibrated_regions(
             distances += [math.sqrt(factor) * _distances(place[rows] - mean, half_axes) for place in kind[fold::FOLDS]]
         on_progress(fold + 1, FOLDS, "regions")
     ordered = np.sort(np.concatenate(distances))
-    radii = tuple(float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in levels)
-    return Regions(aligned.original, _half_axes(aligned.covariance), levels, radii)
+    radii = tuple(float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in LEVELS)
+    return Regions(aligned.original, _half_axes(aligned.covariance), LEVELS, radii)
 
 
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,9 +13,10 @@ sample. For half-samples the factor is 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -69,6 +70,16 @@ HALVES = Stream("half-samples", 0.5, number=0)
 RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
 LARGER = Stream("larger samples", 0.632, number=2)
 STREAMS = (HALVES, RANDOM_K, LARGER)  # of a posterior's ensemble
+SEEDS = Stream("other seeds", 1.0, number=0)  # the whole data, for methods with a seed
+HALF = 0.5
+SHARES = (HALF, 0.632)  # of the points in a sample of a method
+
+
+def stream_of(share: float) -> Stream:
+    """Return the stream of a method's samples of a share; raises `InvalidParameterError` unless it is .5 or .632."""
+    if share not in SHARES:
+        raise InvalidParameterError(f"share={share} is not a share of samples.", remedy="Use share=0.5 or share=0.632.")
+    return replace(HALVES, share=share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +105,24 @@ class Sample:
     uniform: float | None = None
 
 
-class Embedder(Protocol):
+class Embedder(ABC):
     """Data that can be embedded again: a posterior's, a method's, or a function's."""
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """Shape (n, p) of an embedding of all points."""
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn: all points, or the landmarks."""
+        """Rows of which samples are drawn: all points, unless there are landmarks."""
+        return np.arange(self.shape[0])
 
+    @abstractmethod
     def require_possible(self, stream: Stream) -> None:
         """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
 
+    @abstractmethod
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample; raises `GlleError`."""
 

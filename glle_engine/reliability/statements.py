@@ -36,6 +36,18 @@ HIGH, MODERATE = 0.8, 0.65  # of the expected correlation, or of the reproducibi
 STANDARD = 20  # resamples, so that the reproducibility does not depend on their number
 ENOUGH = 0.9  # reliability: below it, more embeddings help
 MOSTLY = 0.5  # share of the variance by the seed, above which it hides the data
+_SPREAD = {
+    "high": "Points can be ranked by their spread: {}",
+    "moderate": "Compare groups of points by their spread, not single points: {}",
+    "low": "Do not rank points by their spread, because the data hardly determine which of them are more uncertain: {} "
+    "The median spread is still the typical movement of a point.",
+}
+_MOVEMENT = {
+    "high": "Half-samples rank points alike by their movement: {} New data may rank them otherwise.",
+    "moderate": "Compare groups of points by their movement, not single points: {}",
+    "low": "Do not rank points by their movement: {} The median movement is still that of a typical point on half of "
+    "the data.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +62,6 @@ class Reliability:
         The statement in one or two sentences.
     reliability : float in [0, 1]
         Of the spread over its embeddings, by random halves of them.
-    ceiling : float in [0, 1]
-        Root of the reliability.
     reproducibility : float in [0, 1]
         Of the spread of 20 resamples of one kind.
 
@@ -60,14 +70,18 @@ class Reliability:
     level: Level
     reason: str
     reliability: float
-    ceiling: float
     reproducibility: float
 
     __repr__ = brief
 
+    @property
+    def ceiling(self) -> float:
+        """Root of the reliability."""
+        return math.sqrt(self.reliability)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON-able dictionary."""
-        return asdict(self)
+        """Return the fields and the ceiling as a JSON-able dictionary."""
+        return {**asdict(self), "ceiling": self.ceiling}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,17 +141,10 @@ def state_spread(
     """Return the statement for a reliability and a reproducibility in [0, 1] and an agreement in [-1, 1]."""
     expected = math.sqrt(reproducible * max(agreement, 0.0))
     level = _level(expected)
-    cause = (
+    reason = _SPREAD[level].format(
         f"draws and resamples have the rank correlation {agreement:.2f}, and different resamples of the data "
         f"{reproducible:.2f}."
     )
-    sentences = {
-        "high": f"Points can be ranked by their spread: {cause}",
-        "moderate": f"Compare groups of points by their spread, not single points: {cause}",
-        "low": "Do not rank points by their spread, because the data hardly determine which of them are more "
-        f"uncertain: {cause} The median spread is still the typical movement of a point.",
-    }
-    reason = sentences[level]
     if reliable < ENOUGH:
         reason += (
             f" More draws and resamples would help (reliability {reliable:.2f}), unless all points are equally "
@@ -153,7 +160,6 @@ def state_spread(
         reason=reason,
         expected=expected,
         reliability=reliable,
-        ceiling=math.sqrt(reliable),
         reproducibility=reproducible,
         agreement=agreement,
         saturated=saturated,
@@ -165,21 +171,14 @@ def state_movement(reliable: float, reproducible: float, seed_share: float = 0.0
     level = _level(reproducible)
     if seed_share >= MOSTLY and level == "high":
         level = "moderate"
-    cause = f"the movements over different half-samples have the rank correlation {reproducible:.2f}."
-    sentences = {
-        "high": f"Half-samples rank points alike by their movement: {cause} New data may rank them otherwise.",
-        "moderate": f"Compare groups of points by their movement, not single points: {cause}",
-        "low": f"Do not rank points by their movement: {cause} The median movement is still that of a typical point on "
-        "half of the data.",
-    }
-    reason = sentences[level]
+    reason = _MOVEMENT[level].format(
+        f"the movements over different half-samples have the rank correlation {reproducible:.2f}."
+    )
     if seed_share >= MOSTLY:
         reason += f" {seed_share:.0%} of the variance is that of the seed."
     if reliable < ENOUGH:
         reason += f" More half-samples would help (reliability {reliable:.2f}), unless all points move alike."
-    return Reliability(
-        level=level, reason=reason, reliability=reliable, ceiling=math.sqrt(reliable), reproducibility=reproducible
-    )
+    return Reliability(level=level, reason=reason, reliability=reliable, reproducibility=reproducible)
 
 
 def _level(value: float) -> Level:

@@ -12,7 +12,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method
 from glle_engine.reliability import refits as method_refits
 from glle_engine.reliability.alignment import FEWEST
-from glle_engine.reliability.refits import HALF
+from glle_engine.reliability.resamples import HALF
 from service.schemas.resources import MAX_COUNTER
 from worker.analyses.spread import PART
 from worker.base.problems import ProblemError, refuse

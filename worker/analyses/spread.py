@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.reliability.resamples import SEEDS, Resamples, resample, stream_of
 from worker.analyses.base import AnalysisSpec, Part, arrays_of, results_prefix
 from worker.analyses.embedding import Recipe, classes_of
 from worker.records.cache_entry import Entry
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.reliability.movement import Movement
     from glle_engine.reliability.refits import MethodEmbedder
-    from glle_engine.reliability.resamples import Resamples, Stream
+    from glle_engine.reliability.resamples import Stream
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
 
@@ -47,8 +48,6 @@ class Refits:
 
     def load_or_compute(self, context: AnalysisContext, kind: Kind, count: int, on_progress: OnProgress) -> Resamples:
         """Return the refits 0, ..., count - 1, without those that failed."""
-        from glle_engine.reliability.resamples import Resamples  # noqa: PLC0415 # as in `_compute`
-
         places: list[Array] = []
         problems: list[str] = []
         for indices, key in self.parts(kind, count):
@@ -80,13 +79,9 @@ class Refits:
         return MethodEmbedder(values, embedder, embedder.spec.from_dict(recipe.parameters), labels)
 
     def _stream(self, kind: Kind) -> Stream:
-        from glle_engine.reliability.refits import SEEDS, stream_of  # noqa: PLC0415
-
         return SEEDS if kind == "refits" else stream_of(self.share)
 
     def _compute(self, context: AnalysisContext, kind: Kind, indices: range, on_progress: OnProgress) -> Entry:
-        from glle_engine.reliability.resamples import resample  # noqa: PLC0415
-
         refits = resample(
             self.embedder(context),
             len(indices),

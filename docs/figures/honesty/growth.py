@@ -20,6 +20,7 @@ from docs.figures.honesty.rows import HALVES
 from docs.figures.honesty.settings import Population, settings
 from docs.figures.honesty.table import grouped
 from glle_engine import fit
+from glle_engine.linalg.procrustes import moments, root_trace
 
 SAMPLES = 24
 SHOWN = ("Swiss roll, noise 0", "Swiss roll, noise .01", "S-curve, noise .03", "roll with hole", "tangent", "cube")
@@ -33,7 +34,7 @@ def growth(setting: Population) -> float:
         fits = (fit(part.sample(j), disconnected="bridge", **part.options) for j in range(SAMPLES))
         places = np.stack([posterior.embedding[: part.probes] for posterior in fits])
         aligned, _ = measures.turned(places, places[0], part.probes)
-        medians.append(np.median(measures.spread(measures.covariance(aligned))))
+        medians.append(np.median(root_trace(moments(aligned)[1])))
     return float(medians[0] / medians[1] / np.sqrt(2))
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import chi2, spearmanr
+from scipy.stats import chi2
 
-from glle_engine.linalg.procrustes import generalized_procrustes, procrustes_rotation
+from glle_engine.linalg.procrustes import generalized_procrustes, moments, procrustes_rotation, root_trace
+from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,32 +40,14 @@ def turned(
     """
     base = reference - reference[:kept].mean(axis=0)
     shifted = places - places[:, :kept].mean(axis=1, keepdims=True)
-    shifted = np.stack([Y @ procrustes_rotation(Y[:kept], base[:kept]) for Y in shifted])
-    consensus, _ = generalized_procrustes(shifted[:, :kept])
-    shifted = np.stack([Y @ procrustes_rotation(Y[:kept], consensus) for Y in shifted])
-    turn = procrustes_rotation(shifted[:, :kept].mean(axis=0), base[:kept])
-    return shifted @ turn, base
+    aligned = generalized_procrustes(shifted[:, :kept], base[:kept])
+    turns = [procrustes_rotation(Y[:kept], places) for Y, places in zip(shifted, aligned, strict=True)]
+    return np.stack([Y @ turn for Y, turn in zip(shifted, turns, strict=True)]), base
 
 
 def centred(places: NDArray[np.float64], kept: int) -> NDArray[np.float64]:
     """Return the first `kept` points of embeddings (..., n, 2), around their mean."""
     return np.asarray(places[..., :kept, :] - places[..., :kept, :].mean(axis=-2, keepdims=True))
-
-
-def covariance(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each point's covariance (n, 2, 2) over aligned places (m, n, 2)."""
-    off = places - places.mean(axis=0)
-    return np.asarray(np.einsum("mni,mnj->nij", off, off) / (len(places) - 1))
-
-
-def spread(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the root of the trace of each covariance."""
-    return np.asarray(np.sqrt(np.trace(matrices, axis1=1, axis2=2)))
-
-
-def rank_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Return Spearman's rank correlation."""
-    return float(spearmanr(first, second).statistic)
 
 
 def reliability(places: NDArray[np.float64]) -> float:
@@ -74,7 +57,7 @@ def reliability(places: NDArray[np.float64]) -> float:
         order = np.random.default_rng([split, 8]).permutation(len(places))
         half = len(places) // 2
         r = rank_correlation(
-            spread(covariance(places[order[:half]])), spread(covariance(places[order[half : 2 * half]]))
+            root_trace(moments(places[order[:half]])[1]), root_trace(moments(places[order[half : 2 * half]])[1])
         )
         reliabilities.append(2 * r / (1 + r))
     return float(np.mean(reliabilities))
@@ -96,5 +79,5 @@ def own_coverage(places: NDArray[np.float64]) -> NDArray[np.float64]:
     shares = []
     for j, place in enumerate(places):
         others = np.delete(places, j, axis=0)
-        shares.append(coverage(others.mean(axis=0), place, covariance(others)))
+        shares.append(coverage(others.mean(axis=0), place, moments(others)[1]))
     return np.array(shares)

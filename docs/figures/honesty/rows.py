@@ -10,6 +10,8 @@ import numpy as np
 from docs.figures.honesty import measures
 from glle_engine import fit
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.procrustes import moments, root_trace
+from glle_engine.reliability.alignment import rank_correlation
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.reliability.embedders import PosteriorEmbedder
 from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, combine
@@ -125,13 +127,13 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
     places = np.stack([Y[:kept] for Y in embeddings])
     candidates = [_candidate(posterior, X, kept) for posterior, X in zip(posteriors, drawn, strict=False)]
     spreads = [candidate.probes.spread for candidate in candidates]
-    pairs = [measures.rank_correlation(a, b) for i, a in enumerate(spreads) for b in spreads[:i]]
+    pairs = [rank_correlation(a, b) for i, a in enumerate(spreads) for b in spreads[:i]]
     reliable = float(np.mean([candidate.probes.reliability.reliability for candidate in candidates]))
     many = np.mean([spread / np.median(spread) for spread in spreads], axis=0)
     for i, candidate in enumerate(candidates):
         others, base = measures.turned(np.delete(places, i, axis=0), candidate.reference[:kept], kept)
         off = setting.factor * (others - others.mean(axis=0))
-        true = measures.spread(measures.covariance(off))
+        true = root_trace(moments(off)[1])
         stated, found = candidate.whole.reliability, candidate.probes
         estimates = _estimates(candidate)
         mean = base + setting.factor * (others.mean(axis=0) - base)
@@ -140,7 +142,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
             held_out=setting.held_out,
             n=len(drawn[i]),
             sample=i,
-            rho={name: measures.rank_correlation(spread, true) for name, spread in estimates.items()},
+            rho={name: rank_correlation(spread, true) for name, spread in estimates.items()},
             ratio={
                 name: float(np.median(spread) / np.median(true))
                 for name, spread in estimates.items()
@@ -150,7 +152,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
             own_coverage=_pair([float(found.regions.contains(mean, level).mean()) for level in LEVELS]),
             reliable_truth=measures.reliability(others),
             between=float(np.mean(pairs)) / reliable if pairs else np.nan,
-            rho_many=measures.rank_correlation(many, true),
+            rho_many=rank_correlation(many, true),
             true_coverage=float(measures.own_coverage(others).mean()),
             level=stated.level,
             expected=stated.expected,

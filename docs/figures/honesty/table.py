@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from docs.figures.honesty import goals
-from docs.figures.honesty.measures import rank_correlation
 from docs.figures.honesty.rows import BASELINE, DRAWN, ENSEMBLE, HALVES, LARGER, MIXED, RANDOM_K
+from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,7 +33,7 @@ from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.graph.relations import Distances, checked_distances
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg.procrustes import aligned_to_consensus, moments
+from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.tangent import frame_weights, frames_at, pooled_neighbors
 
@@ -91,7 +91,7 @@ class Extension:
 
         """
         stack = np.array([draw.embedding for draw in draws])
-        return moments([self.embed(Y) for Y in aligned_to_consensus(stack, reference, on_progress)])
+        return moments([self.embed(Y) for Y in generalized_procrustes(stack, reference, on_progress)])
 
 
 def extend(

@@ -10,7 +10,7 @@ import pytest
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.reliability.calibration import Calibration, calibrate, spread_of
+from glle_engine.reliability.calibration import Calibration, calibrate
 from glle_engine.reliability.embedders import PosteriorEmbedder
 from glle_engine.reliability.resamples import resample
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine import Posterior
-
-
-def test_spread_does_not_see_rotations(posterior: Posterior) -> None:
-    """Turned copies of one embedding have no spread."""
-    turns = [np.linalg.qr(np.random.default_rng(j).standard_normal((2, 2)))[0] for j in range(5)]
-    assert spread_of(np.stack([posterior.embedding @ turn for turn in turns])).max() < 1e-8
 
 
 def test_the_calibrated_scale_matches_half_sampling() -> None:

@@ -14,8 +14,8 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import method
 from glle_engine.reliability.alignment import rank_correlation
 from glle_engine.reliability.movement import Movement, adjusted_rand, movement
-from glle_engine.reliability.refits import SEEDS, MethodEmbedder, stream_of
-from glle_engine.reliability.resamples import HALVES, Resamples, resample
+from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.resamples import HALVES, SEEDS, Resamples, resample, stream_of
 
 
 def moved(

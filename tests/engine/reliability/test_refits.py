@@ -9,8 +9,8 @@ import pytest
 from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError, MissingLibraryError
 from glle_engine.methods import METHODS, Method, method
-from glle_engine.reliability.refits import SEEDS, MethodEmbedder, cost, require_resamplable, shrunk
-from glle_engine.reliability.resamples import HALVES, draw_sample, resample
+from glle_engine.reliability.refits import MethodEmbedder, cost, require_resamplable, shrunk
+from glle_engine.reliability.resamples import HALVES, SEEDS, draw_sample, resample
 from tests.engine.methods.reference import with_slow_ones
 
 

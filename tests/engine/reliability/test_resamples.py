@@ -15,11 +15,12 @@ from glle_engine.methods import method
 from glle_engine.posterior.fit import reference_embedding
 from glle_engine.reliability import embedders
 from glle_engine.reliability.embedders import FunctionEmbedder, PosteriorEmbedder
-from glle_engine.reliability.refits import SEEDS, MethodEmbedder
+from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import (
     HALVES,
     LARGER,
     RANDOM_K,
+    SEEDS,
     STREAMS,
     Embedder,
     Stream,

@@ -18,8 +18,8 @@ from glle_engine import NUMBERS
 from glle_engine.methods import method
 from glle_engine.reliability.ensemble import ensemble
 from glle_engine.reliability.movement import movement
-from glle_engine.reliability.refits import SEEDS, MethodEmbedder
-from glle_engine.reliability.resamples import STREAMS, resample
+from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.resamples import SEEDS, STREAMS, resample
 from tests.conftest import in_turn, until
 from tests.worker.execution.jobs import SHEET
 from tests.worker.execution.workers import horses, is_running, worker
@@ -185,7 +185,7 @@ def test_a_killed_task_loses_no_part(
     class KilledError(BaseException):
         """The end of the process."""
 
-    recording: Any = vars(context)["resamples"]
+    recording: Any = vars(context)["resample"]
 
     def killing(*arguments: Any, **options: Any) -> Any:
         if len(made) == 2:
@@ -194,7 +194,7 @@ def test_a_killed_task_loses_no_part(
 
     job = shared_job(stores, ENSEMBLE, fitted, per_shard=3)
     with monkeypatch.context() as patched:
-        patched.setattr(context, "resamples", killing)
+        patched.setattr(context, "resample", killing)
         with pytest.raises(KilledError):
             tasks.draw(job.id, 0, 0)
     assert stores.jobs.fetch(job.id).status == "running"
@@ -240,7 +240,7 @@ def test_a_cancelled_job_stops_its_parts(
     """A cancellation ends the running task within a part, withdraws the others, and makes no result."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
     job = shared_job(stores, ENSEMBLE, fitted)
-    recording, calls = vars(context)["resamples"], list[int]()
+    recording, calls = vars(context)["resample"], list[int]()
 
     def cancelling(*arguments: Any, **options: Any) -> Any:
         def report(*progress: Any) -> None:
@@ -252,7 +252,7 @@ def test_a_cancelled_job_stops_its_parts(
         on_progress = options["on_progress"]
         return recording(*arguments, **{**options, "on_progress": report})
 
-    monkeypatch.setattr(context, "resamples", cancelling)
+    monkeypatch.setattr(context, "resample", cancelling)
     run_all(stores, job)
     assert (len(calls), made) == (2, [])
     assert stores.jobs.fetch(job.id).status == "cancelled"
@@ -271,7 +271,7 @@ def test_a_part_that_fails_ends_the_job(
     job = shared_job(stores, ENSEMBLE, fitted)
     run_all(stores, job, 1)
     with monkeypatch.context() as patched:
-        patched.setattr(context, "resamples", fail)
+        patched.setattr(context, "resample", fail)
         run_all(stores, job, 1)
     failed = stores.jobs.fetch(job.id)
     assert failed.status == "failed"

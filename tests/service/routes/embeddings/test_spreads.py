@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from glle_engine.methods import method as method_of
-from glle_engine.reliability import resamples
 from glle_engine.reliability.movement import movement
-from glle_engine.reliability.refits import MethodEmbedder, stream_of
-from glle_engine.reliability.resamples import resample
+from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.resamples import resample, stream_of
 from tests.conftest import in_turn
 from tests.service.conftest import register_worker
 from tests.service.routes.embeddings.conftest import SHEET, N, embed
@@ -87,7 +86,7 @@ def test_refits_are_cached_in_parts(
         made.extend(range(first, first + count))
         return resample(embed, count, first=first, **options)
 
-    monkeypatch.setattr(resamples, "resample", counted)
+    monkeypatch.setattr("worker.analyses.spread.resample", counted)
     longer = spread(client, stores, link, half_samples=PART + 4)
     assert made == list(range(PART, PART + 4))
     pca = method_of("pca")
