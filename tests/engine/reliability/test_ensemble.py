@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine import fit, manifolds
+from glle_engine import fit
 from glle_engine.base.errors import DataMismatchError, InvalidParameterError
 from glle_engine.reliability import calibration
 from glle_engine.reliability import ensemble as ensembles
@@ -46,35 +46,25 @@ def test_the_covariance_of_normal_embeddings_is_found() -> None:
         assert np.median(getattr(result, part) / spread) == pytest.approx(1, abs=0.03), part
     np.testing.assert_allclose(result.consensus, reference, atol=0.1)
     np.testing.assert_allclose(np.trace(result.covariance, axis1=1, axis2=2), result.spread**2)
-    parts = np.stack(
-        [result.draw_spread, result.half_sample_spread, result.random_k_spread, result.larger_sample_spread]
-    )
-    np.testing.assert_allclose((parts**2).mean(axis=0), result.spread**2)
+    parts = [value for name, value in result.arrays().items() if name.endswith("_spread")]
+    np.testing.assert_allclose((np.stack(parts) ** 2).mean(axis=0), result.spread**2)
     assert result.reliability.level == "high"
     assert (result.n_draws, result.n_resamples) == (200, 150)
 
 
-def test_the_orientation_of_the_embeddings_does_not_matter() -> None:
-    """Spreads do not see a rotation of any embedding; the covariance turns with the reference."""
+def test_orientation_and_order_of_the_embeddings_do_not_matter() -> None:
+    """Spreads do not see a rotation of any embedding, nor their order; the covariance turns with the reference."""
     stacks, reference, _ = normal((12, 9, 8, 7))
     rng = np.random.default_rng(5)
     turn = np.linalg.qr(rng.standard_normal((2, 2)))[0]
     mixed = [np.stack([place @ np.linalg.qr(rng.standard_normal((2, 2)))[0] for place in stack]) for stack in stacks]
     plain, turned = combine(stacks[0], stacks[1:], reference), combine(mixed[0], mixed[1:], reference @ turn)
-    np.testing.assert_allclose(turned.spread, plain.spread, rtol=1e-6)
+    reverse = combine(stacks[0][::-1], [stack[::-1] for stack in stacks[1:]], reference)
+    for other in (turned, reverse):
+        np.testing.assert_allclose(other.spread, plain.spread, rtol=1e-6)
     np.testing.assert_allclose(turned.consensus, plain.consensus @ turn, atol=1e-7)
     np.testing.assert_allclose(turned.covariance, turn.T @ plain.covariance @ turn, atol=1e-9)
     np.testing.assert_allclose(turned.regions.radii, plain.regions.radii, rtol=1e-6)
-
-
-def test_the_order_of_the_embeddings_does_not_matter() -> None:
-    """Spread and consensus are means over the embeddings of a kind."""
-    stacks, reference, _ = normal((12, 9, 8, 7))
-    plain = combine(stacks[0], stacks[1:], reference)
-    draws, *resamples = (stack[::-1] for stack in stacks)
-    reverse = combine(draws, resamples, reference)
-    np.testing.assert_allclose(reverse.spread, plain.spread, rtol=1e-7)
-    np.testing.assert_allclose(reverse.consensus, plain.consensus, atol=1e-8)
 
 
 def test_half_samples_that_break_down_are_noted() -> None:
@@ -126,16 +116,6 @@ def test_half_samples_serve_the_calibration(
         monkeypatch.setattr(module, "resample", counted)
     ensemble(posterior, sheet, n_draws=4, n_resamples=4)
     assert computed == [4, 4, 4]
-
-
-def test_an_ensemble_of_landmarks() -> None:
-    """Every point has a spread and a region."""
-    X = manifolds.make("swiss_roll", 300, seed=1).X
-    posterior = fit(X, landmarks=120)
-    result = ensemble(posterior, X, n_draws=4, n_resamples=4)
-    assert result.spread.shape == (300,)
-    assert (result.spread > 0).all()
-    assert result.regions.axes(0.9).shape == (300, 2, 2)
 
 
 def test_misuse_is_refused_with_the_remedy(sheet: NDArray[np.float64], posterior: Posterior) -> None:

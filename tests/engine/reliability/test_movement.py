@@ -1,4 +1,4 @@
-"""Tests of `glle_engine.methods.resampling.movement`."""
+"""Movement of embeddings: what theory foretells, and what does not change it."""
 
 from dataclasses import replace
 from typing import Any
@@ -82,23 +82,16 @@ def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) 
     np.testing.assert_allclose(trace, corrected.movement**2)
 
 
-def test_a_method_without_a_seed_has_no_variation_by_seeds(sheet: np.ndarray) -> None:
-    """All movement of a deterministic method is by sampling."""
-    found = moved(sheet, "lle")
-    assert not found.seed_movement.any()
-    assert found.figures["seed_share"] == 0
-    assert found.figures["refits"] == 0
-    assert np.allclose(found.sampling_movement, found.movement, rtol=1e-12)
+@pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"ordering": "random"}, 4)])
+def test_the_parts_of_movement_add_up(sheet: np.ndarray, name: str, options: dict[str, str], refits: int) -> None:
+    """Squares of the parts are that of the whole where seeds explain less than it; without a seed all is sampling."""
+    found = moved(sheet, name, **options)
+    assert found.figures["refits"] == refits
     assert (found.movement > 0).all()
-
-
-def test_the_parts_of_movement_add_up(sheet: np.ndarray) -> None:
-    """Squares of the parts are the square of the whole where the seeds explain less than it, as for random orders."""
-    found = moved(sheet, "alle", ordering="random")
-    assert found.figures["refits"] == 4
-    assert (found.seed_movement > 0).all()
-    whole = np.maximum(found.movement, found.seed_movement)
-    assert np.allclose(np.hypot(found.sampling_movement, found.seed_movement), whole, rtol=1e-9)
+    assert ((found.seed_movement > 0) == bool(refits)).all()
+    assert bool(found.figures["seed_share"]) == bool(refits)
+    total = np.maximum(found.movement, found.seed_movement)
+    assert np.allclose(np.hypot(found.sampling_movement, found.seed_movement), total, rtol=1e-9)
 
 
 def test_order_and_motions_change_nothing(sheet: np.ndarray) -> None:
