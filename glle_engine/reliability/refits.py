@@ -152,11 +152,9 @@ def require_resamplable(
     n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False, share: float = HALF
 ) -> None:
     """Raise the `GlleError` of a method that cannot be refitted to a share of n points, from the sizes alone."""
-    half = stream_of(share).size(n)
+    half, features, unchanged = _of_sample(n, d, spec, share)
     method.require_possible(n, d, spec, labels=labels)
-    features = half if _is_precomputed(spec) else d
     require_enough_for_halves(n)
-    unchanged = _of_half(spec, half)
     with suppress(GlleError):
         method.require_possible(half, features, replace(unchanged, **shrunk(spec, share)), labels=labels)
         return
@@ -181,9 +179,8 @@ def cost(
     share: float = HALF,
 ) -> Cost:
     """Return the expected cost of `count` samples, of `again` refits with other seeds, and of their summary."""
-    half = stream_of(share).size(n)
-    features = half if _is_precomputed(spec) else d
-    one = method.cost(half, features, replace(_of_half(spec, half), **shrunk(spec, share)))
+    half, features, unchanged = _of_sample(n, d, spec, share)
+    one = method.cost(half, features, replace(unchanged, **shrunk(spec, share)))
     placing = estimate("lle", half, features, k=PLACING, p=spec.n_components)
     whole = method.cost(n, d, spec)
     again = again if method.random else 0
@@ -197,10 +194,12 @@ def _is_precomputed(spec: MethodSpec) -> bool:
     return spec.space[1] == "precomputed" or getattr(spec, "dissimilarity", "") == "precomputed"
 
 
-def _of_half(spec: S, half: int) -> S:
-    """Return a specification that lists every point with any order of so many."""
-    listed = isinstance(getattr(spec, "ordering", ""), tuple)
-    return replace(spec, ordering=tuple(range(half))) if listed else spec  # type: ignore[call-arg] # it has it
+def _of_sample(n: int, d: int, spec: S, share: float) -> tuple[int, int, S]:
+    """Return the points and features of a sample, and a specification that lists as many points if it lists all."""
+    half = stream_of(share).size(n)
+    if isinstance(getattr(spec, "ordering", ""), tuple):
+        spec = replace(spec, ordering=tuple(range(half)))  # type: ignore[call-arg] # it has it
+    return half, half if _is_precomputed(spec) else d, spec
 
 
 def _affine(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:

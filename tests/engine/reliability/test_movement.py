@@ -83,7 +83,7 @@ def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) 
 
 
 @pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"ordering": "random"}, 4)])
-def test_the_parts_of_movement_add_up(sheet: np.ndarray, name: str, options: dict[str, str], refits: int) -> None:
+def test_the_parts_of_movement_add_up(sheet: np.ndarray, name: str, options: dict[str, Any], refits: int) -> None:
     """Squares of the parts are that of the whole where seeds explain less than it; without a seed all is sampling."""
     found = moved(sheet, name, **options)
     assert found.figures["refits"] == refits
