@@ -26,6 +26,7 @@ from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import MethodSpec
+from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.embedders import PLACING, placed_by_weights, require_enough_for_halves
 from glle_engine.reliability.resamples import HALF, SEEDS, Embedder, stream_of
 
@@ -69,6 +70,9 @@ class MethodEmbedder(Embedder, Generic[S]):
     method: Method[S]
     spec: S
     labels: NDArray[np.int64] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:  # the functions of a method have no pickles
+        return _embedder_of, (self.X, self.method.name, self.spec, self.labels)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -129,6 +133,12 @@ class MethodEmbedder(Embedder, Generic[S]):
             return self.method.embed(part, replace(self.spec, **changes, **counts), on_progress, labels=labels)
         except (DisconnectedGraphError, InvalidParameterError):
             return self.method.embed(part, replace(self.spec, **changes), on_progress, labels=labels)
+
+
+def _embedder_of(
+    X: NDArray[np.float64], name: str, spec: MethodSpec, labels: NDArray[np.int64] | None
+) -> MethodEmbedder[Any]:
+    return MethodEmbedder(X, method_of(name), spec, labels)
 
 
 def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:

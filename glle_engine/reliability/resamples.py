@@ -182,7 +182,7 @@ def resample(
     strict : bool
         Whether the failure of a single resample is raised, or a problem of the result.
     executor : concurrent.futures.Executor, optional
-        Computes the resamples, with the same bits. Reports are then made after each resample.
+        Threads or processes that compute the resamples, with the same bits. Reports are then made after each one.
     on_progress
         Called with (resamples done, count, name of the stream), also within a resample. An exception that it raises
         cancels the computation.

@@ -1,5 +1,6 @@
 """Refits of methods to parts of the data, and with other seeds."""
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -88,6 +89,14 @@ def test_a_listed_order_is_that_of_the_sample(sheet: np.ndarray) -> None:
     """A parameter that lists all points lists those of the sample, in the same order."""
     given, listed = refit(sheet, "alle"), refit(sheet, "alle", ordering=tuple(range(len(sheet))))
     assert np.array_equal(resample(given, 1).places, resample(listed, 1).places)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_embedder_goes_to_other_processes(sheet: np.ndarray, name: str) -> None:
+    """Its pickle has the data, the name of the method and its parameters."""
+    embed = refit(sheet, name)
+    again = pickle.loads(pickle.dumps(embed))  # noqa: S301 # written here
+    assert (again.method, again.spec, again.X.tobytes()) == (embed.method, embed.spec, embed.X.tobytes())
 
 
 def test_counts_shrink() -> None:
