@@ -67,7 +67,8 @@ def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
     hints = get_type_hints(result, localns=_FOR_TYPES)
     documented = {
         name: (axes, " ".join(text.split()))
-        for listed, axes, text in _ENTRY.findall(getdoc(result) or "")
+        for base in reversed(getattr(result, "__mro__", (result,)))
+        for listed, axes, text in _ENTRY.findall(getdoc(base) or "")
         for name in listed.split(", ")
     }
 

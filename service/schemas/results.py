@@ -121,6 +121,8 @@ class RegionsOut(BaseModel):
 class ReliabilityOut(BaseModel):
     """Whether points can be ranked by their spread."""
 
+    ceiling: float = Field(description="Root of the reliability.")
+
 
 class SummaryOut(SampleOut):
     """Spread of points over draws and resamples, or over draws alone."""
@@ -294,6 +296,8 @@ class SpreadArraysOut(BaseModel):
 @fields_of(Reliability)
 class MovementReliabilityOut(BaseModel):
     """Whether half-samples rank points alike by their movement."""
+
+    ceiling: float = Field(description="Root of the reliability.")
 
 
 @fields_of(Movement)
