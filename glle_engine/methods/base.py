@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from glle_engine.base.errors import (
     InvalidParameterError,
     InvalidShapeError,
     MissingLibraryError,
-    TooFewPointsError,
 )
 from glle_engine.base.maps import AffineMap, Map
 from glle_engine.base.progress import OnProgress, StageClock, silent
@@ -48,6 +47,14 @@ if TYPE_CHECKING:
 Family = Literal[
     "linear and kernel", "spectral", "maximum entropy", "neighbor embedding", "extension of LLE", "generative"
 ]
+_FAMILIES: dict[str, Family] = {
+    "linear": "linear and kernel",
+    "spectral": "spectral",
+    "entropy": "maximum entropy",
+    "neighbor_embedding": "neighbor embedding",
+    "lle_variants": "extension of LLE",
+    "methods": "generative",
+}
 
 S = TypeVar("S", bound=MethodSpec)
 
@@ -101,28 +108,22 @@ class Embedding:
     __repr__ = brief
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Method(Generic[S]):
-    """A method of embedding.
+    """A method of embedding, which decorates its function.
+
+    The function takes (X, spec, on_progress), and the labels as a fourth argument if the method needs them, to an
+    `Embedding`. Its name is the name of the method, and its package the family.
 
     Attributes
     ----------
-    name : str
-        Stable kebab-case name.
+    spec : type
+        A `MethodSpec` dataclass of the parameters, which also refuses impossible requests and estimates the cost.
     title : str
-    family
     about : str
         The objective or the assumption in one or two sentences, with the key equation in plain symbols.
     source : str
         Paper and equation.
-    spec : type
-        A `MethodSpec` dataclass of the parameters.
-    run : callable
-        (X, spec, on_progress), and the labels as a fourth argument if the method needs them, to `Embedding`.
-    refuse : callable
-        (n, d, spec): raises a `GlleError` with the remedy if the request is impossible. Computes nothing.
-    cost : callable
-        (n, d, spec) to the expected `Cost`.
     growth : str
         Growth of the time with n, such as "n log n" or "n^3".
     reproducible : bool
@@ -146,18 +147,18 @@ class Method(Generic[S]):
         Seconds of processor time that the first call in a process takes in addition to `cost`, to compile a library.
     restore : callable, optional
         (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one.
+    name : str
+        Stable kebab-case name.
+    family
+    run : callable
+        The decorated function.
 
     """
 
-    name: str
+    spec: type[S]
     title: str
-    family: Family
     about: str
     source: str
-    spec: type[S]
-    run: Callable[..., Embedding]
-    refuse: Callable[[int, int, S], None]
-    cost: Callable[[int, int, S], Cost]
     growth: str
     reproducible: bool = False
     labels: bool = False
@@ -171,6 +172,15 @@ class Method(Generic[S]):
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
         None
     )
+    name: str = field(init=False)
+    family: Family = field(init=False)
+    run: Callable[..., Embedding] = field(init=False)
+
+    def __call__(self, run: Callable[..., Embedding]) -> Self:
+        """Return the method of a function."""
+        self.run, self.name = run, run.__name__.replace("_", "-")
+        self.family = _FAMILIES[run.__module__.split(".")[-2]]
+        return self
 
     def __repr__(self) -> str:
         return f"Method({self.name!r}, {self.title!r})"
@@ -203,7 +213,11 @@ class Method(Generic[S]):
                     remedy="Use another metric, embed the distances by mds first, or take glle, lle or isomap.",
                 )
             require_square(n, d)
-        self.refuse(n, d, spec)
+        spec.require_possible(n, d)
+
+    def cost(self, n: int, d: int, spec: S) -> Cost:
+        """Return the expected cost of an embedding of n points with d features."""
+        return spec.cost(self.name, n, d)
 
     def embed(
         self,
@@ -350,58 +364,3 @@ def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> Non
                 remedy=f'Install it: pip install "glle[{extra}]".',
                 details={"library": library, "extra": extra},
             )
-
-
-def require_rank(n: int, d: int, n_components: int) -> None:
-    """Raise `InvalidParameterError` for more components than n centered points of d features span."""
-    most = min(n - 1, d)
-    if n_components > most:
-        raise InvalidParameterError(
-            f"n_components={n_components} is more than the {most} dimensions that {n} points of {d} features span.",
-            remedy=f"Give n_components of at most {most}." if most else "Give at least two points.",
-            details={"n_components": n_components, "most": most},
-        )
-
-
-def require_noise_dimension(n: int, d: int, n_components: int, title: str) -> None:
-    """Raise `InvalidParameterError` unless the components leave at least one dimension to the noise."""
-    most = min(n - 1, d) - 1
-    if n_components > most:
-        raise InvalidParameterError(
-            f"{title} needs a dimension beside n_components={n_components} for its noise, but {n} points of {d} "
-            f"features span {most + 1}.",
-            remedy=f"Give n_components of at most {most}."
-            if most > 0
-            else "Give more points or features, or take PCA.",
-            details={"n_components": n_components, "most": most},
-        )
-
-
-def require_points(n: int, least: int, reason: str) -> None:
-    """Raise `TooFewPointsError` for fewer than `least` points, which `reason` needs."""
-    if n < least:
-        raise TooFewPointsError(
-            f"{reason} needs at least {least} points, not {n}.",
-            remedy=f"Give at least {least} points, or ask for less.",
-            details={"n_points": n, "least": least},
-        )
-
-
-def require_size(n: int, most: int, title: str, instead: str) -> None:
-    """Raise `InvalidParameterError` for more than `most` points; `instead` names an alternative."""
-    if n > most:
-        raise InvalidParameterError(
-            f"{title} does at most {most:,} points, not {n:,}.",
-            remedy=f"Give at most {most:,} points, or take {instead}.",
-            details={"n_points": n, "most": most},
-        )
-
-
-def require_neighbors(title: str, k: int, p: int, least: int, rule: str) -> None:
-    """Raise `InvalidParameterError` for fewer than `least` neighbors; `rule` derives the number from p."""
-    if k < least:
-        raise InvalidParameterError(
-            f"{title} in {p} dimensions needs {rule} neighbors, not {k}.",
-            remedy=f"Give n_neighbors of at least {least}, or fewer components.",
-            details={"n_neighbors": k, "least": least},
-        )

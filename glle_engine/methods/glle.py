@@ -50,8 +50,36 @@ class GlleSpec(FitSpec, NeighborSpec):
         """Return the specification of the posterior."""
         return FitSpec(**{item.name: getattr(self, item.name) for item in fields(FitSpec)})
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and an approximate search without its library."""
+        fit = self.fit_spec()
+        require_enough_points(n, fit)
+        if fit.search == "approximate":
+            required_faiss()
 
-def run(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost of a fit and a draw."""
+        fit = self.fit_spec()
+        route = "published" if fit.variant == "published" else "tangent" if fit.noise == "tangent" else ""
+        by_tree = True if fit.search == "approximate" else None
+        rows = [row, f"{row}, tangent"] if fit.noise == "auto" else [f"{row}, {route}" if route else row]
+        costs = [estimate(row, n, d, k=self.n_neighbors, p=self.n_components, by_tree=by_tree) for row in rows]
+        times = _CHOICE if fit.noise == "auto" else 1
+        return Cost(times * sum(cost.seconds for cost in costs), sum(cost.bytes for cost in costs))
+
+
+@Method(
+    spec=GlleSpec,
+    title="Generative locally linear embedding",
+    about="LLE at weights drawn from their posterior given the data: one of as many embeddings as seeds and indices.",
+    source="GLLE Eq. 7-9, 21-36, Algorithms 1 and 2",
+    any_unit=True,
+    any_space=True,
+    sparse=True,
+    growth="n^1.2 for few features; n^2 d to find neighbours among many",
+    reproducible=True,
+)
+def glle(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by one draw."""
     posterior = fit(X, spec.fit_spec(), on_progress=on_progress)
     on_progress(0, 1, "draw")
@@ -59,40 +87,3 @@ def run(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embe
     on_progress(1, 1, "draw")
     figures = {**posterior.diagnostics.figures, "draw": draw.diagnostics}
     return Embedding(draw.embedding, draw.eigenvalues, figures, posterior.diagnostics.notes)
-
-
-def refuse(n: int, d: int, spec: GlleSpec) -> None:
-    """Refuse too few points, and an approximate search without its library."""
-    fit = spec.fit_spec()
-    require_enough_points(n, fit)
-    if fit.search == "approximate":
-        required_faiss()
-
-
-def cost(n: int, d: int, spec: GlleSpec) -> Cost:
-    """Return the expected cost of a fit and a draw."""
-    fit = spec.fit_spec()
-    route = "published" if fit.variant == "published" else "tangent" if fit.noise == "tangent" else ""
-    by_tree = True if fit.search == "approximate" else None
-    rows = ["glle", "glle, tangent"] if fit.noise == "auto" else [f"glle, {route}" if route else "glle"]
-    costs = [estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components, by_tree=by_tree) for row in rows]
-    times = _CHOICE if fit.noise == "auto" else 1
-    return Cost(times * sum(cost.seconds for cost in costs), sum(cost.bytes for cost in costs))
-
-
-METHOD = Method(
-    name="glle",
-    title="Generative locally linear embedding",
-    family="generative",
-    about="LLE at weights drawn from their posterior given the data: one of as many embeddings as seeds and indices.",
-    source="GLLE Eq. 7-9, 21-36, Algorithms 1 and 2",
-    spec=GlleSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    any_unit=True,
-    any_space=True,
-    sparse=True,
-    growth="n^1.2 for few features; n^2 d to find neighbours among many",
-    reproducible=True,
-)

@@ -1,12 +1,15 @@
-"""Parameters common to all methods."""
+"""Parameters common to all methods, their refusals and their expected cost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, indices, integer, number
 from glle_engine.base.spec import Metric, SpaceSpec, Standardize, measured, standardized
+from glle_engine.base.validation import require_enough_points
+from glle_engine.methods.costs import Cost, estimate
 
 __all__ = [
     "DistanceSpec",
@@ -18,6 +21,8 @@ __all__ = [
     "indices",
     "integer",
     "number",
+    "require_points",
+    "require_size",
 ]
 
 
@@ -28,6 +33,37 @@ class MethodSpec(SpaceSpec):
     together: ClassVar[str] = ""  # constraints between the parameters of a subclass
 
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Raise the `GlleError` of an impossible request, from the sizes alone, with the remedy."""
+        self.require_rank(n, d)
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost of a method by its row of the table (`glle_engine.methods.costs`)."""
+        return estimate(row, n, d, k=getattr(self, "n_neighbors", 0), p=self.n_components)
+
+    def require_rank(self, n: int, d: int) -> None:
+        """Raise `InvalidParameterError` for more components than n centered points of d features span."""
+        p, most = self.n_components, min(n - 1, d)
+        if p > most:
+            raise InvalidParameterError(
+                f"n_components={p} is more than the {most} dimensions that {n} points of {d} features span.",
+                remedy=f"Give n_components of at most {most}." if most else "Give at least two points.",
+                details={"n_components": p, "most": most},
+            )
+
+    def require_noise_dimension(self, n: int, d: int, title: str) -> None:
+        """Raise `InvalidParameterError` unless the components leave at least one dimension to the noise."""
+        p, most = self.n_components, min(n - 1, d) - 1
+        if p > most:
+            raise InvalidParameterError(
+                f"{title} needs a dimension beside n_components={p} for its noise, but {n} points of {d} "
+                f"features span {most + 1}.",
+                remedy=f"Give n_components of at most {most}."
+                if most > 0
+                else "Give more points or features, or take PCA.",
+                details={"n_components": p, "most": most},
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,3 +79,36 @@ class NeighborSpec(DistanceSpec):
     """Parameters of a method on nearest neighbors."""
 
     n_neighbors: int = integer(10, "k, the number of neighbours of a point.", least=2)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Raise `TooFewPointsError` for too few points."""
+        require_enough_points(n, self)
+
+    def require_neighbors(self, title: str, least: int, rule: str) -> None:
+        """Raise `InvalidParameterError` for fewer than `least` neighbors; `rule` derives the number from p."""
+        if self.n_neighbors < least:
+            raise InvalidParameterError(
+                f"{title} in {self.n_components} dimensions needs {rule} neighbors, not {self.n_neighbors}.",
+                remedy=f"Give n_neighbors of at least {least}, or fewer components.",
+                details={"n_neighbors": self.n_neighbors, "least": least},
+            )
+
+
+def require_points(n: int, least: int, reason: str) -> None:
+    """Raise `TooFewPointsError` for fewer than `least` points, which `reason` needs."""
+    if n < least:
+        raise TooFewPointsError(
+            f"{reason} needs at least {least} points, not {n}.",
+            remedy=f"Give at least {least} points, or ask for less.",
+            details={"n_points": n, "least": least},
+        )
+
+
+def require_size(n: int, most: int, title: str, instead: str) -> None:
+    """Raise `InvalidParameterError` for more than `most` points; `instead` names an alternative."""
+    if n > most:
+        raise InvalidParameterError(
+            f"{title} does at most {most:,} points, not {n:,}.",
+            remedy=f"Give at most {most:,} points, or take {instead}.",
+            details={"n_points": n, "most": most},
+        )

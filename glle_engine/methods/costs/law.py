@@ -13,12 +13,10 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from glle_engine.methods.parameters import MethodSpec
+    from collections.abc import Mapping
 
 TABLE = Path(__file__).with_name("costs.json")
 
@@ -86,15 +84,6 @@ def estimate(
     }
     terms = table()[row]
     return Cost(MARGIN * evaluate(terms["seconds"], values), evaluate(terms["bytes"], values))
-
-
-def estimator(row: str) -> Callable[[int, int, Any], Cost]:
-    """Return the `Method.cost` of a method with one row, from n_neighbors and n_components alone."""
-
-    def cost(n: int, d: int, spec: MethodSpec) -> Cost:
-        return estimate(row, n, d, k=getattr(spec, "n_neighbors", 0), p=spec.n_components)
-
-    return cost
 
 
 @cache

@@ -28,7 +28,6 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
-from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.methods.base import Embedding, Method
@@ -63,6 +62,27 @@ class AlleSpec(NeighborSpec):
         1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix; 0 for d >= k only.", least=0
     )
     seed: int = integer(0, "Of the random ordering.", least=0)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, an ordering that is no permutation, and weights without a unique solution."""
+        super().require_possible(n, d)
+        if not isinstance(self.ordering, str) and (len(self.ordering) != n or max(self.ordering) != n - 1):
+            raise InvalidParameterError(
+                f"The ordering has {len(self.ordering)} points of {n}.",
+                remedy=f"Give each index from 0 to {n - 1} once, or one of the words given, inward, random.",
+                details={"n_points": n, "given": len(self.ordering)},
+            )
+        # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
+        if self.reg == 0 and d < min(self.n_neighbors, n - 1):
+            raise InvalidParameterError(
+                f"With reg=0, {self.n_neighbors} neighbours reconstruct a point of {d} features without error: the "
+                "likelihood has no bound.",
+                remedy=f"Give reg above 0, or n_neighbors of at most {d}.",
+            )
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return estimate(row, n, d, k=min(self.n_neighbors, n), p=self.n_components)
 
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
@@ -160,7 +180,15 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     return sign_convention(vectors[:, descending] * np.sqrt(values)), values
 
 
-def run(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=AlleSpec,
+    title="Acyclic locally linear embedding",
+    about="Each point is reconstructed from neighbours after it in an ordering, so that the likelihood of the Gaussian "
+    "field with precision M M^T is exact; principal coordinates of its covariance.",
+    source="Lawrence 2012, JMLR 13, on acyclic LLE (arXiv 1010.4830)",
+    growth="n^2",
+)
+def alle(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the exact covariance."""
     n, d = X.shape
     order = ordering(X, spec)
@@ -177,41 +205,3 @@ def run(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embe
         "least_variance": float(variances.min()),
     }
     return Embedding(Y, values, figures)
-
-
-def refuse(n: int, d: int, spec: AlleSpec) -> None:
-    """Refuse too few points, an ordering that is no permutation, and weights without a unique solution."""
-    require_enough_points(n, spec)
-    if not isinstance(spec.ordering, str) and (len(spec.ordering) != n or max(spec.ordering) != n - 1):
-        raise InvalidParameterError(
-            f"The ordering has {len(spec.ordering)} points of {n}.",
-            remedy=f"Give each index from 0 to {n - 1} once, or one of the words given, inward, random.",
-            details={"n_points": n, "given": len(spec.ordering)},
-        )
-    # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
-    if spec.reg == 0 and d < min(spec.n_neighbors, n - 1):
-        raise InvalidParameterError(
-            f"With reg=0, {spec.n_neighbors} neighbours reconstruct a point of {d} features without error: the "
-            "likelihood has no bound.",
-            remedy=f"Give reg above 0, or n_neighbors of at most {d}.",
-        )
-
-
-def cost(n: int, d: int, spec: AlleSpec) -> Cost:
-    """Return the expected cost."""
-    return estimate("alle", n, d, k=min(spec.n_neighbors, n), p=spec.n_components)
-
-
-METHOD = Method(
-    name="alle",
-    title="Acyclic locally linear embedding",
-    family="maximum entropy",
-    about="Each point is reconstructed from neighbours after it in an ordering, so that the likelihood of the Gaussian "
-    "field with precision M M^T is exact; principal coordinates of its covariance.",
-    source="Lawrence 2012, JMLR 13, on acyclic LLE (arXiv 1010.4830)",
-    spec=AlleSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="n^2",
-)

@@ -21,11 +21,11 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method, require_points, require_size
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import log_likelihood, principal_coordinates, second_moment, undirected
 from glle_engine.methods.entropy.graphical_lasso import regularized
-from glle_engine.methods.parameters import MethodSpec, NeighborSpec, integer, number
+from glle_engine.methods.parameters import MethodSpec, NeighborSpec, integer, number, require_points, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,8 +57,30 @@ class DrillSpec(MethodSpec):
     )
     max_iterations: int = integer(300, "Rounds over the columns at most.", least=1)
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points and too many."""
+        if isinstance(self.n_neighbors, str):
+            require_points(n, self.n_components + 2, f"n_components={self.n_components}")
+        else:
+            require_enough_points(n, NeighborSpec(n_components=self.n_components, n_neighbors=self.n_neighbors))
+        require_size(n, MOST_POINTS, "DRILL", "meu, or alle")
 
-def run(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        if isinstance(self.n_neighbors, str):
+            return estimate(row, n, d, k=n, steps=_USUAL_ROUNDS["all"])
+        return estimate(row, n, d, k=1.5 * self.n_neighbors, steps=_USUAL_ROUNDS["neighbors"])
+
+
+@Method(
+    spec=DrillSpec,
+    title="DRILL",
+    about="The Gaussian field over the points whose precision, on the edges of the kNN graph or on all, has the "
+    "greatest likelihood less an L1 penalty: the graphical lasso over points; principal coordinates of K.",
+    source="Lawrence 2012, JMLR 13, section 3 (arXiv 1010.4830); Friedman, Hastie and Tibshirani 2008",
+    growth="n for given neighbours, up to 1,000 points; n^3 for all",
+)
+def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the regularised covariance."""
     n, d = X.shape
     S = second_moment(X)
@@ -100,34 +122,3 @@ def _not_converged(spec: DrillSpec, iterations: int) -> Note:
         f"After {iterations} rounds the duality gap is still above {spec.tolerance:g} a point. Raise max_iterations, "
         "or l1: small penalties are the slow ones.",
     )
-
-
-def refuse(n: int, d: int, spec: DrillSpec) -> None:
-    """Refuse too few points and too many."""
-    if isinstance(spec.n_neighbors, str):
-        require_points(n, spec.n_components + 2, f"n_components={spec.n_components}")
-    else:
-        require_enough_points(n, NeighborSpec(n_components=spec.n_components, n_neighbors=spec.n_neighbors))
-    require_size(n, MOST_POINTS, "DRILL", "meu, or alle")
-
-
-def cost(n: int, d: int, spec: DrillSpec) -> Cost:
-    """Return the expected cost."""
-    if isinstance(spec.n_neighbors, str):
-        return estimate("drill", n, d, k=n, steps=_USUAL_ROUNDS["all"])
-    return estimate("drill", n, d, k=1.5 * spec.n_neighbors, steps=_USUAL_ROUNDS["neighbors"])
-
-
-METHOD = Method(
-    name="drill",
-    title="DRILL",
-    family="maximum entropy",
-    about="The Gaussian field over the points whose precision, on the edges of the kNN graph or on all, has the "
-    "greatest likelihood less an L1 penalty: the graphical lasso over points; principal coordinates of K.",
-    source="Lawrence 2012, JMLR 13, section 3 (arXiv 1010.4830); Friedman, Hastie and Tibshirani 2008",
-    spec=DrillSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="n for given neighbours, up to 1,000 points; n^3 for all",
-)

@@ -18,12 +18,10 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.base import Embedding, Method, require_size
-from glle_engine.methods.costs import estimator
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.entropy.gaussian_field import (
     log_likelihood,
     principal_coordinates,
@@ -32,7 +30,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     undirected,
 )
 from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
-from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,8 +58,26 @@ class MeuSpec(NeighborSpec):
     )
     max_iterations: int = integer(100, "Newton steps at most.", least=1)
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few and too many points, and an unbounded likelihood."""
+        super().require_possible(n, d)
+        require_size(n, MOST_POINTS, "Maximum entropy unfolding", "alle")
+        if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
+            raise InvalidParameterError(
+                f"With multipliers=any and all pairs as neighbours, {d} features bound no likelihood of {n} points.",
+                remedy=f"Take multipliers=positive, fewer neighbours, or at least {n - 1} features; or pca, its limit.",
+            )
 
-def run(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
+
+@Method(
+    spec=MeuSpec,
+    title="Maximum entropy unfolding",
+    about="The Gaussian field of greatest entropy over the points whose neighbours are as far apart, in expectation, "
+    "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
+    source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
+    growth="n^3",
+)
+def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the covariance of greatest likelihood."""
     n, d = X.shape
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
@@ -100,29 +116,3 @@ def _not_converged(spec: MeuSpec, violation: float) -> Note:
         f"Expected squared distances still differ from the observed ones by {violation:.2g} of their mean after "
         f"{spec.max_iterations} Newton steps at most. Remedy: {remedy}.",
     )
-
-
-def refuse(n: int, d: int, spec: MeuSpec) -> None:
-    """Refuse too few and too many points, and an unbounded likelihood."""
-    require_enough_points(n, spec)
-    require_size(n, MOST_POINTS, "Maximum entropy unfolding", "alle")
-    if spec.multipliers == "any" and spec.n_neighbors == n - 1 and d < n - 1:
-        raise InvalidParameterError(
-            f"With multipliers=any and all pairs as neighbours, {d} features bound no likelihood of {n} points.",
-            remedy=f"Take multipliers=positive, fewer neighbours, or at least {n - 1} features; or pca, its limit.",
-        )
-
-
-METHOD = Method(
-    name="meu",
-    title="Maximum entropy unfolding",
-    family="maximum entropy",
-    about="The Gaussian field of greatest entropy over the points whose neighbours are as far apart, in expectation, "
-    "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
-    source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
-    spec=MeuSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("meu"),
-    growth="n^3",
-)

@@ -15,18 +15,17 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
-from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method, require_libraries, require_size
-from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.base import Embedding, Method, require_libraries
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected
 from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unrolled
-from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.costs import Cost
 
 MOST_POINTS = 400
 MOST_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
@@ -49,6 +48,24 @@ class MvuSpec(NeighborSpec):
     )
     tolerance: float = number(1e-3, "Duality gap relative to the trace, of barrier.", above=0, below=1)
     max_iterations: int = integer(1000, "Newton steps at most, of barrier.", least=1)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and too many points or edges."""
+        super().require_possible(n, d)
+        if self.solver == "clarabel":
+            require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")
+            require_size(n, MOST_POINTS_CLARABEL, "Clarabel", "solver=barrier")
+        require_size(n, MOST_POINTS, "Maximum variance unfolding", "meu, or isomap")
+        if n * self.n_neighbors > MOST_LINKS:
+            raise InvalidParameterError(
+                f"{n} points of {self.n_neighbors} neighbours are more constraints than can be solved for.",
+                remedy=f"Give n_neighbors of at most {MOST_LINKS // n}.",
+                details={"n_points": n, "n_neighbors": self.n_neighbors},
+            )
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return super().cost(f"{row}, clarabel" if self.solver == "clarabel" else row, n, d)
 
 
 def by_clarabel(program: Program) -> Unrolled:
@@ -82,7 +99,15 @@ def by_clarabel(program: Program) -> Unrolled:
     return Unrolled(symmetric, 0.0, int(problem.solver_stats.num_iters), problem.status == cp.OPTIMAL)
 
 
-def run(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=MvuSpec,
+    title="Maximum variance unfolding",
+    about="The points move as far apart as the distances between neighbours allow: the centred Gram matrix of greatest "
+    "trace that keeps them, a semidefinite program; its principal coordinates.",
+    source="Weinberger, Sha and Saul 2004; Weinberger and Saul 2006; dual: Sun, Boyd, Xiao and Diaconis 2006",
+    growth="n^3 k^3",
+)
+def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the K of greatest trace."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected(nearest)
@@ -114,39 +139,3 @@ def run(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
         f"{unfolding.iterations} steps. Raise max_iterations or slack, or take fewer neighbours.",
     )
     return Embedding(Y, values, figures, () if unfolding.converged else (note,))
-
-
-def refuse(n: int, d: int, spec: MvuSpec) -> None:
-    """Refuse too few points, and too many points or edges."""
-    require_enough_points(n, spec)
-    if spec.solver == "clarabel":
-        require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")
-        require_size(n, MOST_POINTS_CLARABEL, "Clarabel", "solver=barrier")
-    require_size(n, MOST_POINTS, "Maximum variance unfolding", "meu, or isomap")
-    if n * spec.n_neighbors > MOST_LINKS:
-        raise InvalidParameterError(
-            f"{n} points of {spec.n_neighbors} neighbours are more constraints than can be solved for.",
-            remedy=f"Give n_neighbors of at most {MOST_LINKS // n}.",
-            details={"n_points": n, "n_neighbors": spec.n_neighbors},
-        )
-
-
-def cost(n: int, d: int, spec: MvuSpec) -> Cost:
-    """Return the expected cost."""
-    row = "mvu, clarabel" if spec.solver == "clarabel" else "mvu"
-    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
-
-
-METHOD = Method(
-    name="mvu",
-    title="Maximum variance unfolding",
-    family="maximum entropy",
-    about="The points move as far apart as the distances between neighbours allow: the centred Gram matrix of greatest "
-    "trace that keeps them, a semidefinite program; its principal coordinates.",
-    source="Weinberger, Sha and Saul 2004; Weinberger and Saul 2006; dual: Sun, Boyd, Xiao and Diaconis 2006",
-    spec=MvuSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="n^3 k^3",
-)

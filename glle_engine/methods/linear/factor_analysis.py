@@ -17,7 +17,7 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.eigen.eigenproblem import sign_convention
-from glle_engine.methods.base import Embedding, Method, require_noise_dimension
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
@@ -39,6 +39,15 @@ class FactorAnalysisSpec(MethodSpec):
     )
     tolerance: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
     max_iterations: int = integer(2000, "Steps of expectation maximisation at most.", least=1)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse factors that leave no dimension for the noise."""
+        self.require_noise_dimension(n, d, "Factor analysis")
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        steps = min(self.max_iterations, 500)  # a usual number
+        return estimate(row, n, d, p=self.n_components, steps=steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +123,15 @@ def posterior_means(centered: NDArray[np.float64], model: Model) -> NDArray[np.f
     return sign_convention((centered @ weighted @ rotation / (1 + signal))[:, ::-1])
 
 
-def run(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=FactorAnalysisSpec,
+    title="Factor analysis",
+    about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of a variance for "
+    "each feature.",
+    source="Rubin and Thayer 1982, Psychometrika 47; Ghojogh et al., FA-LLE",
+    growth="n d^2 once; a step takes d^2 p, or n d p for more features than points",
+)
+def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
     n = len(X)
     isotropic = spec.noise == "isotropic"
@@ -124,7 +141,7 @@ def run(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgres
     centered = used - used.mean(axis=0)
     unit = np.sqrt(np.mean(centered**2, axis=None if isotropic else 0))
     centered /= unit
-    require_noise_dimension(n, used.shape[1], spec.n_components, "Factor analysis of the features that vary")
+    spec.require_noise_dimension(n, used.shape[1], "Factor analysis of the features that vary")
     axes = principal_axes(centered, spec.n_components, on_progress)
     loadings = axes.directions * np.sqrt(axes.values)
     residual = np.maximum(np.mean(centered**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
@@ -172,29 +189,3 @@ def _doubts(spec: FactorAnalysisSpec, d: int, model: Model, n_constant: int) -> 
         )
         notes.append(Note("heywood", message))
     return notes
-
-
-def refuse(n: int, d: int, spec: FactorAnalysisSpec) -> None:
-    """Refuse factors that leave no dimension for the noise."""
-    require_noise_dimension(n, d, spec.n_components, "Factor analysis")
-
-
-def cost(n: int, d: int, spec: FactorAnalysisSpec) -> Cost:
-    """Return the expected cost."""
-    steps = min(spec.max_iterations, 500)  # a usual number
-    return estimate("factor-analysis", n, d, p=spec.n_components, steps=steps)
-
-
-METHOD = Method(
-    name="factor-analysis",
-    title="Factor analysis",
-    family="linear and kernel",
-    about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of a variance for "
-    "each feature.",
-    source="Rubin and Thayer 1982, Psychometrika 47; Ghojogh et al., FA-LLE",
-    spec=FactorAnalysisSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="n d^2 once; a step takes d^2 p, or n d p for more features than points",
-)

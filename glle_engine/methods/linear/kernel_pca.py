@@ -19,8 +19,7 @@ from glle_engine.base.maps import Map
 from glle_engine.base.progress import blocks
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
-from glle_engine.methods.base import Embedding, Method, require_rank
-from glle_engine.methods.costs import estimator
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.mds import double_center
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 
@@ -66,6 +65,10 @@ class KernelPcaSpec(MethodSpec):
                 raise InvalidParameterError(
                     f"{name} has no meaning for kernel={self.kernel!r}.", remedy=f"Leave {name} away."
                 )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse more components than the images can span."""
+        self.require_rank(n, d if self.kernel in {"linear", "cosine"} else n)
 
 
 def kernel_matrix(
@@ -188,7 +191,16 @@ class KernelMap(Map):
         return np.asarray(images @ self.coefficients)
 
 
-def run(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=KernelPcaSpec,
+    title="Kernel PCA",
+    about="Principal components of the points' images under the feature map of a kernel, from the centred kernel "
+    "matrix.",
+    source="Schoelkopf, Smola and Mueller 1998, Neural Computation 10",
+    growth="n^2; n^3 where the kernel's spectrum is flat",
+    restore=KernelMap.restore,
+)
+def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading components of the images."""
     n, p = len(X), spec.n_components
     mean = X.mean(axis=0)
@@ -213,24 +225,3 @@ def run(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) ->
         figures["gamma"] = gamma
     Y = sign_convention(vectors * np.sqrt(values))
     return Embedding(Y, values / n, figures, map=KernelMap(X, mean, spec, gamma, means, Y / values))
-
-
-def refuse(n: int, d: int, spec: KernelPcaSpec) -> None:
-    """Refuse more components than the images can span."""
-    require_rank(n, d if spec.kernel in {"linear", "cosine"} else n, spec.n_components)
-
-
-METHOD = Method(
-    name="kernel-pca",
-    title="Kernel PCA",
-    family="linear and kernel",
-    about="Principal components of the points' images under the feature map of a kernel, from the centred kernel "
-    "matrix.",
-    source="Schoelkopf, Smola and Mueller 1998, Neural Computation 10",
-    spec=KernelPcaSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("kernel-pca"),
-    growth="n^2; n^3 where the kernel's spectrum is flat",
-    restore=KernelMap.restore,
-)

@@ -18,8 +18,7 @@ from glle_engine.base.errors import DegenerateDataError, InvalidShapeError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.relations import ROUNDING, checked_distances
-from glle_engine.methods.base import Embedding, Method, require_rank
-from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.costs import Cost
 
 NEGATIVE = 1e-6  # of the largest eigenvalue: smaller negative ones are those of distances
 
@@ -42,6 +42,20 @@ class MdsSpec(MethodSpec):
         "precomputed",
     )
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse more components than dimensions, and dissimilarities that are not square."""
+        if self.dissimilarity == "precomputed" and n != d:
+            raise InvalidShapeError(
+                f"A matrix of dissimilarities is square, not {n} x {d}.",
+                remedy="Give the dissimilarities of all pairs, or dissimilarity='euclidean' for points.",
+                details={"rows": n, "columns": d},
+            )
+        self.require_rank(n, d)
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return super().cost(f"{row}, precomputed" if self.dissimilarity == "precomputed" else row, n, d)
+
 
 def double_center(matrix: NDArray[np.float64]) -> None:
     """Replace a symmetric K (n, n) by J K J, J = I - 1 1^T / n, in place."""
@@ -50,7 +64,14 @@ def double_center(matrix: NDArray[np.float64]) -> None:
     matrix -= (means - means.mean())[:, None]
 
 
-def run(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=MdsSpec,
+    title="Classical multidimensional scaling",
+    about="Points whose inner products best fit those of the dissimilarities, by eigenvectors of -J D^2 J / 2.",
+    source="Torgerson 1952; Gower 1966",
+    growth="as PCA from points; n^2 from dissimilarities",
+)
+def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the inner products."""
     if spec.dissimilarity == "precomputed":
         return scaling_of(checked_distances(X), spec.n_components, on_progress)
@@ -118,33 +139,3 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
 def _strain(norm: float, values: NDArray[np.float64]) -> float:
     """Return sqrt(||B - Y Y^T||_F^2 / ||B||_F^2) from ||B||_F and the eigenvalues kept."""
     return float(np.sqrt(max(1 - float(((values / norm) ** 2).sum()), 0.0)))
-
-
-def refuse(n: int, d: int, spec: MdsSpec) -> None:
-    """Refuse more components than dimensions, and dissimilarities that are not square."""
-    if spec.dissimilarity == "precomputed" and n != d:
-        raise InvalidShapeError(
-            f"A matrix of dissimilarities is square, not {n} x {d}.",
-            remedy="Give the dissimilarities of all pairs, or dissimilarity='euclidean' for points.",
-            details={"rows": n, "columns": d},
-        )
-    require_rank(n, d, spec.n_components)
-
-
-def cost(n: int, d: int, spec: MdsSpec) -> Cost:
-    """Return the expected cost."""
-    return estimate("mds, precomputed" if spec.dissimilarity == "precomputed" else "mds", n, d, p=spec.n_components)
-
-
-METHOD = Method(
-    name="mds",
-    title="Classical multidimensional scaling",
-    family="linear and kernel",
-    about="Points whose inner products best fit those of the dissimilarities, by eigenvectors of -J D^2 J / 2.",
-    source="Torgerson 1952; Gower 1966",
-    spec=MdsSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="as PCA from points; n^2 from dissimilarities",
-)

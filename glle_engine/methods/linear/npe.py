@@ -22,8 +22,7 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Embedding, Method, require_rank
-from glle_engine.methods.costs import estimator
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral.lle import LleSpec
 from glle_engine.weights.lle import lle_weights
@@ -49,6 +48,11 @@ class NpeSpec(LleSpec):
         most=1,
         words=("auto",),
     )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and more components than dimensions."""
+        require_enough_points(n, self)
+        self.require_rank(n, d)
 
 
 def whitened(
@@ -79,7 +83,15 @@ def whitened(
     return np.asarray(U[:, :kept]), mean, Vt[:kept].T / spread[:kept]
 
 
-def run(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=NpeSpec,
+    title="Neighbourhood preserving embedding",
+    about="The linear functions of the data that LLE's weights reconstruct best: X^T M X a = lambda X^T X a.",
+    source="He, Cai, Yan and Zhang 2005, ICCV",
+    growth="n d^2, and n^2 d to find neighbours among many features",
+    restore=AffineMap.restore,
+)
+def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the linear functions that LLE's weights reconstruct best."""
     n, d = X.shape
     p, k = spec.n_components, spec.n_neighbors
@@ -118,24 +130,3 @@ def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.flo
         "of its extent only, and new points no better."
     )
     return (Note("ill-conditioned-map", f"{message} Lower variance, such as variance=0.999."),)
-
-
-def refuse(n: int, d: int, spec: NpeSpec) -> None:
-    """Refuse too few points, and more components than dimensions."""
-    require_enough_points(n, spec)
-    require_rank(n, d, spec.n_components)
-
-
-METHOD = Method(
-    name="npe",
-    title="Neighbourhood preserving embedding",
-    family="linear and kernel",
-    about="The linear functions of the data that LLE's weights reconstruct best: X^T M X a = lambda X^T X a.",
-    source="He, Cai, Yan and Zhang 2005, ICCV",
-    spec=NpeSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("npe"),
-    growth="n d^2, and n^2 d to find neighbours among many features",
-    restore=AffineMap.restore,
-)

@@ -19,8 +19,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.maps import AffineMap
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
-from glle_engine.methods.base import Embedding, Method, require_rank
-from glle_engine.methods.costs import estimator
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import MethodSpec
 
 if TYPE_CHECKING:
@@ -91,28 +90,16 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
     return PrincipalAxes(signed, directions * signs, values / n, mean, total / n)
 
 
-def run(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=MethodSpec,
+    title="Principal component analysis",
+    about="The p orthogonal directions of greatest variance, of centred data.",
+    source="Pearson 1901; Hotelling 1933",
+    growth="n d^2; n^2 d for more features than points",
+    restore=AffineMap.restore,
+)
+def pca(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading principal components."""
     axes = principal_axes(X, spec.n_components, on_progress)
     figures = {"explained_variance": axes.explained_variance}
     return Embedding(axes.scores, axes.values, figures, axes.notes(), map=AffineMap(axes.mean, axes.directions.T))
-
-
-def refuse(n: int, d: int, spec: MethodSpec) -> None:
-    """Refuse more components than dimensions."""
-    require_rank(n, d, spec.n_components)
-
-
-METHOD = Method(
-    name="pca",
-    title="Principal component analysis",
-    family="linear and kernel",
-    about="The p orthogonal directions of greatest variance, of centred data.",
-    source="Pearson 1901; Hotelling 1933",
-    spec=MethodSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("pca"),
-    growth="n d^2; n^2 d for more features than points",
-    restore=AffineMap.restore,
-)

@@ -17,8 +17,7 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.maps import AffineMap
-from glle_engine.methods.base import Embedding, Method, require_noise_dimension
-from glle_engine.methods.costs import estimator
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.pca import PrincipalAxes, principal_axes
 from glle_engine.methods.parameters import MethodSpec
 
@@ -29,6 +28,14 @@ if TYPE_CHECKING:
 
 NO_NOISE = 1e-20  # of the variance: rounding, for data in p dimensions
 EQUAL = 1e-9  # relative excess over the noise variance that is rounding
+
+
+class PpcaSpec(MethodSpec):
+    """Parameters of probabilistic PCA."""
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse components that leave no dimension for the noise."""
+        self.require_noise_dimension(n, d, "Probabilistic PCA")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +84,15 @@ def fit_ppca(X: NDArray[np.float64], axes: PrincipalAxes) -> Fit:
     return Fit(axes.directions * spread, noise, -0.5 * n * (d * float(np.log(2 * np.pi)) + log_det + d))
 
 
-def run(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=PpcaSpec,
+    title="Probabilistic PCA",
+    about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of one variance.",
+    source="Tipping and Bishop 1999, J. R. Stat. Soc. B 61, Eq. 7-8",
+    growth="n d^2; n^2 d for more features than points",
+    restore=AffineMap.restore,
+)
+def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
     axes = principal_axes(X, spec.n_components, on_progress)
     fit = fit_ppca(X, axes)
@@ -95,23 +110,3 @@ def run(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Em
     shrinkage = np.sqrt(signal / axes.values)
     linear = AffineMap(axes.mean, (axes.directions * shrinkage).T)
     return Embedding(axes.scores * shrinkage, axes.values, figures, tuple(notes), map=linear)
-
-
-def refuse(n: int, d: int, spec: MethodSpec) -> None:
-    """Refuse components that leave no dimension for the noise."""
-    require_noise_dimension(n, d, spec.n_components, "Probabilistic PCA")
-
-
-METHOD = Method(
-    name="ppca",
-    title="Probabilistic PCA",
-    family="linear and kernel",
-    about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of one variance.",
-    source="Tipping and Bishop 1999, J. R. Stat. Soc. B 61, Eq. 7-8",
-    spec=MethodSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("ppca"),
-    growth="n d^2; n^2 d for more features than points",
-    restore=AffineMap.restore,
-)

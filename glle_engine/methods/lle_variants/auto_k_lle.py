@@ -69,8 +69,29 @@ class AutoKLleSpec(DistanceSpec):
         """Return the specification of LLE with k neighbors."""
         return LleSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg)
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points for the largest k."""
+        if self.k_most >= n and self.n_components <= n - 2:
+            raise InvalidParameterError(
+                f"k_most={self.k_most} needs more than {n} points.", remedy=f"Give k_most of at most {n - 1}."
+            )
+        require_enough_points(n, self.at(max(2, min(self.k_most, n - 1))))
 
-def run(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        each = [estimate(row, n, d, k=k, p=self.n_components) for k in self.tried()]
+        return Cost(sum(cost.seconds for cost in each), max(cost.bytes for cost in each))
+
+
+@Method(
+    spec=AutoKLleSpec,
+    title="LLE with automatic k",
+    about="LLE with the k whose embedding is judged best of a range: by ranks, residual variance or Procrustes.",
+    source="Kouropteva, Okun and Pietikainen 2002; Goldberg and Ritov 2009; survey arXiv 2011.10925",
+    growth="as LLE, for each of at most ten k",
+    reproducible=True,
+)
+def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k of least cost."""
     nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
     connecting = first_connecting(nearest, 1)
@@ -142,33 +163,3 @@ def local_disparity(
         shapes.append(offset / np.where(norm > 0, norm, 1.0))
     overlap = dense.svd(dense.matmul(shapes[0].transpose(0, 2, 1), shapes[1]))[1].sum(axis=1)
     return float(np.mean(np.maximum(0.0, 1 - overlap**2)))
-
-
-def refuse(n: int, d: int, spec: AutoKLleSpec) -> None:
-    """Refuse too few points for the largest k."""
-    if spec.k_most >= n and spec.n_components <= n - 2:
-        raise InvalidParameterError(
-            f"k_most={spec.k_most} needs more than {n} points.", remedy=f"Give k_most of at most {n - 1}."
-        )
-    require_enough_points(n, spec.at(max(2, min(spec.k_most, n - 1))))
-
-
-def cost(n: int, d: int, spec: AutoKLleSpec) -> Cost:
-    """Return the expected cost."""
-    each = [estimate("auto-k-lle", n, d, k=k, p=spec.n_components) for k in spec.tried()]
-    return Cost(sum(cost.seconds for cost in each), max(cost.bytes for cost in each))
-
-
-METHOD = Method(
-    name="auto-k-lle",
-    title="LLE with automatic k",
-    family="extension of LLE",
-    about="LLE with the k whose embedding is judged best of a range: by ranks, residual variance or Procrustes.",
-    source="Kouropteva, Okun and Pietikainen 2002; Goldberg and Ritov 2009; survey arXiv 2011.10925",
-    spec=AutoKLleSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="as LLE, for each of at most ten k",
-    reproducible=True,
-)

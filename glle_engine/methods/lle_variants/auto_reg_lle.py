@@ -24,11 +24,9 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg import dense
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import NeighborSpec, choice, number
 from glle_engine.methods.spectral.lle import embedding_of
 from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.costs import Cost
 
 _GRID = 25  # ridges that generalised cross-validation compares
 
@@ -62,6 +61,10 @@ class AutoRegLleSpec(NeighborSpec):
                 remedy=f"Give n_neighbors of more than {self.n_components}, or rule='gcv'.",
             )
 
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return super().cost(f"{row}, gcv" if self.rule == "gcv" else row, n, d)
+
 
 def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
     """Return the mean of the k - p smallest eigenvalues of each Gram matrix, relative to its trace (m,)."""
@@ -85,7 +88,14 @@ def gcv_ridge(block: Neighborhoods, grid: NDArray[np.float64]) -> NDArray[np.flo
     return np.asarray(grid[np.argmin(residual / free**2, axis=0)])
 
 
-def run(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=AutoRegLleSpec,
+    title="LLE with automatic regularisation",
+    about="LLE whose ridge is, at each point, the variance off its tangent plane, or what cross-validation chooses.",
+    source="de Ridder and Duin 2002; Golub, Heath and Wahba 1979; survey arXiv 2011.10925",
+    growth="as LLE, and k^3 a point",
+)
+def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed with a ridge for each point."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     neighbors = np.sort(nearest, axis=1)
@@ -120,28 +130,3 @@ def _notes(bounded: int, n: int, spec: AutoRegLleSpec) -> tuple[Note, ...]:
         "reg_most, or take LLE with a fixed reg."
     )
     return (Note("ridge-at-bound", message),)
-
-
-def refuse(n: int, d: int, spec: AutoRegLleSpec) -> None:
-    """Refuse too few points."""
-    require_enough_points(n, spec)
-
-
-def cost(n: int, d: int, spec: AutoRegLleSpec) -> Cost:
-    """Return the expected cost."""
-    row = "auto-reg-lle, gcv" if spec.rule == "gcv" else "auto-reg-lle"
-    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
-
-
-METHOD = Method(
-    name="auto-reg-lle",
-    title="LLE with automatic regularisation",
-    family="extension of LLE",
-    about="LLE whose ridge is, at each point, the variance off its tangent plane, or what cross-validation chooses.",
-    source="de Ridder and Duin 2002; Golub, Heath and Wahba 1979; survey arXiv 2011.10925",
-    spec=AutoRegLleSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="as LLE, and k^3 a point",
-)

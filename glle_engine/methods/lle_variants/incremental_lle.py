@@ -30,7 +30,6 @@ from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.lle_variants.arrivals import Arrivals
 from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.posterior.placement.out_of_sample import hang
 
@@ -57,13 +56,37 @@ class IncrementalLleSpec(LleSpec):
     order: str = choice("random", "In which order points arrive: random, by the seed, or as given.", "random", "given")
     seed: int = integer(0, "The seed of a random order.", least=0)
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few initial points."""
+        super().require_possible(n, d)
+        least = max(self.n_neighbors + 1, self.n_components + 2)
+        if initial_points(n, self) < least:
+            raise TooFewPointsError(
+                f"initial={self.initial:g} of {n} points are {initial_points(n, self)}; LLE of these needs {least}.",
+                remedy=f"Give initial of at least {least / n:.3g}, or more points.",
+                details={"n_points": n, "least": least},
+            )
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        count = max(initial_points(n, self), 1)
+        row = row if self.placement == "weights" else f"{row}, eigenvalues"
+        return estimate(row, count, d, k=self.n_neighbors, p=self.n_components, m=n - count)
+
 
 def initial_points(n: int, spec: IncrementalLleSpec) -> int:
     """Return the number of points that are embedded first."""
     return min(n, round(spec.initial * n))
 
 
-def run(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=IncrementalLleSpec,
+    title="Incremental LLE",
+    about="LLE of some points; the others are added by their weights, or so that the eigenvalues stay the same.",
+    source="Saul and Roweis 2003; Kouropteva, Okun and Pietikainen 2005; survey arXiv 2011.10925",
+    growth="as LLE of the initial points; the additions n with weights and few features, otherwise n^2 d",
+)
+def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed the initial points, and add the others."""
     n, k = len(X), spec.n_neighbors
     count = initial_points(n, spec)
@@ -85,36 +108,3 @@ def run(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgres
                 Y[i] = arrivals.add(X[i])
         figures.update(rewired=arrivals.rewired, unsettled=arrivals.unsettled)
     return Embedding(Y, embedding.eigenvalues, figures, arrivals.notes() if "rewired" in figures else ())
-
-
-def refuse(n: int, d: int, spec: IncrementalLleSpec) -> None:
-    """Refuse too few initial points."""
-    lle.refuse(n, d, spec)
-    least = max(spec.n_neighbors + 1, spec.n_components + 2)
-    if initial_points(n, spec) < least:
-        raise TooFewPointsError(
-            f"initial={spec.initial:g} of {n} points are {initial_points(n, spec)}; LLE of these needs {least}.",
-            remedy=f"Give initial of at least {least / n:.3g}, or more points.",
-            details={"n_points": n, "least": least},
-        )
-
-
-def cost(n: int, d: int, spec: IncrementalLleSpec) -> Cost:
-    """Return the expected cost."""
-    count = max(initial_points(n, spec), 1)
-    row = "incremental-lle" if spec.placement == "weights" else "incremental-lle, eigenvalues"
-    return estimate(row, count, d, k=spec.n_neighbors, p=spec.n_components, m=n - count)
-
-
-METHOD = Method(
-    name="incremental-lle",
-    title="Incremental LLE",
-    family="extension of LLE",
-    about="LLE of some points; the others are added by their weights, or so that the eigenvalues stay the same.",
-    source="Saul and Roweis 2003; Kouropteva, Okun and Pietikainen 2005; survey arXiv 2011.10925",
-    spec=IncrementalLleSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="as LLE of the initial points; the additions n with weights and few features, otherwise n^2 d",
-)

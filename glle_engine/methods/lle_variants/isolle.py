@@ -15,11 +15,9 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import TooFewPointsError
-from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import components, connected_neighbors, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import estimator
 from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES, first_connecting, smallest_of_rows
 from glle_engine.methods.parameters import integer
 from glle_engine.methods.spectral.laplacian import symmetric_graph
@@ -42,6 +40,16 @@ class IsolleSpec(LleSpec):
         least=1,
         words=("auto",),
     )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points for the neighbors or for the graph."""
+        super().require_possible(n, d)
+        if isinstance(self.n_graph, int) and self.n_graph >= n:
+            raise TooFewPointsError(
+                f"n_graph={self.n_graph} needs more than {n} points.",
+                remedy=f"Give n_graph of at most {n - 1}, or more points.",
+                details={"n_points": n, "n_graph": self.n_graph},
+            )
 
 
 def geodesic_neighbors(
@@ -82,7 +90,15 @@ def geodesic_neighbors(
     return along
 
 
-def run(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=IsolleSpec,
+    title="ISOLLE",
+    about="LLE whose neighbours are the k nearest by shortest paths in a sparser graph, not by straight lines.",
+    source="Varini, Degenhard and Nattkemper 2006, Neurocomputing 69; survey arXiv 2011.10925",
+    growth="n^2, with a small constant: n numbers are looked through for each point",
+    reproducible=True,
+)
+def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the neighbors along the graph."""
     k, p = spec.n_neighbors, spec.n_components
     if isinstance(spec.n_graph, int):
@@ -108,29 +124,3 @@ def _replaced(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
     n = len(straight)
     rows = np.arange(n)[:, None]
     return float(1 - np.isin(straight + n * rows, along + n * rows).mean())
-
-
-def refuse(n: int, d: int, spec: IsolleSpec) -> None:
-    """Refuse too few points for the neighbors or for the graph."""
-    require_enough_points(n, spec)
-    if isinstance(spec.n_graph, int) and spec.n_graph >= n:
-        raise TooFewPointsError(
-            f"n_graph={spec.n_graph} needs more than {n} points.",
-            remedy=f"Give n_graph of at most {n - 1}, or more points.",
-            details={"n_points": n, "n_graph": spec.n_graph},
-        )
-
-
-METHOD = Method(
-    name="isolle",
-    title="ISOLLE",
-    family="extension of LLE",
-    about="LLE whose neighbours are the k nearest by shortest paths in a sparser graph, not by straight lines.",
-    source="Varini, Degenhard and Nattkemper 2006, Neurocomputing 69; survey arXiv 2011.10925",
-    spec=IsolleSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("isolle"),
-    growth="n^2, with a small constant: n numbers are looked through for each point",
-    reproducible=True,
-)

@@ -40,10 +40,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import estimator
 from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES
 from glle_engine.methods.parameters import number
-from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -181,7 +179,15 @@ def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDA
     return np.asarray(rows[~dropped].reshape(len(rows), -1))
 
 
-def run(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=PrunedLleSpec,
+    title="Pruned LLE",
+    about="LLE on the kNN graph without short circuits: edges of low Ollivier-Ricci curvature with no short way round.",
+    source="Saidi, Hickok and Blumberg 2025, arXiv 2410.01149, Algorithm 1",
+    growth="n k^3, and n for each doubtful edge",
+    reproducible=True,
+)
+def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the edges that are no short circuits."""
     nearest, distances = connected_neighbors(X, spec.n_neighbors, on_progress)
     cut, doubtful = short_circuits(nearest, distances, spec, on_progress)
@@ -217,18 +223,3 @@ def _notes(few: int, classes: int, p: int) -> tuple[Note, ...]:
         )
         notes.append(Note("closed-classes", message))
     return tuple(notes)
-
-
-METHOD = Method(
-    name="pruned-lle",
-    title="Pruned LLE",
-    family="extension of LLE",
-    about="LLE on the kNN graph without short circuits: edges of low Ollivier-Ricci curvature with no short way round.",
-    source="Saidi, Hickok and Blumberg 2025, arXiv 2410.01149, Algorithm 1",
-    spec=PrunedLleSpec,
-    run=run,
-    refuse=lle.refuse,
-    cost=estimator("pruned-lle"),
-    growth="n k^3, and n for each doubtful edge",
-    reproducible=True,
-)

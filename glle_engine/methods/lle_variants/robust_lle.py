@@ -29,7 +29,6 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import integer, number
-from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.posterior.placement.out_of_sample import hang
 
@@ -50,6 +49,10 @@ class RobustLleSpec(LleSpec):
         0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
     )
     max_iter: int = integer(30, "Iterations of the robust PCA of a neighbourhood, at most.", least=1)
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, steps=self.max_iter)
 
 
 def reliability(
@@ -115,7 +118,14 @@ def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
 
-def run(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=RobustLleSpec,
+    title="Robust LLE",
+    about="LLE of the points that robust local PCA finds reliable; outliers are placed by their weights on these.",
+    source="Chang and Yeung 2006, Pattern Recognition 39; survey arXiv 2011.10925",
+    growth="as LLE, and k min(d, k)^2 for each point and iteration",
+)
+def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed the inliers, and place the outliers by their weights on these."""
     n, k, p = len(X), spec.n_neighbors, spec.n_components
     nearest, _ = kneighbors(X, k, on_progress)
@@ -163,22 +173,3 @@ def _notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> tuple[
         message = f"{unsettled} of {n} planes did not converge within {spec.max_iter} iterations. Raise max_iter."
         notes.append(Note("planes-unsettled", message))
     return tuple(notes)
-
-
-def cost(n: int, d: int, spec: RobustLleSpec) -> Cost:
-    """Return the expected cost."""
-    return estimate("robust-lle", n, d, k=spec.n_neighbors, p=spec.n_components, steps=spec.max_iter)
-
-
-METHOD = Method(
-    name="robust-lle",
-    title="Robust LLE",
-    family="extension of LLE",
-    about="LLE of the points that robust local PCA finds reliable; outliers are placed by their weights on these.",
-    source="Chang and Yeung 2006, Pattern Recognition 39; survey arXiv 2011.10925",
-    spec=RobustLleSpec,
-    run=run,
-    refuse=lle.refuse,
-    cost=cost,
-    growth="as LLE, and k min(d, k)^2 for each point and iteration",
-)

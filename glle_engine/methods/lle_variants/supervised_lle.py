@@ -20,10 +20,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import components
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import estimator
 from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES, nearest_by, require_whole
 from glle_engine.methods.parameters import choice, number
-from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -66,7 +64,16 @@ def supervised_neighbors(
     return nearest_by(X, k, adjust, "supervised neighbors", on_progress), diameter
 
 
-def run(
+@Method(
+    spec=SupervisedLleSpec,
+    title="Supervised LLE",
+    about="LLE whose neighbours are nearest by Delta + alpha max(Delta) where the classes differ, Delta elsewhere.",
+    source="de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003, ICANN; survey arXiv 2011.10925",
+    growth="n^2 d",
+    reproducible=True,
+    labels=True,
+)
+def supervised_lle(
     X: NDArray[np.float64], spec: SupervisedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64]
 ) -> Embedding:
     """Embed by the neighbors of least supervised distance."""
@@ -98,19 +105,3 @@ def _notes(count: int, p: int) -> tuple[Note, ...]:
         "where distances inside it mean nothing. A smaller alpha keeps the shape of the classes."
     )
     return (Note("components-collapsed", message),)
-
-
-METHOD = Method(
-    name="supervised-lle",
-    title="Supervised LLE",
-    family="extension of LLE",
-    about="LLE whose neighbours are nearest by Delta + alpha max(Delta) where the classes differ, Delta elsewhere.",
-    source="de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003, ICANN; survey arXiv 2011.10925",
-    spec=SupervisedLleSpec,
-    run=run,
-    refuse=lle.refuse,
-    cost=estimator("supervised-lle"),
-    growth="n^2 d",
-    reproducible=True,
-    labels=True,
-)

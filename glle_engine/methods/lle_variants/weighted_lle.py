@@ -19,10 +19,8 @@ import numpy as np
 
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import estimator
 from glle_engine.methods.lle_variants.rewired import nearest_by, require_whole
 from glle_engine.methods.parameters import number
-from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -58,7 +56,14 @@ def relative_neighbors(
     return nearest_by(X, k, adjust, "weighted neighbors", on_progress), scale
 
 
-def run(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=WeightedLleSpec,
+    title="Weighted LLE",
+    about="LLE whose neighbours are nearest by |x_i - x_j| / sqrt(M(i) M(j)), M the mean distance to the k nearest.",
+    source="edge lengths of conformal Isomap: de Silva and Tenenbaum 2003, NIPS 15",
+    growth="n^2 d",
+)
+def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the neighbors of least relative distance."""
     nearest, scale = relative_neighbors(X, spec.n_neighbors, spec.strength, on_progress)
     require_whole(
@@ -68,17 +73,3 @@ def run(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) 
     low, high = np.quantile(scale, [0.05, 0.95])
     figures = {**embedding.figures, "scale_05": float(low), "scale_95": float(high)}
     return Embedding(embedding.Y, embedding.eigenvalues, figures)
-
-
-METHOD = Method(
-    name="weighted-lle",
-    title="Weighted LLE",
-    family="extension of LLE",
-    about="LLE whose neighbours are nearest by |x_i - x_j| / sqrt(M(i) M(j)), M the mean distance to the k nearest.",
-    source="edge lengths of conformal Isomap: de Silva and Tenenbaum 2003, NIPS 15",
-    spec=WeightedLleSpec,
-    run=run,
-    refuse=lle.refuse,
-    cost=estimator("weighted-lle"),
-    growth="n^2 d",
-)

@@ -13,17 +13,15 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.methods.base import Embedding, require_rank, require_size
+from glle_engine.methods.base import Embedding
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.mds import scaling_of
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.neighbor_embedding.affinities import require_perplexity
 from glle_engine.methods.neighbor_embedding.starts import NOISE, StartSpec, noisy
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.parameters import choice, integer, number, require_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from glle_engine.graph.relations import Data
@@ -45,6 +43,11 @@ class PerplexitySpec(StartSpec):
         0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
     )
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse a perplexity too large for n points, and more components than the start has."""
+        self.require_rank(n, d if self.start == "pca" else n - 1)
+        require_perplexity(n, self.perplexity)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DescentSpec(PerplexitySpec):
@@ -60,6 +63,15 @@ class DescentSpec(PerplexitySpec):
     )
     max_iter: int = integer(1000, "The most iterations of the descent.", least=1)
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse requests that are impossible for a dense descent."""
+        super().require_possible(n, d)
+        require_size(n, MOST_POINTS, "A descent over all pairs", "t-sne, which approximates")
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost of a usual number of iterations."""
+        return estimate(row, n, d, steps=min(self.max_iter, _USUAL_ITERATIONS))
 
 
 def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:
@@ -111,18 +123,6 @@ def begin(
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 
 
-def refuse_affinities(n: int, d: int, n_components: int, perplexity: float, initialization: str) -> None:
-    """Refuse a perplexity too large for n points, and more components than the start has."""
-    require_rank(n, d if initialization == "pca" else n - 1, n_components)
-    require_perplexity(n, perplexity)
-
-
-def refuse(n: int, d: int, spec: DescentSpec) -> None:
-    """Refuse requests that are impossible for a dense descent."""
-    refuse_affinities(n, d, spec.n_components, spec.perplexity, spec.initialization)
-    require_size(n, MOST_POINTS, "A descent over all pairs", "t-sne, which approximates")
-
-
 def descended(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...], spec: DescentSpec) -> Embedding:
     """Return the embedding of a descent, with its iterations and a note unless it converged."""
     if not descent.converged:
@@ -136,8 +136,3 @@ def descended(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...]
         )
     counts = {"iterations": descent.iterations, "evaluations": descent.evaluations, "converged": descent.converged}
     return Embedding(descent.Y, None, {**figures, **counts}, notes)
-
-
-def descent_cost(row: str) -> Callable[[int, int, DescentSpec], Cost]:
-    """Return the `Method.cost` of a dense descent of a usual number of iterations."""
-    return lambda n, d, spec: estimate(row, n, d, steps=min(spec.max_iter, _USUAL_ITERATIONS))

@@ -52,6 +52,10 @@ class ElasticSpec(DescentSpec):
     )
     homotopy: int = integer(1, "How many values of lambda to go through, growing to the one wanted.", least=1, most=100)
 
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost of all descents of the homotopy."""
+        return estimate(row, n, d, steps=min(self.max_iter, _USUAL_ITERATIONS) * self.homotopy)
+
 
 def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
     """Return w- (n, n), symmetric, zero on the diagonal, of sum one."""
@@ -85,7 +89,18 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     return values
 
 
-def run(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
+@Method(
+    spec=ElasticSpec,
+    title="Elastic embedding",
+    about="Springs pull neighbours together, and a Gaussian repulsion, stronger for points far apart in the data, "
+    "keeps all apart; lambda weighs the two.",
+    source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    by_distances=True,
+    growth="n^2 an iteration, and n^3 once",
+)
+def elastic_embedding(
+    X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
     """Embed by springs and repulsion."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
@@ -107,24 +122,3 @@ def run(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: NDArray[n
         iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
     total = replace(descent, iterations=iterations, evaluations=evaluations)
     return common.descended(total, {"energy": descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
-
-
-def cost(n: int, d: int, spec: ElasticSpec) -> Cost:
-    """Return the expected cost of all descents of the homotopy."""
-    return estimate("elastic-embedding", n, d, steps=min(spec.max_iter, _USUAL_ITERATIONS) * spec.homotopy)
-
-
-METHOD = Method(
-    name="elastic-embedding",
-    title="Elastic embedding",
-    family="neighbor embedding",
-    about="Springs pull neighbours together, and a Gaussian repulsion, stronger for points far apart in the data, "
-    "keeps all apart; lambda weighs the two.",
-    source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
-    spec=ElasticSpec,
-    run=run,
-    refuse=common.refuse,
-    cost=cost,
-    by_distances=True,
-    growth="n^2 an iteration, and n^3 once",
-)

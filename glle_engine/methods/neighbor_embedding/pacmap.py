@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.methods.base import Embedding, Method, require_points, require_rank
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.common import older_seed
 from glle_engine.methods.neighbor_embedding.starts import StartSpec, noisy
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.parameters import choice, integer, number, require_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +69,15 @@ class PacmapSpec(StartSpec):
         ratios = (self.mid_near_ratio, self.further_ratio)
         return self.n_neighbors + sum(round(self.n_neighbors * ratio) for ratio in ratios)
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse fewer points than a point has pairs, and more components than the start has."""
+        require_points(n, self.pairs + 1, f"PaCMAP with {self.pairs} pairs of each point")
+        self.require_rank(n, d)
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return estimate(row, n, d, k=self.pairs, p=self.n_components, steps=sum(_PHASES) + self.n_iter)
+
 
 @contextmanager
 def _one_quiet_thread() -> Iterator[None]:
@@ -86,7 +95,17 @@ def _one_quiet_thread() -> Iterator[None]:
         numba.set_num_threads(threads)
 
 
-def run(
+@Method(
+    spec=PacmapSpec,
+    title="Pairwise controlled manifold approximation",
+    about="Attracts near and mid-near pairs and repels further ones, in three phases that arrange the large structure "
+    "before the small.",
+    source="Wang, Huang, Rudin and Shaposhnik 2021, JMLR 22, section 4; pacmap",
+    growth="n log n",
+    libraries=("pacmap",),
+    extra="pacmap",
+)
+def pacmap(
     X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
 ) -> Embedding:
     """Embed by pacmap, which scales each column of a given start."""
@@ -109,31 +128,3 @@ def run(
         Y = np.asarray(model.fit_transform(centered, init=init), np.float64)
     on_progress(1, 1, "descent")
     return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.n_iter})
-
-
-def refuse(n: int, d: int, spec: PacmapSpec) -> None:
-    """Refuse fewer points than a point has pairs, and more components than the start has."""
-    require_points(n, spec.pairs + 1, f"PaCMAP with {spec.pairs} pairs of each point")
-    require_rank(n, d, spec.n_components)
-
-
-def cost(n: int, d: int, spec: PacmapSpec) -> Cost:
-    """Return the expected cost."""
-    return estimate("pacmap", n, d, k=spec.pairs, p=spec.n_components, steps=sum(_PHASES) + spec.n_iter)
-
-
-METHOD = Method(
-    name="pacmap",
-    title="Pairwise controlled manifold approximation",
-    family="neighbor embedding",
-    about="Attracts near and mid-near pairs and repels further ones, in three phases that arrange the large structure "
-    "before the small.",
-    source="Wang, Huang, Rudin and Shaposhnik 2021, JMLR 22, section 4; pacmap",
-    spec=PacmapSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="n log n",
-    libraries=("pacmap",),
-    extra="pacmap",
-)

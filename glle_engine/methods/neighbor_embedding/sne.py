@@ -112,43 +112,30 @@ def _run(
     return common.descended(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
 
 
-def run(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
+@Method(
+    spec=DescentSpec,
+    title="Stochastic neighbor embedding",
+    about="Minimises the divergence between the affinities that each point has to the others, Gaussian in the data "
+    "and Gaussian in the embedding.",
+    source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    by_distances=True,
+    growth="n^2 an iteration, and n^3 once",
+)
+def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
     """Embed by conditional affinities."""
     return _run(X, spec, on_progress, start, symmetric=False)
 
 
-def run_symmetric(
+@Method(
+    spec=DescentSpec,
+    title="Symmetric stochastic neighbor embedding",
+    about="Minimises the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
+    source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
+    by_distances=True,
+    growth="n^2 an iteration, and n^3 once",
+)
+def symmetric_sne(
     X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
 ) -> Embedding:
     """Embed by joint affinities."""
     return _run(X, spec, on_progress, start, symmetric=True)
-
-
-SNE = Method(
-    name="sne",
-    title="Stochastic neighbor embedding",
-    family="neighbor embedding",
-    about="Minimises the divergence between the affinities that each point has to the others, Gaussian in the data "
-    "and Gaussian in the embedding.",
-    source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
-    spec=DescentSpec,
-    run=run,
-    refuse=common.refuse,
-    cost=common.descent_cost("sne"),
-    by_distances=True,
-    growth="n^2 an iteration, and n^3 once",
-)
-
-SYMMETRIC_SNE = Method(
-    name="symmetric-sne",
-    title="Symmetric stochastic neighbor embedding",
-    family="neighbor embedding",
-    about="Minimises the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
-    source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
-    spec=DescentSpec,
-    run=run_symmetric,
-    refuse=common.refuse,
-    cost=common.descent_cost("symmetric-sne"),
-    by_distances=True,
-    growth="n^2 an iteration, and n^3 once",
-)

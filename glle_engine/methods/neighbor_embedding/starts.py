@@ -46,6 +46,11 @@ class StartSpec(DistanceSpec):
             object.__setattr__(self, _NAME, init)
         super().__post_init__()
 
+    @property
+    def start(self) -> str:
+        """The parameter `initialization`, which the subclasses declare."""
+        return str(getattr(self, _NAME))
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the specification of a dictionary with either name."""

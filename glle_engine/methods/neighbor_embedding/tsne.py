@@ -24,7 +24,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
-from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, older_seed, refuse_affinities
+from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, older_seed
 from glle_engine.methods.neighbor_embedding.starts import noisy
 from glle_engine.methods.parameters import choice, integer, number
 
@@ -70,6 +70,24 @@ class TsneSpec(PerplexitySpec):
     )
     theta: float = number(0.5, "Accuracy of the tree: 0 is exact, larger is faster.", least=0, most=1)
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too large a perplexity, and more components than the repulsion supports."""
+        super().require_possible(n, d)
+        algorithm = repulsion_method(n, self)
+        most = _MOST_BY_TREE if algorithm == "bh" else _MOST_BY_INTERPOLATION
+        if self.n_components > most:
+            raise InvalidParameterError(
+                f"n_components={self.n_components} is more than the {most} of negative_gradient_method={algorithm!r}.",
+                remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
+                details={"n_components": self.n_components, "most": most},
+            )
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        row = row if repulsion_method(n, self) == "bh" else f"{row}, interpolated"
+        steps = self.early_iter + self.n_iter
+        return estimate(row, n, d, k=3 * self.perplexity, p=self.n_components, steps=steps)
+
 
 def repulsion_method(n: int, spec: TsneSpec) -> str:
     """Return the algorithm of the repulsion of n points, "bh" or "fft"."""
@@ -78,7 +96,19 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
 
 
-def run(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
+@Method(
+    spec=TsneSpec,
+    title="t-distributed stochastic neighbor embedding",
+    about="Minimises the divergence between joint affinities, Gaussian in the data and Student's in the embedding, "
+    "whose heavy tails leave room for points that are not near.",
+    source="van der Maaten and Hinton 2008, Eq. 4 and 5; openTSNE: Policar, Strazar and Zupan 2024",
+    by_distances=True,
+    sparse=True,
+    growth="n log n, and n^2 d to find neighbours among many features",
+    libraries=("openTSNE",),
+    extra="tsne",
+)
+def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
     """Embed by openTSNE in one thread, with the neighbors of this library."""
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
@@ -171,42 +201,3 @@ def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
         raise ConvergenceError(
             f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."
         ) from error
-
-
-def refuse(n: int, d: int, spec: TsneSpec) -> None:
-    """Refuse too large a perplexity, and more components than the repulsion supports."""
-    refuse_affinities(n, d, spec.n_components, spec.perplexity, spec.initialization)
-    algorithm = repulsion_method(n, spec)
-    most = _MOST_BY_TREE if algorithm == "bh" else _MOST_BY_INTERPOLATION
-    if spec.n_components > most:
-        raise InvalidParameterError(
-            f"n_components={spec.n_components} is more than the {most} of negative_gradient_method={algorithm!r}.",
-            remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
-            details={"n_components": spec.n_components, "most": most},
-        )
-
-
-def cost(n: int, d: int, spec: TsneSpec) -> Cost:
-    """Return the expected cost."""
-    row = "t-sne" if repulsion_method(n, spec) == "bh" else "t-sne, interpolated"
-    steps = spec.early_iter + spec.n_iter
-    return estimate(row, n, d, k=3 * spec.perplexity, p=spec.n_components, steps=steps)
-
-
-METHOD = Method(
-    name="t-sne",
-    title="t-distributed stochastic neighbor embedding",
-    family="neighbor embedding",
-    about="Minimises the divergence between joint affinities, Gaussian in the data and Student's in the embedding, "
-    "whose heavy tails leave room for points that are not near.",
-    source="van der Maaten and Hinton 2008, Eq. 4 and 5; openTSNE: Policar, Strazar and Zupan 2024",
-    spec=TsneSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    by_distances=True,
-    sparse=True,
-    growth="n log n, and n^2 d to find neighbours among many features",
-    libraries=("openTSNE",),
-    extra="tsne",
-)

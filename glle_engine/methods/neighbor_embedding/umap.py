@@ -21,7 +21,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.common import initial, older_seed
 from glle_engine.methods.neighbor_embedding.starts import StartSpec, noisy
@@ -82,6 +82,16 @@ class UmapSpec(StartSpec):
         """Return the arguments of umap-learn for densities."""
         return {}
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and more principal components than the data span."""
+        require_enough_points(n, self)
+        if self.initialization == "pca":
+            self.require_rank(n, d)
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, steps=self.epochs(n))
+
 
 @dataclass(frozen=True, kw_only=True)
 class DensmapSpec(UmapSpec):
@@ -99,8 +109,8 @@ class DensmapSpec(UmapSpec):
         return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
 
 
-def run(
-    X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+def _laid_out(
+    X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, start: NDArray[np.float64] | None
 ) -> Embedding:
     """Embed by umap-learn."""
     n = len(X)
@@ -151,49 +161,37 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
     return tuple(Note("umap-learn", f"umap-learn: {text}") for text in texts if not text.startswith(_EXPECTED))
 
 
-def refuse(n: int, d: int, spec: UmapSpec) -> None:
-    """Refuse too few points, and more principal components than the data span."""
-    require_enough_points(n, spec)
-    if spec.initialization == "pca":
-        require_rank(n, d, spec.n_components)
-
-
-def cost(n: int, d: int, spec: UmapSpec) -> Cost:
-    """Return the expected cost."""
-    row = "densmap" if isinstance(spec, DensmapSpec) else "umap"
-    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components, steps=spec.epochs(n))
-
-
-UMAP = Method(
-    name="umap",
+@Method(
+    spec=UmapSpec,
     title="Uniform manifold approximation and projection",
-    family="neighbor embedding",
     about="Lays out the fuzzy graph of nearest neighbours so that the cross-entropy of the memberships in the data and "
     "of the similarities in the embedding is small.",
     source="McInnes, Healy and Melville 2018, arXiv 1802.03426, sections 3 and 4; umap-learn",
-    spec=UmapSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
     growth="n k an epoch, and n^2 d to find neighbours among many features",
     libraries=("umap",),
     extra="umap",
     first_seconds=_COMPILATION,
 )
+def umap(
+    X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
+    """Embed by umap-learn."""
+    return _laid_out(X, spec, on_progress, start)
 
-DENSMAP = Method(
-    name="densmap",
+
+@Method(
+    spec=DensmapSpec,
     title="Density-preserving UMAP",
-    family="neighbor embedding",
     about="UMAP whose objective also rewards local radii in the embedding that correlate with those in the data: dense "
     "regions stay dense.",
     source="Narayan, Berger and Cho 2021, Nature Biotechnology 39; umap-learn",
-    spec=DensmapSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
     growth="n k an epoch, and n^2 d to find neighbours among many features",
     libraries=("umap",),
     extra="umap",
     first_seconds=_COMPILATION,
 )
+def densmap(
+    X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
+    """Embed by umap-learn with densities."""
+    return _laid_out(X, spec, on_progress, start)

@@ -25,9 +25,9 @@ from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
-from glle_engine.methods.base import Embedding, Method, require_points
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.parameters import DistanceSpec, integer, number
+from glle_engine.methods.parameters import DistanceSpec, integer, number, require_points
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
 if TYPE_CHECKING:
@@ -81,6 +81,26 @@ class DiffusionMapsSpec(DistanceSpec):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
 
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and a kernel too large for the memory."""
+        require_points(n, self.n_components + 3, f"n_components={self.n_components}")
+        k = self.neighbors_among(n)
+        if k is None and n > 2 * DENSE_MOST:
+            raise InvalidParameterError(
+                f"The whole kernel of {n:,} points is too large.",
+                remedy=f"Cut it: give n_neighbors, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
+                details={"n_points": n, "most": 2 * DENSE_MOST},
+            )
+        if k is not None:
+            require_points(n, k + 1, f"n_neighbors={k}")
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        k = self.neighbors_among(n)
+        if k is None:
+            return estimate(f"{row}, dense", n, d)
+        return estimate(row, n, d, k=k, p=self.n_components)
+
 
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
     """Return the symmetric conjugate diag(d)^1/2 P diag(d)^-1/2 (n, n) of the walk, and d (n,).
@@ -99,7 +119,15 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     return csr_array((S + S.T) / 2), d
 
 
-def run(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=DiffusionMapsSpec,
+    title="Diffusion maps",
+    about="Distances are those between random walks after t steps: coordinates lambda_l^t psi_l of the Markov matrix.",
+    source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
+    by_distances=True,
+    growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
+)
+def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the random walk."""
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
@@ -182,40 +210,3 @@ def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> tuple
             'greater t fewer count; t="auto" takes the first for which these are enough.',
         ),
     )
-
-
-def refuse(n: int, d: int, spec: DiffusionMapsSpec) -> None:
-    """Refuse too few points, and a kernel too large for the memory."""
-    require_points(n, spec.n_components + 3, f"n_components={spec.n_components}")
-    k = spec.neighbors_among(n)
-    if k is None and n > 2 * DENSE_MOST:
-        raise InvalidParameterError(
-            f"The whole kernel of {n:,} points is too large.",
-            remedy=f"Cut it: give n_neighbors, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
-            details={"n_points": n, "most": 2 * DENSE_MOST},
-        )
-    if k is not None:
-        require_points(n, k + 1, f"n_neighbors={k}")
-
-
-def cost(n: int, d: int, spec: DiffusionMapsSpec) -> Cost:
-    """Return the expected cost."""
-    k = spec.neighbors_among(n)
-    if k is None:
-        return estimate("diffusion-maps, dense", n, d)
-    return estimate("diffusion-maps", n, d, k=k, p=spec.n_components)
-
-
-METHOD = Method(
-    name="diffusion-maps",
-    title="Diffusion maps",
-    family="spectral",
-    about="Distances are those between random walks after t steps: coordinates lambda_l^t psi_l of the Markov matrix.",
-    source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
-    spec=DiffusionMapsSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    by_distances=True,
-    growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
-)

@@ -18,7 +18,6 @@ from scipy.sparse.linalg import ArpackError, eigsh
 
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
-from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenpairs import start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
@@ -47,6 +46,21 @@ class IsomapSpec(NeighborSpec):
     """Parameters of Isomap."""
 
     n_landmarks: int = integer(0, "Points whose distances to all are computed, far from each other; 0: all.", least=0)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and too few or too many landmarks."""
+        super().require_possible(n, d)
+        m, p = self.n_landmarks, self.n_components
+        if m and not p < m <= n:
+            raise InvalidParameterError(
+                f"n_landmarks={m} is not from {p + 1} to {n}.",
+                remedy=f"Give n_landmarks from {p + 1} to {n}, some hundred for thousands of points; or 0 for all.",
+                details={"n_landmarks": m, "least": p + 1, "most": n},
+            )
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, m=self.n_landmarks or n)
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -85,7 +99,16 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     return distances
 
 
-def run(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=IsomapSpec,
+    title="Isomap",
+    about="Classical scaling of the lengths of shortest paths through neighbours, from all points or from landmarks.",
+    source="Tenenbaum, de Silva and Langford 2000, Science 290; de Silva and Tenenbaum 2004 (landmarks)",
+    by_distances=True,
+    sparse=True,
+    growth="n^2 log n; n log n a landmark",
+)
+def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     """Embed by shortest paths between all points, or from landmarks."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     n, p = len(X), spec.n_components
@@ -138,36 +161,3 @@ def _leading(B: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArr
             ) from error
     descending = np.argsort(values)[::-1]
     return values[descending], vectors[:, descending]
-
-
-def refuse(n: int, d: int, spec: IsomapSpec) -> None:
-    """Refuse too few points, and too few or too many landmarks."""
-    require_enough_points(n, spec)
-    m, p = spec.n_landmarks, spec.n_components
-    if m and not p < m <= n:
-        raise InvalidParameterError(
-            f"n_landmarks={m} is not from {p + 1} to {n}.",
-            remedy=f"Give n_landmarks from {p + 1} to {n}, some hundred for thousands of points; or 0 for all.",
-            details={"n_landmarks": m, "least": p + 1, "most": n},
-        )
-
-
-def cost(n: int, d: int, spec: IsomapSpec) -> Cost:
-    """Return the expected cost."""
-    return estimate("isomap", n, d, k=spec.n_neighbors, p=spec.n_components, m=spec.n_landmarks or n)
-
-
-METHOD = Method(
-    name="isomap",
-    title="Isomap",
-    family="spectral",
-    about="Classical scaling of the lengths of shortest paths through neighbours, from all points or from landmarks.",
-    source="Tenenbaum, de Silva and Langford 2000, Science 290; de Silva and Tenenbaum 2004 (landmarks)",
-    spec=IsomapSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    by_distances=True,
-    sparse=True,
-    growth="n^2 log n; n log n a landmark",
-)

@@ -15,11 +15,9 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import estimator
 from glle_engine.methods.parameters import NeighborSpec, boolean, choice, number
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
@@ -49,7 +47,16 @@ class LaplacianEigenmapsSpec(NeighborSpec):
             )
 
 
-def run(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=LaplacianEigenmapsSpec,
+    title="Laplacian eigenmaps",
+    about="The smoothest functions on the graph of neighbours: bottom eigenvectors of its Laplacian L y = lambda D y.",
+    source="Belkin and Niyogi 2003, Neural Computation 15",
+    by_distances=True,
+    sparse=True,
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+)
+def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     on_progress(0, 1, "embedding")
@@ -71,24 +78,3 @@ def run(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embed
     figures |= {"solver": solver, "relative_gap": float((values[p] - values[p - 1]) / values[p])}
     on_progress(1, 1, "embedding")
     return Embedding(sign_convention(size * scale[:, None] * vectors[:, :p]), values[:p], figures)
-
-
-def refuse(n: int, d: int, spec: LaplacianEigenmapsSpec) -> None:
-    """Refuse too few points."""
-    require_enough_points(n, spec)
-
-
-METHOD = Method(
-    name="laplacian-eigenmaps",
-    title="Laplacian eigenmaps",
-    family="spectral",
-    about="The smoothest functions on the graph of neighbours: bottom eigenvectors of its Laplacian L y = lambda D y.",
-    source="Belkin and Niyogi 2003, Neural Computation 15",
-    spec=LaplacianEigenmapsSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("laplacian-eigenmaps"),
-    by_distances=True,
-    sparse=True,
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
-)

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scaled
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import estimator
 from glle_engine.methods.parameters import NeighborSpec, number
 from glle_engine.weights.lle import lle_weights
 
@@ -32,6 +30,11 @@ class LleSpec(NeighborSpec):
     """Parameters of LLE."""
 
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and too many components."""
+        super().require_possible(n, d)
+        require_pairs(n, self.n_components)
 
 
 def lle_of(
@@ -75,30 +78,17 @@ def embedding_of(
     return Embedding(scaled(pairs.vectors[:, :p]), pairs.values[:p], {"relative_gap": gap})
 
 
-def run(X: Data, spec: LleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k nearest neighbors."""
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    return lle_of(X, nearest, spec, on_progress)
-
-
-def refuse(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse too few points, and too many components."""
-    require_enough_points(n, spec)
-    require_pairs(n, spec.n_components)
-
-
-METHOD = Method(
-    name="lle",
+@Method(
+    spec=LleSpec,
     title="Locally linear embedding",
-    family="spectral",
     about="Each point keeps the weights, summing to one, by which its k neighbours best reconstruct it.",
     source="Roweis and Saul 2000, Science 290; GLLE Eq. 9, 37-43",
-    spec=LleSpec,
-    run=run,
-    refuse=refuse,
-    cost=estimator("lle"),
     by_distances=True,
     sparse=True,
     growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
     reproducible=True,
 )
+def lle(X: Data, spec: LleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the k nearest neighbors."""
+    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    return lle_of(X, nearest, spec, on_progress)

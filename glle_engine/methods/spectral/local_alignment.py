@@ -24,11 +24,9 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
-from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method, require_neighbors, require_rank
-from glle_engine.methods.costs import estimator
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import NeighborSpec
 from glle_engine.methods.spectral.laplacian import bottom_pairs
 
@@ -42,6 +40,28 @@ if TYPE_CHECKING:
 _BLOCK = 1024
 _VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M
 _FLAT = 1e-10  # of the p-th singular value of a patch, relative to the first
+
+
+class HessianLleSpec(NeighborSpec):
+    """Parameters of Hessian LLE."""
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse neighborhoods too small for a quadratic."""
+        super().require_possible(n, d)
+        self.require_rank(n, d)
+        least = self.n_components * (self.n_components + 3) // 2 + 1
+        self.require_neighbors("Hessian LLE", least, f"more than p(p + 3)/2 = {least - 1}")
+
+
+class LtsaSpec(NeighborSpec):
+    """Parameters of local tangent space alignment."""
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse neighborhoods that fit every tangent space."""
+        super().require_possible(n, d)
+        self.require_rank(n, d)
+        least = self.n_components + 2
+        self.require_neighbors("LTSA", least, f"at least p + 2 = {least}")
 
 
 def squared_hessian(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -127,58 +147,25 @@ def aligned(
     return Embedding(scaled(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
 
 
-def run_hessian(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> Embedding:
+@Method(
+    spec=HessianLleSpec,
+    title="Hessian LLE",
+    about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbours.",
+    source="Donoho and Grimes 2003, PNAS 100",
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+)
+def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the squared Hessians."""
     return aligned(X, spec, squared_hessian, on_progress)
 
 
-def run_ltsa(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the tangent spaces."""
-    return aligned(X, spec, misalignment, on_progress)
-
-
-def _refuse(n: int, d: int, spec: NeighborSpec) -> None:
-    require_enough_points(n, spec)
-    require_rank(n, d, spec.n_components)
-
-
-def refuse_hessian(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse neighborhoods too small for a quadratic."""
-    _refuse(n, d, spec)
-    p = spec.n_components
-    least = p * (p + 3) // 2 + 1
-    require_neighbors("Hessian LLE", spec.n_neighbors, p, least, f"more than p(p + 3)/2 = {least - 1}")
-
-
-def refuse_ltsa(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse neighborhoods that fit every tangent space."""
-    _refuse(n, d, spec)
-    p = spec.n_components
-    require_neighbors("LTSA", spec.n_neighbors, p, p + 2, f"at least p + 2 = {p + 2}")
-
-
-HESSIAN_LLE = Method(
-    name="hessian-lle",
-    title="Hessian LLE",
-    family="spectral",
-    about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbours.",
-    source="Donoho and Grimes 2003, PNAS 100",
-    spec=NeighborSpec,
-    run=run_hessian,
-    refuse=refuse_hessian,
-    cost=estimator("hessian-lle"),
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
-)
-
-LTSA = Method(
-    name="ltsa",
+@Method(
+    spec=LtsaSpec,
     title="Local tangent space alignment",
-    family="spectral",
     about="The coordinates that are nearest to affine functions of the tangent coordinates of every neighbourhood.",
     source="Zhang and Zha 2004, SIAM Journal on Scientific Computing 26",
-    spec=NeighborSpec,
-    run=run_ltsa,
-    refuse=refuse_ltsa,
-    cost=estimator("ltsa"),
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )
+def ltsa(X: NDArray[np.float64], spec: LtsaSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the tangent spaces."""
+    return aligned(X, spec, misalignment, on_progress)

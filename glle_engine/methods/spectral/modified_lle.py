@@ -15,17 +15,16 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method, require_neighbors, require_rank
-from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import NeighborSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.costs import Cost
 
 
 _DENSE_MOST = 3_000
@@ -33,7 +32,30 @@ _FALLBACK_MOST = 5_000
 _ACCEPTED = 1e-6
 
 
-def run(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> Embedding:
+class ModifiedLleSpec(NeighborSpec):
+    """Parameters of modified LLE."""
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and fewer neighbors or features than components."""
+        super().require_possible(n, d)
+        self.require_rank(n, d)
+        self.require_neighbors("Modified LLE", self.n_components, f"at least {self.n_components}")
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost."""
+        return super().cost(row if n <= _DENSE_MOST else f"{row}, sparse", n, d)
+
+
+@Method(
+    spec=ModifiedLleSpec,
+    title="Modified LLE",
+    about="Each point keeps several independent sets of weights by which its neighbours reconstruct it, not one.",
+    source="Zhang and Wang 2006, NIPS 19; scikit-learn",
+    growth="n^3 up to 3,000 points; n and a large constant above",
+    libraries=("sklearn",),
+    extra="sklearn",
+)
+def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by scikit-learn, with the first solver that gives orthonormal vectors orthogonal to the constant."""
     connected_neighbors(X, spec.n_neighbors, on_progress)
     n = len(X)
@@ -59,7 +81,7 @@ def run(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> 
     )
 
 
-def _solved(X: NDArray[np.float64], spec: NeighborSpec, solver: str) -> tuple[NDArray[np.float64], float]:
+def _solved(X: NDArray[np.float64], spec: ModifiedLleSpec, solver: str) -> tuple[NDArray[np.float64], float]:
     from sklearn.manifold import locally_linear_embedding  # noqa: PLC0415 -- an extra, a second to import
 
     centered = X - X.mean(axis=0)
@@ -98,33 +120,3 @@ def _notes(rejected: list[str]) -> tuple[Note, ...]:
             "More neighbours make the problem easier.",
         ),
     )
-
-
-def refuse(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse too few points, and fewer neighbors or features than components."""
-    require_enough_points(n, spec)
-    require_rank(n, d, spec.n_components)
-    p = spec.n_components
-    require_neighbors("Modified LLE", spec.n_neighbors, p, p, f"at least {p}")
-
-
-def cost(n: int, d: int, spec: NeighborSpec) -> Cost:
-    """Return the expected cost."""
-    row = "modified-lle" if n <= _DENSE_MOST else "modified-lle, sparse"
-    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
-
-
-METHOD = Method(
-    name="modified-lle",
-    title="Modified LLE",
-    family="spectral",
-    about="Each point keeps several independent sets of weights by which its neighbours reconstruct it, not one.",
-    source="Zhang and Wang 2006, NIPS 19; scikit-learn",
-    spec=NeighborSpec,
-    run=run,
-    refuse=refuse,
-    cost=cost,
-    growth="n^3 up to 3,000 points; n and a large constant above",
-    libraries=("sklearn",),
-    extra="sklearn",
-)
