@@ -15,7 +15,6 @@ from glle_engine.base.errors import (
     OutOfRangeError,
     TooFewPointsError,
 )
-from glle_engine.base.space import Space
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -93,25 +92,19 @@ def restored(distances: NDArray[np.float64], exponent: int) -> NDArray[np.float6
     return np.asarray(scaled)
 
 
-def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix (n, c) in the space and the unit in which a posterior is computed.
+def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
+    """Return data (n, c) in their space in the unit in which a posterior is computed.
 
     For the constrained variant, which does not depend on the unit, data are divided by a power of two, and constant
     features are left out. For the published variant data are unchanged.
 
     Raises
     ------
-    InvalidShapeError, NotFiniteError, TooFewPointsError
+    TooFewPointsError
     OutOfRangeError
         Published variant only.
 
     """
-    data = finite_matrix(X)
-    return in_unit(Space.of(data, spec).points(data), spec)
-
-
-def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    """Return `checked_data` of a finite matrix that is in its space."""
     require_enough_points(len(data), spec)
     if spec.variant == "published":
         require_range(data)

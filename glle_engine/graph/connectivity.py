@@ -10,7 +10,6 @@ from scipy.sparse.csgraph import connected_components
 
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.search import neighbors_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +64,7 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
     k = n_neighbors
     while k < n - 1 and k * n < _SEARCH_ENTRIES:
         k = min(2 * k, n - 1)
-        neighbors, _ = neighbors_by(search, X, k)
+        neighbors, _ = kneighbors(X, k, search=search)
         if components(neighbors).max() > 0:
             continue
         low, high = n_neighbors, k  # not connected at low, connected at high: nearest come first

@@ -14,15 +14,15 @@ duplicates enter the graph once, because many copies of a point link only to eac
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.graph.neighbors import Distinct, kneighbors, kneighbors_of
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.linalg.distances import unit_of
+from glle_engine.linalg.distances import nearest_rows, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,40 @@ SAMPLE = 500
 _SLACK = 4
 _ROUNDING = 2.0**-21  # eight times the rounding of float32 in a difference of coordinates below 1
 _BLOCK = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """Groups of equal points, in the order of their first point.
+
+    `first` (m,) is the first point of each group and `group` (n,) the group of each point; group g is
+    ordered[start[g] : start[g] + size[g]].
+    """
+
+    first: NDArray[np.intp]
+    group: NDArray[np.intp]
+    ordered: NDArray[np.intp]
+    start: NDArray[np.intp]
+    size: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64]) -> Self:
+        """Group the rows of X (n, d)."""
+        rows = np.ascontiguousarray(X + 0.0)  # -0 is 0
+        keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        group = rank[inverse.ravel()]
+        size = np.bincount(group)
+        return cls(np.sort(first), group, np.argsort(group, kind="stable"), np.cumsum(size) - size, size)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def members(self, group: int, at_most: int | None = None) -> NDArray[np.intp]:
+        """Return the points of a group, ascending."""
+        count = self.size[group] if at_most is None else min(self.size[group], at_most)
+        return self.ordered[self.start[group] : self.start[group] + count]
 
 
 def required_faiss() -> Any:
@@ -90,7 +124,7 @@ def approximate_kneighbors(
     taken = k + 1 + _SLACK
     reach = max(EF_SEARCH, 2 * taken)
     if len(distinct) <= reach:
-        return kneighbors(X, k, on_progress)
+        return nearest_rows(X, X, np.arange(n), k, on_progress)
     places = _in_float32(X[distinct.first])
     graph = faiss.IndexHNSWFlat(d, LINKS)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
@@ -117,7 +151,9 @@ def approximate_kneighbors(
         on_progress(n * (len(places) + stop) // (2 * len(places)), n, "neighbors")
     if lost:
         points = np.concatenate(lost)
-        indices[points], distances[points] = kneighbors_of(X, points, k, lambda *_: on_progress(n, n, "neighbors"))
+        indices[points], distances[points] = nearest_rows(
+            X, X[points], points, k, lambda *_: on_progress(n, n, "neighbors")
+        )
     return indices, distances
 
 
@@ -140,7 +176,7 @@ def measured_recall(
     """
     n, k = distances.shape
     points = np.sort(np.random.default_rng(n).permutation(n)[:SAMPLE])
-    _, true = kneighbors_of(X, points, k, lambda done, total, _: on_progress(done, total, "recall"))
+    _, true = nearest_rows(X, X[points], points, k, lambda done, total, _: on_progress(done, total, "recall"))
     return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
 
 

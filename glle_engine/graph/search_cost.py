@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from glle_engine.graph.neighbors import FEW_POINTS
-from glle_engine.linalg.distances import unit_of
+from glle_engine.linalg.distances import FEW_POINTS, unit_of
 from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:

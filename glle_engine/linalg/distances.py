@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg.dense import readable
 from glle_engine.linalg.nearest import distance_kernels as kernels
 from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _MARGIN = 16 * _EPSILON  # relative: above the rounding of a distance's square and of sums of bounds
 _SLACK = 4
+FEW_POINTS = 300  # besides one a feature: compared with all rows before the leaves of a tree are filled
+_BLOCK_ENTRIES = 1 << 23
 _LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are normal numbers
 
 
@@ -114,6 +119,40 @@ class Products:
         """Return -2 x^T y (m, n) and |x|^2 (m,) of points, about the mean of the data."""
         centred = points - self._mean
         return (centred * -2) @ self._centred.T, np.einsum("ij,ij->i", centred, centred)
+
+
+def nearest_rows(
+    data: NDArray[np.float64],
+    points: NDArray[np.float64],
+    own: NDArray[np.intp],
+    k: int,
+    on_progress: OnProgress = silent,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k rows of data (n, d) of smallest (distance, index) for points (m, d): two arrays (m, k).
+
+    Row own[i] is left out for point i; -1 for none. Many points are searched in the leaves of a tree, few by products
+    with all rows. Both leave out only rows whose distance is proved to be greater, so that the result does not depend
+    on the choice. `on_progress` is called with (points done, m, "neighbors").
+    """
+    unit = unit_of(data)
+    if unit != 1.0:
+        scaled = data / unit
+        data, points = scaled, scaled if points is data else points / unit
+    n, d = data.shape
+    indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+    done = 0
+    found: Iterable[tuple[NDArray[np.intp] | slice, NDArray[np.int32], NDArray[np.float64]]]
+    if len(points) >= FEW_POINTS + d:
+        found = Leaves(data).nearest(points, own, k)
+    else:
+        products = Products(data)
+        parts = blocks(len(points), max(1, _BLOCK_ENTRIES // n), "neighbors")
+        found = ((rows, *products.nearest(points[rows], own[rows], k)) for rows in parts)
+    for rows, nearest, apart in found:
+        indices[rows], distances[rows] = nearest, apart
+        done += len(nearest)
+        on_progress(done, len(points), "neighbors")
+    return indices, distances if unit == 1.0 else distances * unit
 
 
 def warm() -> None:

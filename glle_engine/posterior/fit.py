@@ -12,7 +12,6 @@ from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
     InvalidParameterError,
-    TooFewPointsError,
 )
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.progress import OnProgress, silent
@@ -21,10 +20,8 @@ from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import (
     RESOLVED,
     Unit,
-    checked_data,
     digest,
     finite_data,
-    finite_matrix,
     in_unit,
     require_enough_points,
     require_resolved,
@@ -34,8 +31,8 @@ from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
 from glle_engine.graph.given import checked_neighbors, nearest_first
+from glle_engine.graph.neighbors import kneighbors, search_figures
 from glle_engine.graph.relations import Distances, located
-from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
 from glle_engine.posterior.findings.trust import is_examinable, of_chosen_noise, with_trust
@@ -221,7 +218,7 @@ def _fitted(
     `described` are the figures of the data, and `indices` (n, k) given neighbors.
     """
     if indices is None:
-        nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
+        nearest, distances = kneighbors(data, spec.n_neighbors, on_progress, spec.search)
     else:
         nearest, distances = nearest_first(data, indices)
         described = {**described, "given_neighbors": True}
@@ -296,53 +293,6 @@ def _are_equal(data: Data) -> bool:
     if isinstance(data, SparsePoints):
         return data.are_equal()
     return not data.known.any() if isinstance(data, Distances) else bool(np.all(data == data[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class Component:
-    """Component of the kNN graph, with a separate posterior.
-
-    Attributes
-    ----------
-    points : (m,) int
-        Rows of the data; row i of the posterior's embedding is point points[i].
-    posterior : Posterior
-
-    """
-
-    points: NDArray[np.intp]
-    posterior: Posterior
-
-
-def fit_components(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> list[Component]:
-    """Fit a posterior to each component of the kNN graph of X (n, d), the largest first.
-
-    Every point is in exactly one of them. Embeddings of different components share no coordinates. Parameters as for
-    `fit`; a component that is too small for k neighbors and p dimensions raises `TooFewPointsError`.
-    """
-    spec = _merged(spec, parameters)
-    if spec.landmarks is not None:
-        raise InvalidParameterError(
-            f"Components are fitted without landmarks, not with landmarks={spec.landmarks}.",
-            remedy="Fit each component with landmarks as a separate data set, or use disconnected='bridge'.",
-        )
-    if spec.standardize != "none" or spec.metric == "precomputed":
-        raise InvalidParameterError(
-            f"Components are data sets: with standardize={spec.standardize!r} each is scaled differently, and "
-            "with metric='precomputed' each needs its own distances.",
-            remedy="Standardize the data and fit the components of the result, or use disconnected='bridge'.",
-        )
-    given = finite_matrix(X)
-    label = components(neighbors_by(spec.search, checked_data(given, spec), spec.n_neighbors)[0])
-    members = sorted((np.flatnonzero(label == c) for c in range(label.max() + 1)), key=len, reverse=True)
-    smallest = len(members[-1])
-    if smallest <= max(spec.n_neighbors, spec.n_components + 1):
-        raise TooFewPointsError(
-            f"The smallest of {len(members)} components has {smallest} points, too few to be fitted by itself.",
-            remedy="Lower n_neighbors or n_components, or bridge the components with disconnected='bridge'.",
-            details={"sizes": [len(points) for points in members]},
-        )
-    return [Component(points, fit(given[points], spec)) for points in members]
 
 
 @dataclass(frozen=True, eq=False)

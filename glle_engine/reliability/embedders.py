@@ -9,8 +9,8 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import checked_matrix, finite_data, require_training_data
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, located
-from glle_engine.graph.search import neighbors_by
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import procrustes_rotation, turned
@@ -96,7 +96,7 @@ class PosteriorEmbedder(Embedder):
             k = _random_neighbors(sample.uniform, k, self.spec.n_components + 1, len(sample.chosen) - 1)
         spec = replace(self.spec, n_neighbors=k, disconnected="bridge", landmarks=None)
         known, rest = parts_of(self.points, sample)
-        nearest, _ = neighbors_by(spec.search, known, k, on_progress)
+        nearest, _ = kneighbors(known, k, on_progress, spec.search)
         fitted = reference_embedding(known, nearest, spec, on_progress)
         extension = hang(
             known, rest, k, spec.reg, n_components=spec.n_components, noise=spec.noise, flatness=fitted.flatness

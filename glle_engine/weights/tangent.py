@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.graph.search import neighbors_by
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor
 
@@ -48,7 +48,7 @@ def tangent_frames(
     A frame is fitted to 3 k neighbors and the point, or to all points of X (n, d) if there are fewer. `on_progress` is
     called with (points done, n, "frames").
     """
-    nearest, _ = neighbors_by(search, X, pooled_neighbors(len(X), n_neighbors))
+    nearest, _ = kneighbors(X, pooled_neighbors(len(X), n_neighbors), search=search)
     return frames_at(X, X, nearest, n_components, on_progress)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.graph.search import EXPECTED_RECALL
+from glle_engine.graph.neighbors import EXPECTED_RECALL
 from glle_engine.graph.search_cost import approximate_seconds
 from glle_engine.posterior.cost.estimate import Estimate
 from glle_engine.reliability.alignment import FEWEST

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.diagnostics import Diagnostics, Note, dimension_notes
+from glle_engine.graph.neighbors import search_notes
 from glle_engine.graph.relations import Distances
-from glle_engine.graph.search import search_notes
 from glle_engine.graph.sparse import SparsePoints, constant_columns
 from glle_engine.linalg import dense
 from glle_engine.weights.lle import neighborhoods
@@ -44,7 +44,7 @@ def diagnose(
 ) -> Diagnostics:
     """Return the figures and notes of a fit.
 
-    X (n, c) is in the unit of computation (`glle_engine.base.validation.checked_data`), `distances` (n, k) are nearest
+    X (n, c) is in the unit of computation (`glle_engine.base.validation.in_unit`), `distances` (n, k) are nearest
     first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
     eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the law, join the result.
     """

@@ -13,7 +13,6 @@ from sklearn.preprocessing import RobustScaler, StandardScaler
 from glle_engine import FitSpec, GlleError, fit, manifolds
 from glle_engine.base.space import Space
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
 
@@ -165,12 +164,6 @@ def test_far_new_points_overflow_with_a_remedy(wine: NDArray[np.float64], standa
     """As they do without standardization."""
     with pytest.raises(GlleError, match="far from the training data"):
         standardized.transform(wine, np.full((1, 13), 1e300))
-
-
-def test_components_are_not_standardized_apart(wine: NDArray[np.float64]) -> None:
-    """Each would have another scale."""
-    with pytest.raises(GlleError, match="Standardize the data"):
-        fit_components(wine, standardize="zscore")
 
 
 def test_advice_and_landmarks_on_standardized_data() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from glle_engine import Posterior, fit, load
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
-from glle_engine.posterior.fit import fit_components
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.reliability.embedders import PosteriorEmbedder
 from glle_engine.reliability.resamples import resample
@@ -79,16 +78,12 @@ def test_the_largest_doubles_are_data() -> None:
 
 
 def test_every_entry_point_takes_any_unit() -> None:
-    """Half-samples, calibration and components of X 2^j have the bits of those of X."""
+    """Half-samples and calibration of X 2^j have the bits of those of X."""
     X = np.ldexp(SHEET, 600)
     plain, scaled = (resample(PosteriorEmbedder.of(fit(data), data), 2).places for data in (SHEET, X))
     np.testing.assert_array_equal(scaled, plain)
     scales = [calibrate(fit(data), data, n_half_samples=4, n_draws=4).trace for data in (SHEET, X)]
     assert scales[0] == scales[1]
-    apart = np.concatenate([SHEET, SHEET + 1e4])
-    for before, after in zip(fit_components(apart), fit_components(np.ldexp(apart, -700)), strict=True):
-        np.testing.assert_array_equal(before.points, after.points)
-        require_same_bits(before.posterior, after.posterior)
 
 
 def test_a_neighborhood_too_small_beside_the_data_is_refused() -> None:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
+from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph.connectivity import closed_classes, components, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.fit import fit_components
 
 
 def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
@@ -68,15 +67,3 @@ def test_bridging_leaves_a_whole_graph_alone() -> None:
     plain, bridged = fit(sheet, disconnected="error"), fit(sheet)
     assert plain.embedding.tobytes() == bridged.embedding.tobytes()
     assert bridged.diagnostics.figures["bridges"] == []
-
-
-def test_components_are_fitted_one_by_one() -> None:
-    """Every point is in one component, the largest first, and each is the fit of its points alone."""
-    rng = np.random.default_rng(0)
-    X = np.concatenate([rng.standard_normal((25, 3)) + 30, rng.standard_normal((60, 3))])
-    parts = fit_components(X, n_neighbors=8)
-    assert [len(part.points) for part in parts] == [60, 25]
-    assert sorted(np.concatenate([part.points for part in parts])) == list(range(85))
-    assert parts[1].posterior.embedding.tobytes() == fit(X[:25], n_neighbors=8).embedding.tobytes()
-    with pytest.raises(TooFewPointsError, match="disconnected='bridge'"):
-        fit_components(np.concatenate([X, rng.standard_normal((5, 3)) + 90]), n_neighbors=4, n_components=4)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from glle_engine.graph import neighbors
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.linalg import distances as linalg_distances
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.nearest import leaves
 
@@ -98,12 +98,12 @@ def ordered(
 
 def take(route: str, patch: pytest.MonkeyPatch) -> None:
     """Search by leaves, or as for few points, whatever the number of points."""
-    patch.setattr(neighbors, "FEW_POINTS", -(10**6) if route == "leaves" else 10**6)
+    patch.setattr(linalg_distances, "FEW_POINTS", -(10**6) if route == "leaves" else 10**6)
 
 
 @pytest.mark.parametrize("d", [3, 20])
 def test_every_route_gives_the_same_bits(d: int) -> None:
-    """Leaves, blocks and trees agree on neighbors and distances, and report each point once, in ascending numbers."""
+    """Leaves and products agree on neighbors and distances, and report each point once, in ascending numbers."""
     X = np.random.default_rng(0).standard_normal((1200, d))
     results, reports = [], []
     for route in ("leaves", "few"):
@@ -129,7 +129,7 @@ def test_the_search_of_many_points_is_by_leaves(monkeypatch: pytest.MonkeyPatch)
         sizes.append(len(data))
         return leaves.Leaves(data)
 
-    monkeypatch.setattr(neighbors, "Leaves", counted)
+    monkeypatch.setattr(linalg_distances, "Leaves", counted)
     X = np.random.default_rng(0).standard_normal((400, 20))
     kneighbors(X, 5)
     assert sizes == [400]

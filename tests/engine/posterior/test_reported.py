@@ -10,7 +10,6 @@ from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.ranks import local_trustworthiness, trustworthiness
-from glle_engine.posterior.fit import fit_components
 from tests.engine.conftest import bent_sheet
 
 
@@ -51,17 +50,14 @@ def test_duplicates_are_neither_singular_nor_lost() -> None:
 def test_no_point_outside_the_largest_component_is_dropped() -> None:
     """ManifoldLearning.jl 32, Smile 587 and 695: only the largest component was embedded.
 
-    Of 2,000 points 1,000 came back. Here the graph is refused with the sizes, bridged, or fitted by components: every
-    point has a place, or an error says why not.
+    Of 2,000 points 1,000 came back. Here the graph is refused with the sizes, or bridged: every point has a place, or
+    an error says why not.
     """
     X = two_halves()
     with pytest.raises(DisconnectedGraphError) as caught:
         fit(X, disconnected="error")
     assert caught.value.details["sizes"] == [75, 75]
     assert fit(X).embedding.shape == (150, 2)
-    parts = fit_components(X)
-    assert [part.posterior.embedding.shape for part in parts] == [(75, 2), (75, 2)]
-    assert sorted(np.concatenate([part.points for part in parts])) == list(range(150))
 
 
 def test_a_disconnected_graph_gives_no_nan() -> None:

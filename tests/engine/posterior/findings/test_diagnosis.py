@@ -10,7 +10,6 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
-from glle_engine.posterior.fit import fit_components
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +117,6 @@ def test_a_disconnected_graph_names_components_sizes_and_the_k_that_connects() -
     assert (details["components"], details["sizes"]) == (3, [50, 35, 20])
     assert fit(X, n_neighbors=details["smallest_connecting_k"]).n_points == 105
     assert "bridged" in notes(fit(X, n_neighbors=6))
-    assert [len(part.points) for part in fit_components(X, n_neighbors=6)] == [50, 35, 20]
 
 
 def test_more_than_one_closed_class(two_clumps: NDArray[np.float64]) -> None:

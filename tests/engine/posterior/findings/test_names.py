@@ -18,7 +18,7 @@ SOURCES = [
     *(ENGINE / "posterior" / "findings").glob("*.py"),
     *(ENGINE / "posterior" / "placement").glob("*.py"),
     ENGINE / "base" / "diagnostics.py",
-    ENGINE / "graph" / "search.py",
+    ENGINE / "graph" / "neighbors.py",
 ]
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from glle_engine import DrawKey, FitSpec, Posterior, fit, manifolds
 from glle_engine.base import errors
-from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.out_of_sample import combined
 from glle_engine.posterior.posterior import load
@@ -121,11 +120,9 @@ def test_impossible_landmarks_are_refused(value: object) -> None:
 
 
 def test_refusals(sheet: NDArray[np.float64]) -> None:
-    """The published equations have no law of new points; components have their own fits."""
+    """The published equations have no law of new points; landmarks are one component."""
     with pytest.raises(errors.InvalidParameterError, match="constrained"):
         FitSpec(landmarks=50, variant="published")
-    with pytest.raises(errors.InvalidParameterError, match="Components"):
-        fit_components(sheet, landmarks=50)
     two = np.concatenate([sheet, sheet + 1000.0])
     with pytest.raises(errors.DisconnectedGraphError, match="100 landmarks") as refused:
         fit(two, landmarks=100, disconnected="error")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.graph.search import EXPECTED_RECALL
+from glle_engine.graph.neighbors import EXPECTED_RECALL
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.estimate import estimate
