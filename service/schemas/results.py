@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
+from glle_engine.base.cost import Cost
 from glle_engine.base.spec import Align, Source
-from glle_engine.posterior.cost.rates import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
 from glle_engine.reliability.calibration import Calibration
 from glle_engine.reliability.movement import Movement, MovementFigures

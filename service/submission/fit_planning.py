@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from glle_engine.base.cost import Cost
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.neighbors import EXPECTED_RECALL
 from glle_engine.graph.search_cost import approximate_seconds
@@ -73,7 +74,7 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline:
     problem: Problem | None = None
     try:
         require_storable(stores, expected.n, expected.spec)
-        if not _is_affordable(expected, allowed):
+        if not allowed.covers(expected.peak):
             raise _too_costly(stores, expected, allowed)
     except ProblemError as error:
         problem = error.problem
@@ -118,11 +119,11 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
 
 def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
     """Raise ``too-long`` or ``too-much-memory`` if a draw of an imported posterior exceeds the limits of fits."""
-    allowed, seconds, nbytes = Allowance.of(stores.settings), record.single_draw_seconds, record.draw_cost["bytes"]
-    if seconds > allowed.seconds or nbytes > allowed.bytes:
+    allowed, cost = Allowance.of(stores.settings), Cost(record.single_draw_seconds, record.draw_cost["bytes"])
+    if not allowed.covers(cost):
         remedies = ["draw with glle_engine.load, without a service", "fit fewer points, or fewer neighbors"]
         subject = "In the graph and the elimination order of the file, a draw"
-        raise allowed.refusal(subject, seconds, nbytes, remedies, longer="raise GLLE_JOB_TIMEOUT")
+        raise allowed.refusal(subject, cost, remedies, longer="raise GLLE_JOB_TIMEOUT")
 
 
 def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
@@ -207,8 +208,7 @@ def require_affordable_summary(
     most = max(affordable, default=None)
     raise allowed.refusal(
         f"A summary of {streams * spec.resamples:,} resamples and {spec.count:,} draws by {workers} workers",
-        seconds,
-        nbytes,
+        Cost(seconds, nbytes),
         [
             *(
                 [f"use resamples={most} or fewer, which are kept, so that more then cost the rest alone"]
@@ -228,20 +228,14 @@ def _is_within(stores: Stores, allowed: Allowance, expected: Estimate) -> bool:
         require_storable(stores, expected.n, expected.spec)
     except ProblemError:
         return False
-    return _is_affordable(expected, allowed)
-
-
-def _is_affordable(expected: Estimate, allowed: Allowance) -> bool:
-    nbytes = max(expected.fit.bytes, expected.draw.bytes)
-    return max(expected.fit.seconds, expected.single_draw_seconds) <= allowed.seconds and nbytes <= allowed.bytes
+    return allowed.covers(expected.peak)
 
 
 def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> ProblemError:
     """Return ``too-long`` or ``too-much-memory`` with the remedies in order."""
     is_within = partial(_is_within, stores, allowed)
     most, landmarks = expected.most_points(is_within), expected.most_landmarks(is_within)
-    fit, draw, spec = expected.fit, expected.draw, expected.spec
-    seconds, nbytes = max(fit.seconds, expected.single_draw_seconds), max(fit.bytes, draw.bytes)
+    fit, peak, spec = expected.fit, expected.peak, expected.spec
     remedies = [f"Fit at most {most:,} points"] if most else []
     if landmarks:
         remedies.append(f"use landmarks={landmarks} or fewer")
@@ -254,13 +248,12 @@ def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> Probl
     if is_faster and spec.search == "exact" and expected.d > SEARCH_FEATURES:
         both = f"some {three_digits(walks):,} s in place of {three_digits(exact):,}"
         remedies.append(f"use search='approximate' ({both}; it finds {EXPECTED_RECALL})")
-    is_fit = seconds == fit.seconds if seconds > allowed.seconds else nbytes == fit.bytes
+    is_fit = peak.seconds == fit.seconds if peak.seconds > allowed.seconds else peak.bytes == fit.bytes
     dimension = three_digits(expected.factorization.dimension)
     return allowed.refusal(
         f"With {expected.n:,} points of intrinsic dimension {dimension:g} and n_neighbors={spec.n_neighbors}, "
         f"a {'fit' if is_fit else 'draw'}",
-        seconds,
-        nbytes,
+        peak,
         remedies,
         {"most_points": most, "most_landmarks": landmarks, "intrinsic_dimension": dimension},
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from glle_engine.base.cost import Cost, largest
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method
 from glle_engine.reliability import refits as method_refits
@@ -21,7 +21,7 @@ from worker.records.cache_entry import entry_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from glle_engine.methods import Cost, Method, MethodSpec
+    from glle_engine.methods import Method, MethodSpec
     from service.schemas.embeddings import MethodIn
     from worker.base.settings import Settings
     from worker.storage.datasets import Dataset
@@ -51,20 +51,19 @@ class Allowance:
     def refusal(
         self,
         subject: str,
-        seconds: float,
-        nbytes: float,
+        cost: Cost,
         remedies: Sequence[str],
         details: Mapping[str, Any] = MappingProxyType({}),
         more: str = "",
         longer: str = "set a longer deadline, or raise GLLE_JOB_TIMEOUT",
     ) -> ProblemError:
         """Return ``too-long`` or ``too-much-memory``: the subject takes so much; `longer` is the remedy for time."""
-        if seconds > self.seconds:
+        if cost.seconds > self.seconds:
             code, last = "too-long", longer
-            excess = f"some {three_digits(seconds):,} s; {three_digits(self.seconds):,} are allowed"
+            excess = f"some {three_digits(cost.seconds):,} s; {three_digits(self.seconds):,} are allowed"
         else:
             code, last = "too-much-memory", "raise GLLE_METHOD_BYTES"
-            excess = f"some {nbytes:,.0f} bytes of memory; {self.bytes:,} are allowed"
+            excess = f"some {cost.bytes:,.0f} bytes of memory; {self.bytes:,} are allowed"
         remedy = "; or ".join([*remedies, last])
         return refuse(
             code,
@@ -72,9 +71,9 @@ class Allowance:
             f"{subject} takes {excess}.{more}",
             remedy[0].upper() + remedy[1:] + ".",
             **details,
-            expected_seconds=three_digits(seconds),
+            expected_seconds=three_digits(cost.seconds),
             allowed_seconds=three_digits(self.seconds),
-            expected_bytes=three_digits(nbytes),
+            expected_bytes=three_digits(cost.bytes),
             allowed_bytes=self.bytes,
         )
 
@@ -135,18 +134,16 @@ class Plan:
         remedies += [f"use {', '.join(quicker)}"] if quicker else []
         subject, growth = f"{self.method.title} of {n:,} points with {d:,} features", self.method.growth
         details = {"growth": growth, "most_points": most, "quicker": quicker}
-        raise allowed.refusal(subject, cost.seconds, cost.bytes, remedies, details, f" It grows as {growth}.")
+        raise allowed.refusal(subject, cost, remedies, details, f" It grows as {growth}.")
 
     def most_points(self, n: int, d: int, allowed: Allowance) -> int | None:
         """Return the largest affordable number of points up to n, or None."""
-        if allowed.covers(self.cost(n, d)):
-            return n
-        least = bisect_left(range(1, n), 1, key=lambda points: not allowed.covers(self.cost(points, d)))
+        most = largest(1, n, lambda m: allowed.covers(self.cost(m, d)))
         try:
-            self.method.require_possible(least, d, self.spec, labels=self.method.labels)
+            self.method.require_possible(most or 0, d, self.spec, labels=self.method.labels)
         except GlleError:
             return None
-        return least
+        return most
 
 
 def spread_cost(
@@ -192,8 +189,7 @@ def require_affordable_spread(
     samples = "halves" if share == HALF else "samples"
     raise allowed.refusal(
         f"Refitting {plan.method.title} to {half_samples} more {samples} of {n:,} points{again}{by}",
-        cost.seconds,
-        cost.bytes,
+        cost,
         [*remedies, "embed fewer points"],
         {"most_half_samples": most if most >= FEWEST else None, "workers": workers},
         longer="set a longer deadline, start more workers, or raise GLLE_JOB_TIMEOUT",
@@ -207,8 +203,7 @@ def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samp
         refits = "" if half_samples is None else f", with refits to {half_samples} halves,"
         raise allowed.refusal(
             f"The comparison of all methods together{refits}",
-            seconds,
-            max(cost.bytes for cost in costs),
+            Cost(seconds, max(cost.bytes for cost in costs)),
             [
                 *([] if half_samples is None else ["give a smaller spread, or none"]),
                 "compare fewer methods in one request",

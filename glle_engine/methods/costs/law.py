@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from glle_engine.base.cost import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,22 +28,6 @@ _FILLED_POINTS = 6e3  # points above which the time of filled factors grows like
 _BLOCK_ENTRIES = 1 << 21
 MARGIN = 3.0  # of the expected seconds over the measured ones, for slower machines and shared cores
 _FACTOR = re.compile(r"(?:(log)\()?([a-z_]+)\)?(?:\^([0-9]+))?")
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Expected cost of an embedding on one processor core.
-
-    Attributes
-    ----------
-    seconds : float
-    bytes : float
-        Peak working memory, without the data.
-
-    """
-
-    seconds: float
-    bytes: float
 
 
 def estimate(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from glle_engine.base.cost import Cost, largest
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
@@ -12,7 +13,6 @@ from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
 from glle_engine.graph.relations import located
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.factorization import Factorization, Work, sample
-from glle_engine.posterior.cost.rates import Cost
 from glle_engine.posterior.cost.search import Search
 
 if TYPE_CHECKING:
@@ -50,11 +50,6 @@ class Estimate:
     def work(self) -> Work:
         """Work of one factorization."""
         return self.factorization.at(self.size)
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the work is extrapolated from subsamples."""
-        return self.size not in self.factorization.points
 
     @property
     def fit(self) -> Cost:
@@ -100,9 +95,20 @@ class Estimate:
         return rates.lanes(self.size, self.spec) * self.draw.seconds
 
     @property
+    def peak(self) -> Cost:
+        """The larger seconds and bytes of the fit and of a draw alone."""
+        fit, draw = self.fit, self.draw
+        return Cost(max(fit.seconds, self.single_draw_seconds), max(fit.bytes, draw.bytes))
+
+    @property
     def posterior_bytes(self) -> float:
         """Bytes of the posterior's arrays."""
         return rates.posterior_bytes(self.n, self.spec)
+
+    @property
+    def least(self) -> int:
+        """The least number of points of a fit."""
+        return max(self.spec.n_neighbors + 1, self.spec.n_components + 2)
 
     def at(self, n: int) -> Self:
         """Return the estimate for n points of the same distribution."""
@@ -110,31 +116,17 @@ class Estimate:
 
     def most_points(self, is_affordable: Callable[[Self], bool]) -> int | None:
         """Return the largest affordable number of points up to n, or None if no posterior of these parameters is."""
-        return self._most(is_affordable, self.at)
+        return largest(self.least, self.n, lambda n: is_affordable(self.at(n)))
 
     def most_landmarks(self, is_affordable: Callable[[Self], bool]) -> int | None:
         """Return the largest affordable number of landmarks for all n points, or None if there is none."""
         if self.spec.variant != "constrained" or self.spec.metric == "precomputed":
             return None
 
-        return self._most(is_affordable, self._marked, self.size)
+        def is_enough(m: int) -> bool:
+            return is_affordable(replace(self, spec=replace(self.spec, landmarks=m).of_points(self.n)))
 
-    def _marked(self, m: int) -> Self:
-        return replace(self, spec=replace(self.spec, landmarks=m).of_points(self.n))
-
-    def _most(
-        self, is_affordable: Callable[[Self], bool], of: Callable[[int], Self], most: int | None = None
-    ) -> int | None:
-        """Return the largest number up to `most`, by default n, whose estimate is affordable, or None."""
-        least, most = max(self.spec.n_neighbors + 1, self.spec.n_components + 2), most or self.n
-        if is_affordable(of(most)):
-            return most
-        if not is_affordable(of(least)):
-            return None
-        while most - least > 1:
-            middle = (least + most) // 2
-            least, most = (middle, most) if is_affordable(of(middle)) else (least, middle)
-        return least
+        return largest(self.least, self.size, is_enough)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as a JSON-able dictionary, with its figures."""
@@ -150,9 +142,9 @@ class Estimate:
     def figures(self) -> dict[str, Any]:
         """Return the expected figures, JSON-able."""
         return {
-            "fit": self.fit._asdict(),
+            "fit": asdict(self.fit),
             "stages": self.stages,
-            "draw": self.draw._asdict(),
+            "draw": asdict(self.draw),
             "single_draw_seconds": self.single_draw_seconds,
             "posterior_bytes": self.posterior_bytes,
             "factor_entries": self.work.entries,

@@ -8,7 +8,7 @@ prints estimates beside measurements.
 from __future__ import annotations
 
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.ordering.choice import dissections
@@ -21,21 +21,6 @@ from glle_engine.posterior.fit import DRAWS
 if TYPE_CHECKING:
     from glle_engine.base.spec import FitSpec
     from glle_engine.posterior.cost.factorization import Work
-
-
-class Cost(NamedTuple):
-    """Expected cost on one core.
-
-    Attributes
-    ----------
-    seconds : float
-    bytes : float
-        Peak working memory, without the data.
-
-    """
-
-    seconds: float
-    bytes: float
 
 
 BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,6 @@ def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
 def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: int) -> None:
     """Subsamples predict fill and operations of the whole graph, and see the dimension of the data."""
     expected = estimate(X, n_neighbors=10)
-    assert expected.is_sampled
     assert max(expected.factorization.points) == factorization.MOST_ANALYSED
     assert expected.factorization.dimension == pytest.approx(dimension, rel=0.15)
     work = analysed(np.sort(kneighbors(X, 10)[0], axis=1))
@@ -158,7 +158,7 @@ def test_landmarks_are_estimated_and_their_feasible_number_found() -> None:
     limit = whole.draw.seconds / 2
     most = whole.most_landmarks(lambda other: other.draw.seconds <= limit)
     assert most is not None
-    fewer, more = (whole._marked(m) for m in (most, most + 1))
+    fewer, more = (replace(whole, spec=replace(whole.spec, landmarks=m)) for m in (most, most + 1))
     assert fewer.draw.seconds <= limit < more.draw.seconds
     assert fewer.n == 1000
     assert whole.most_landmarks(lambda _: False) is None

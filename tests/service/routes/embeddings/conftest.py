@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,7 +41,9 @@ def replace_method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Register a changed PCA under a name."""
 
     def register(name: str, **changes: Any) -> None:
-        monkeypatch.setitem(METHODS, name, replace(PCA, name=name, **changes))
+        changed = copy(PCA)
+        vars(changed).update({"name": name, "cost": PCA.cost, **changes})
+        monkeypatch.setitem(METHODS, name, changed)
 
     return register
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def test_an_estimate_is_made_once(client: httpx.Client, stores: Stores) -> None:
     assert answer.status_code == 200, answer.text
     payload = answer.json()
     expected = estimate(X, n_neighbors=8, n_components=3)
-    assert payload["fit"] == result["fit"] == expected.fit._asdict()
+    assert payload["fit"] == result["fit"] == asdict(expected.fit)
     assert payload["draw"] == {"seconds": expected.draw.seconds, "bytes": expected.draw.bytes}
     assert payload["single_draw_seconds"] == expected.single_draw_seconds
     assert payload["intrinsic_dimension"] == expected.factorization.dimension
