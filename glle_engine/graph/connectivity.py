@@ -94,23 +94,38 @@ def connected_neighbors(
     return nearest, distances
 
 
-def require_connected(X: Data, nearest: NDArray[np.int32]) -> None:
-    """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
-    label = components(nearest)
-    count = int(label.max()) + 1
-    if count == 1:
+def require_connected(
+    X: Data,
+    neighbors: NDArray[np.int32],
+    search: Search = "exact",
+    instead: str = "Or embed each component as a separate data set.",
+) -> None:
+    """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component.
+
+    `instead` is the remedy without other neighbors.
+    """
+    label = components(neighbors)
+    if not label.any():
         return
-    k = nearest.shape[1]
-    enough = smallest_connecting_k(X, k)
-    remedy = (
-        f"The smallest n_neighbors that connects it is {enough}."
-        if enough
-        else "No n_neighbors of reasonable size connects it: embed each component as a separate data set."
-    )
+    sizes = np.sort(np.bincount(label))[::-1]
+    k = neighbors.shape[1]
+    enough = smallest_connecting_k(X, k, search)
+    shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
     raise DisconnectedGraphError(
-        f"With n_neighbors={k} the graph falls into {count} components.",
-        remedy=remedy,
-        details={"n_neighbors": k, "components": count, "smallest_connecting_k": enough},
+        f"With n_neighbors={k} the graph falls into {len(sizes)} components, of {shown} points.",
+        remedy=(
+            f"The smallest n_neighbors that connects it is {enough}. "
+            if enough
+            else "No n_neighbors of reasonable size connects it. "
+        )
+        + instead
+        + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
+        details={
+            "n_neighbors": k,
+            "components": len(sizes),
+            "sizes": [int(size) for size in sizes[:100]],
+            "smallest_connecting_k": enough,
+        },
     )
 
 

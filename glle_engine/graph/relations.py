@@ -160,6 +160,12 @@ Dense: TypeAlias = "NDArray[np.float64] | Distances"  # coordinates (n, d), or d
 Data: TypeAlias = "Dense | SparsePoints"
 
 
+def coordinates(points: Data) -> NDArray[np.float64]:
+    """Return points as coordinates (n, d), which a specification that needs them ensures."""
+    assert isinstance(points, np.ndarray)
+    return points
+
+
 def located(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
     """Return data in their space (`glle_engine.base.space`) in the unit of computation: coordinates, or distances.
 

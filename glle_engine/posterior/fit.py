@@ -29,10 +29,10 @@ from glle_engine.base.validation import (
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
-from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
+from glle_engine.graph.connectivity import closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.neighbors import kneighbors, search_figures
-from glle_engine.graph.relations import Distances, located
+from glle_engine.graph.relations import Distances, coordinates, located
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
 from glle_engine.posterior.findings.trust import is_examinable, of_chosen_noise, with_trust
@@ -48,11 +48,11 @@ from glle_engine.weights.tangent import frame_weights, tangent_frames
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.spec import Search
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.graph.relations import Data
 
+_SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
 DRAWS = 64  # of a posterior, as far as the time to search an elimination order goes
 
 
@@ -269,8 +269,7 @@ def _on_graph(
             on_progress=on_progress,
         )
     else:
-        assert not isinstance(data, Distances | SparsePoints)
-        law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
+        law, facts = published_law(coordinates(data), mean.neighbors, mean.embedding, spec, on_progress)
     on_progress(0, 1, "diagnostics")
     facts = {**facts, **described}
     diagnostics = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
@@ -337,13 +336,13 @@ def reference_embedding(
     kept: NDArray[np.bool_] | None = None
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":
-        assert not isinstance(data, Distances | SparsePoints)
-        kept, flatness = kept_candidates(data, nearest, spec.n_components, on_progress)
+        kept, flatness = kept_candidates(coordinates(data), nearest, spec.n_components, on_progress)
     bridges: list[tuple[int, int]] = []
     if spec.disconnected == "bridge":
         nearest, kept, bridges = bridge(data, nearest, kept)
     graph = edges(nearest, kept)
-    require_connected(data, graph, adaptive=kept is not None, search=spec.search)
+    adaptive = "" if kept is None else "(With neighborhoods='fixed'; adaptive ones may need more.) "
+    require_connected(data, graph, spec.search, adaptive + _SEPARATE)
     # Ascending rows: the draw does not depend on distances that rounding may reorder.
     ascending = np.argsort(nearest, axis=1)
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
@@ -352,9 +351,8 @@ def reference_embedding(
     del ascending  # the eigenproblem needs the memory
     frames = None
     if spec.noise == "tangent":
-        assert not isinstance(data, Distances | SparsePoints)
-        frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress, spec.search)
-        weights = frame_weights(data, neighbors, frames, spec.reg, on_progress)
+        frames = tangent_frames(coordinates(data), spec.n_neighbors, spec.n_components, on_progress, spec.search)
+        weights = frame_weights(coordinates(data), neighbors, frames, spec.reg, on_progress)
     else:
         weights = lle_weights(data, neighbors, spec.reg, on_progress, kept)
     on_progress(0, 1, "embedding")
@@ -363,36 +361,6 @@ def reference_embedding(
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
     return Reference(neighbors, classes, bridges, frames, kept, flatness, weights, problem, pairs, embedding)
-
-
-def require_connected(
-    X: Data, neighbors: NDArray[np.int32], *, adaptive: bool = False, search: Search = "exact"
-) -> None:
-    """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component."""
-    label = components(neighbors)
-    if not label.any():
-        return
-    sizes = np.sort(np.bincount(label))[::-1]
-    k = neighbors.shape[1]
-    enough = smallest_connecting_k(X, k, search)
-    shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
-    raise DisconnectedGraphError(
-        f"With n_neighbors={k} the graph falls into {len(sizes)} components, of {shown} points.",
-        remedy=(
-            f"The smallest n_neighbors that connects it is {enough}."
-            if enough
-            else "No n_neighbors of reasonable size connects it."
-        )
-        + (" (With neighborhoods='fixed'; adaptive ones may need more.)" if adaptive else "")
-        + " Or leave disconnected at 'bridge', or fit each component as a separate data set."
-        + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
-        details={
-            "n_neighbors": k,
-            "components": len(sizes),
-            "sizes": [int(size) for size in sizes[:100]],
-            "smallest_connecting_k": enough,
-        },
-    )
 
 
 def _merged(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:

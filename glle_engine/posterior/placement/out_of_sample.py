@@ -31,7 +31,7 @@ from glle_engine.base.validation import (
 )
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
-from glle_engine.graph.relations import Distances, checked_distances
+from glle_engine.graph.relations import Distances, checked_distances, coordinates
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.weights.lle import lle_weights
@@ -271,15 +271,12 @@ def attach(
     nearest, distances = kneighbors_to(data, points, max(k, pooled))
     neighbors = nearest[:, :k].copy()
     if noise == "tangent":
-        assert not isinstance(data, Distances | SparsePoints)
-        assert not isinstance(points, Distances | SparsePoints)
-        frames = frames_at(points, data, nearest[:, :pooled], n_components)
-        weights = frame_weights(data, neighbors, frames, reg, points=points)
+        known, new = coordinates(data), coordinates(points)
+        frames = frames_at(new, known, nearest[:, :pooled], n_components)
+        weights = frame_weights(known, neighbors, frames, reg, points=new)
     else:
         if flatness is not None:
-            assert not isinstance(data, Distances | SparsePoints)
-            assert not isinstance(points, Distances | SparsePoints)
-            kept = kept_of_new(points, data, neighbors, flatness, n_components)
+            kept = kept_of_new(coordinates(points), coordinates(data), neighbors, flatness, n_components)
         weights = lle_weights(data, neighbors, reg, kept=kept, points=points)
     return Attachment(neighbors, weights, distances[:, :k] == 0, distances[:, 0].copy(), frames, kept)
 
