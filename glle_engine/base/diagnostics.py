@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from glle_engine.base.brief import brief
@@ -76,10 +76,7 @@ class Diagnostics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return {"figures": {...}, "notes": [{"code", "message"}, ...]}."""
-        return {
-            "figures": dict(self.figures),
-            "notes": [{"code": note.code, "message": note.message} for note in self.notes],
-        }
+        return {"figures": dict(self.figures), "notes": [asdict(note) for note in self.notes]}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

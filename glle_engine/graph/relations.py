@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, blocks
 from glle_engine.base.space import Space
 from glle_engine.base.validation import in_unit, require_enough_points
-from glle_engine.graph.sparse import SparsePoints, require_possible
+from glle_engine.graph.sparse import SparsePoints, require_possible, residual_matrix
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import FitSpec
@@ -122,10 +122,8 @@ class Distances:
 
         With V = W - I, whose rows sum to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`.
         """
-        n, k = neighbors.shape
-        columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
-        values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
-        V = csr_array((values.ravel(), columns.ravel(), np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
+        n = len(neighbors)
+        V = residual_matrix(neighbors, weights)
         largest = float(self.known.max()) or 1.0
         total, squares = 0.0, 0.0
         for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "posterior"):

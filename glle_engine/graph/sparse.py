@@ -186,11 +186,8 @@ class SparsePoints:
         Residuals R = V U are combinations of the points U; their inner products are V (U R^T), in blocks of columns, of
         which U R^T costs no more than the search.
         """
-        n, k = neighbors.shape
-        d = self.shape[1]
-        columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
-        values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
-        V = csr_array((values.ravel(), columns.ravel(), np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
+        n, d = self.shape
+        V = residual_matrix(neighbors, weights)
         rest = SparsePoints(csr_array(V @ self.rows), V @ self.shifts)
         total = float((rest._sizes - 2 * rest.shifts * rest._sums).sum())
         if total <= _ROUNDING**2 * float(self._sizes.sum()):
@@ -318,6 +315,14 @@ def require_differing(rows: csr_array) -> None:
         raise DegenerateDataError(
             f"All {rows.shape[0]} points are equal.", remedy="Check that the data were read as intended."
         )
+
+
+def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> csr_array:
+    """Return V = W - I (n, n) of weights (n, k), whose products with points are the residuals."""
+    n, k = neighbors.shape
+    columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
+    values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
+    return csr_array((values.ravel(), columns.ravel(), np.arange(0, n * (k + 1) + 1, k + 1)), shape=(n, n))
 
 
 def constant_columns(rows: csr_array) -> NDArray[np.bool_]:

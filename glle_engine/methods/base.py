@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -44,10 +44,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.methods.costs import Cost
 
-Family = Literal[
-    "linear and kernel", "spectral", "maximum entropy", "neighbor embedding", "extension of LLE", "generative"
-]
-_FAMILIES: dict[str, Family] = {
+_FAMILIES = {
     "linear": "linear and kernel",
     "spectral": "spectral",
     "entropy": "maximum entropy",
@@ -149,7 +146,7 @@ class Method(Generic[S]):
         (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one.
     name : str
         Stable kebab-case name.
-    family
+    family : str
     run : callable
         The decorated function.
 
@@ -173,7 +170,7 @@ class Method(Generic[S]):
         None
     )
     name: str = field(init=False)
-    family: Family = field(init=False)
+    family: str = field(init=False)
     run: Callable[..., Embedding] = field(init=False)
 
     def __call__(self, run: Callable[..., Embedding]) -> Self:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import InitVar, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import silent
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
@@ -18,8 +19,7 @@ from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.mds import scaling_of
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.neighbor_embedding.affinities import require_perplexity
-from glle_engine.methods.neighbor_embedding.starts import NOISE, StartSpec, noisy
-from glle_engine.methods.parameters import choice, integer, number, require_size
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,63 @@ if TYPE_CHECKING:
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
 _USUAL_ITERATIONS = 120
 MOST_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
+
+
+NOISE = 1e-2  # relative to the start
+_USUAL, _NAME = "init", "initialization"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartSpec(DistanceSpec):
+    """Base of the methods with the parameter `initialization`, which umap-learn and openTSNE call `init`.
+
+    Raises
+    ------
+    InvalidParameterError
+        For both names at once, and for initial coordinates, which `Method.embed` takes.
+
+    """
+
+    init: InitVar[str | None] = None
+
+    def __new__(cls, **values: Any) -> Self:
+        """Refuse both names."""
+        _require_one({name for name, value in values.items() if value is not None})
+        return super().__new__(cls)
+
+    def __post_init__(self, init: str | None) -> None:
+        """Take `init` as `initialization`."""
+        if init is not None:
+            if not isinstance(init, str):
+                raise InvalidParameterError(
+                    f"init of shape {np.shape(init)} is no word: initial coordinates are no parameter.",
+                    remedy="Give them to embed: method.embed(X, spec, init=coordinates).",
+                )
+            object.__setattr__(self, _NAME, init)
+        super().__post_init__()
+
+    @property
+    def start(self) -> str:
+        """The parameter `initialization`, which the subclasses declare."""
+        return str(getattr(self, _NAME))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the specification of a dictionary with either name."""
+        _require_one(values)
+        return super().from_dict({_NAME if name == _USUAL else name: value for name, value in values.items()})
+
+
+def _require_one(names: set[str] | dict[str, Any]) -> None:
+    if _USUAL in names and _NAME in names:
+        raise InvalidParameterError(
+            "init and initialization are two names of one parameter.", remedy="Give one of them."
+        )
+
+
+def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Return given coordinates with a little noise, which separates equal points and points on a line."""
+    return start + NOISE * np.random.default_rng(seed).standard_normal(start.shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
-from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, older_seed
-from glle_engine.methods.neighbor_embedding.starts import noisy
+from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:

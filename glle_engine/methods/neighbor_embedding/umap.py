@@ -23,8 +23,7 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.neighbor_embedding.common import initial, older_seed
-from glle_engine.methods.neighbor_embedding.starts import StartSpec, noisy
+from glle_engine.methods.neighbor_embedding.common import StartSpec, initial, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:

@@ -3,22 +3,70 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+
+import numpy as np
 
 from glle_engine.base.cost import Cost, largest
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
-from glle_engine.graph.relations import located
+from glle_engine.graph.relations import Distances, located
+from glle_engine.graph.search_cost import approximate_seconds, search_cost
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.posterior.cost import rates
-from glle_engine.posterior.cost.factorization import Factorization, Work, sample
-from glle_engine.posterior.cost.search import Search
+from glle_engine.posterior.cost.factorization import MOST_ANALYSED, Factorization, Work, sample, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike
+
+    from glle_engine.graph.relations import Data
+
+
+_ENTRY = 1e-7  # seconds to sort a distance among those of its row, of some thousand
+_GROWTH = 1.1  # of the approximate search, in place of n log n
+
+
+class Search(NamedTuple):
+    """Expected time of a search: a power of n.
+
+    Attributes
+    ----------
+    points : int
+    seconds : float
+        Of so many points.
+    exponent : float
+        At least 1 and at most 2.
+
+    """
+
+    points: int
+    seconds: float
+    exponent: float
+
+    @classmethod
+    def of(cls, X: Data, spec: FitSpec) -> Self:
+        """Predict the search of data X (n, d); of an exact one from the pairs that subsamples compare."""
+        assert not isinstance(X, SparsePoints)
+        (n, d), k = X.shape, spec.n_neighbors
+        if isinstance(X, Distances):
+            return cls(n, _ENTRY * n * n, 2.0)
+        if spec.search == "approximate":
+            return cls(n, approximate_seconds(n, d), _GROWTH)
+        part = X if n <= MOST_ANALYSED else X[sampled(n, MOST_ANALYSED)]
+        seconds = search_cost(part, k, n).seconds
+        few = len(part) // 4
+        if few <= k:
+            return cls(n, seconds, 2.0)
+        slope = np.log(seconds / search_cost(X[sampled(n, few)], k).seconds) / np.log(n / few)
+        return cls(n, seconds, float(np.clip(slope, 1.0, 2.0)))
+
+    def at(self, n: int) -> float:
+        """Return the seconds for n points of the same distribution."""
+        return float(self.seconds * (n / self.points) ** self.exponent)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from glle_engine.graph.search_cost import search_cost
 from glle_engine.linalg import LANES
 from glle_engine.posterior.cost import factorization
 from glle_engine.posterior.cost.drawing import draw_cost
-from glle_engine.posterior.cost.estimate import Estimate, estimate
+from glle_engine.posterior.cost.estimate import Estimate, Search, estimate
 from glle_engine.posterior.cost.factorization import Factorization, Work, analysed
 from glle_engine.posterior.cost.rates import BASE_BYTES
-from glle_engine.posterior.cost.search import Search
 from glle_engine.posterior.fit import DRAWS
 
 if TYPE_CHECKING:

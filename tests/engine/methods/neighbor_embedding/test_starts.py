@@ -13,7 +13,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding import common
-from glle_engine.methods.neighbor_embedding.starts import NOISE, noisy
+from glle_engine.methods.neighbor_embedding.common import NOISE, noisy
 from tests.engine.methods.neighbor_embedding.test_umap_pacmap import LIBRARIES, imported
 from tests.engine.methods.reference import with_slow_ones
 

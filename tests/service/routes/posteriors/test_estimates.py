@@ -13,8 +13,7 @@ from glle_engine import fit, manifolds
 from glle_engine.graph.neighbors import EXPECTED_RECALL
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.posterior.cost import rates
-from glle_engine.posterior.cost.estimate import estimate
-from glle_engine.posterior.cost.search import Search
+from glle_engine.posterior.cost.estimate import Search, estimate
 from service.app import create_app
 from tests.conftest import in_turn
 from tests.service.conftest import serving, upload
