@@ -24,8 +24,8 @@ from glle_engine.graph.sparse import SparsePoints, require_possible, residual_ma
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from glle_engine.base.spec import FitSpec
 

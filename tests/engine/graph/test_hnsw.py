@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glle_engine import FitSpec, fit, manifolds
-from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, MissingLibraryError
+from glle_engine import fit, manifolds
+from glle_engine.base.errors import DisconnectedGraphError, MissingLibraryError
 from glle_engine.estimator import GLLE
 from glle_engine.graph import hnsw as room
 from glle_engine.graph.hnsw import EF_SEARCH, approximate_kneighbors, measured_recall
@@ -235,12 +235,6 @@ def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatc
     assert caught.value.code == "missing-library"
     assert caught.value.details == {"library": "faiss", "extra": "ann"}
     assert fit(curved(50)).n_points == 50
-
-
-def test_an_unknown_search_is_refused() -> None:
-    """The error names the choices."""
-    with pytest.raises(InvalidParameterError, match="exact, approximate"):
-        FitSpec(search="guess")  # type: ignore[arg-type] # the point
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "tangent"}, {"neighborhoods": "adaptive"}])

@@ -121,22 +121,6 @@ def test_every_route_gives_the_same_bits(d: int) -> None:
     assert len(reports[0]) > 2
 
 
-def test_the_search_of_many_points_is_by_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many points are searched in leaves, and few points are not."""
-    sizes: list[int] = []
-
-    def counted(data: NDArray[np.float64]) -> leaves.Leaves:
-        sizes.append(len(data))
-        return leaves.Leaves(data)
-
-    monkeypatch.setattr(linalg_distances, "Leaves", counted)
-    X = np.random.default_rng(0).standard_normal((400, 20))
-    kneighbors(X, 5)
-    assert sizes == [400]
-    kneighbors_to(X, X[:50], 5)
-    assert sizes == [400]
-
-
 LATTICES = {
     "seed": st.integers(0, 10**6),
     "n": st.integers(9, 150),

@@ -29,12 +29,6 @@ def test_pairs_extrapolate_from_a_sample(dimensions: int) -> None:
     assert 0.7 < search_cost(X, 10).pairs / counted < 1.4
 
 
-def test_the_same_sample_gives_the_same_prediction() -> None:
-    """Predictions do not depend on the clock."""
-    X = curved(3000, 3, 10)
-    assert search_cost(X, 10, 10_000) == search_cost(X, 10, 10_000)
-
-
 def test_cost_grows_with_points_neighbors_and_dimensions() -> None:
     """More points, more neighbors or more intrinsic dimensions take longer; more features leave out no fewer pairs."""
     sheet, solid = curved(4000, 2, 12), curved(4000, 8, 12)
