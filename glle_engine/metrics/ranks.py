@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import blocks
-from glle_engine.graph.neighbors import kneighbors, kneighbors_of
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors, kneighbors_of
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import Products, distances, unit_of
 from glle_engine.linalg.procrustes import disparity
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
-# Above some 15 features a KD-tree visits most of its leaves, and products win.
-KD_TREE_MAX_FEATURES = 15
 _BLOCK = 4096
 _EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23

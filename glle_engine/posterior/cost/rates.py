@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.ordering.choice import dissections
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.linalg import LANES
-from glle_engine.metrics.ranks import KD_TREE_MAX_FEATURES
 from glle_engine.posterior.findings.trust import DRAWS as CHECKED_DRAWS
 from glle_engine.posterior.findings.trust import FEW_NEIGHBORS, LAWS
 from glle_engine.posterior.fit import DRAWS

@@ -131,16 +131,16 @@ LATTICES = {
 
 
 @settings(max_examples=60)
-@given(**LATTICES, route=st.sampled_from(["leaves", "few"]))
-def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, route: str) -> None:
+@given(**LATTICES, route=st.sampled_from(["leaves", "few"]), count=st.sampled_from([6, 70]))
+def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, route: str, count: int) -> None:
     """On integer grids, with ties and copies at the k-th, the result is the k smallest (distance, index)."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, levels, (n, d)).astype(float)
-    new = np.concatenate([X[:4], rng.integers(0, 2 * levels, (6, d)) / 2])
+    new = np.concatenate([X[:4], rng.integers(0, 2 * levels, (count, d)) / 2])
     with pytest.MonkeyPatch.context() as patch:
         take(route, patch)
         found, expected = kneighbors(X, k), ordered(X, X, np.arange(n), k)
-        placed, expected_new = kneighbors_to(X, new, k), ordered(X, new, np.full(10, -1), k)
+        placed, expected_new = kneighbors_to(X, new, k), ordered(X, new, np.full(len(new), -1), k)
     for result, truth in ((found, expected), (placed, expected_new)):
         np.testing.assert_array_equal(result[0], truth[0])
         np.testing.assert_array_equal(result[1], truth[1])
