@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import tomllib
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qa.inputs.clients.fresh import NETWORK, run
 from qa.inputs.clients.npm import UnavailableError
-from tests.conftest import until
-from tests.system.conftest import ONE_EACH, ROOT
-from worker.execution import process_guard
+from tests.system.conftest import ONE_EACH, ROOT, started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from tests.system.conftest import Up
 
 UV = ROOT / ".venv-audit" / "bin" / "uv"
 DISTRIBUTIONS = (ROOT, ROOT / "deploy" / "server")
 # Errors of uv that say that the index, or the way to it, is down.
 UV_NETWORK = re.compile(r"error sending request|Could not connect|dns error|timed out|tcp connect error")
-START_SECONDS = 300  # includes the compilation of the loops in a new environment
-STOP_SECONDS = 60
 # Of a worker's child that died; RQ catches some errors, and another child does the work.
 BROKEN = re.compile(r"^(?:.*(?:unhandled exception|is replaced)|\w*Error\b).*$", re.MULTILINE)
 # A fit of so many points is a long task, for which a worker forks a process.
@@ -71,11 +66,11 @@ def main() -> int:
         log = folder / "up.log"
         failure = ""
         try:
-            with service(python, log) as url:
-                sys.stdout.write(run(python, "-I", "-c", PROGRAM, url, cwd=folder))
-                report = run(python.with_name("glle"), "doctor", "--url", url, cwd=folder)
+            with service(python, log) as up:
+                sys.stdout.write(run(python, "-I", "-c", PROGRAM, up.url, cwd=folder))
+                report = run(python.with_name("glle"), "doctor", "--url", up.url, cwd=folder)
             sys.stdout.write(report.splitlines()[-1] + "\n")
-        except RuntimeError as error:
+        except (AssertionError, RuntimeError) as error:
             failure = f"{error}\n"
         if broken := BROKEN.findall(log.read_text(encoding="utf-8")):
             failure += "\n".join(["Processes of the service failed:", *broken, ""])
@@ -113,35 +108,10 @@ def versions(python: Path, folder: Path) -> list[str]:
     return run(python, "-I", "-c", program, cwd=folder).splitlines()
 
 
-@contextmanager
-def service(python: Path, log: Path) -> Iterator[str]:
-    """Run `glle up` of an environment on a free port of this machine; yield its URL."""
-    outer = {name: value for name, value in os.environ.items() if not name.startswith(("GLLE_", "PYTHONPATH"))}
-    command = [str(python.with_name("glle")), "up", "--host", "127.0.0.1", "--port", "0"]
-    command += ["--data-dir", str(log.parent / "data")]
-    with (
-        log.open("w", encoding="utf-8") as output,
-        subprocess.Popen(
-            command,
-            cwd=log.parent,
-            env={**outer, **ONE_EACH},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # ends with a killed program
-        ) as process,
-    ):
-        try:
-            until(lambda: "is ready at" in log.read_text(encoding="utf-8") or process.poll() is not None, START_SECONDS)
-            if (match := re.search(r"is ready at (http://\S+)", log.read_text(encoding="utf-8"))) is None:
-                raise RuntimeError(f"glle up did not start:\n{log.read_text(encoding='utf-8')[-4000:]}")
-            yield match[1]
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()  # its children end with it
+def service(python: Path, log: Path) -> AbstractContextManager[Up]:
+    """Run `glle up` of an environment on a free port of this machine."""
+    options = ("--host", "127.0.0.1", "--port", "0", "--data-dir", str(log.parent / "data"))
+    return started(log, "up", *options, program=[str(python.with_name("glle"))], **ONE_EACH, PYTHONPATH="")
 
 
 if __name__ == "__main__":

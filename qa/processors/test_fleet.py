@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from qa.faults.drills.conftest import START_SECONDS, deployed
+from qa.faults.drills.conftest import deployed
 from service.responses.draws import SMALL_BYTES
 from tests.conftest import until
-from tests.system.conftest import ended, fitted, synthetic
+from tests.system.conftest import START_SECONDS, ended, fitted, synthetic
 from worker.execution import process_guard
 from worker.records.cache_entry import PIECE
 from worker.stores import Stores
@@ -47,7 +47,7 @@ class Fleet:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
-        self.apis = [deployment.api().client() for _ in range(2)]
+        self.apis = [deployment.api() for _ in range(2)]
         self.stores = Stores.connect(deployment.settings)
         self.cache = self.stores.cache.client
 
@@ -67,8 +67,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with deployed(folder / "deployment") as deployment:
         fleet_ = Fleet(deployment)
         yield fleet_
-        for api in fleet_.apis:
-            api.close()
         fleet_.stores.close()
 
 
@@ -76,7 +74,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 def posteriors(fleet: Fleet) -> list[str]:
     """Fit once while a worker of each kernel is live; return the path."""
     for kernel in kernels():
-        fleet.deployment.worker(**kernel)
+        fleet.deployment.start("worker", **kernel)
     until(lambda: fleet.stores.queue.live_workers() == len(kernels()), START_SECONDS)
     dataset = synthetic(fleet.apis[0], N)
     return [fitted(fleet.apis[0], dataset, n_components=components) for components in (P, P + 1)]

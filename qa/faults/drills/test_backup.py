@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qa.faults.drills.conftest import ROOT, tree
-from tests.system.conftest import fitted, synthetic
+from qa.faults.drills.conftest import tree
+from tests.system.conftest import fitted, glle, synthetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +18,6 @@ if TYPE_CHECKING:
     import httpx
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `glle` with these arguments."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "service.cli", *arguments], check=False, capture_output=True, text=True, env=environment
-    )
 
 
 def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, bytes, str | None]]:
@@ -75,21 +64,21 @@ def test_lost_folder_is_restored(tmp_path: Path, *, is_running: bool) -> None:
         stop = threading.Event()
         load = threading.Thread(target=busy, args=(client, stop, recorded))
         load.start()
-        backup = command("backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path / "data"))
+        backup = glle("backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path / "data"))
         stop.set()
         load.join()
     assert backup.returncode == 0, backup.stderr
     assert set(recorded) == {200}
     shutil.rmtree(tmp_path / "data")
-    assert command("backup", "--verify", str(tmp_path / "backup.tar")).returncode == 0
+    assert glle("backup", "--verify", str(tmp_path / "backup.tar")).returncode == 0
     elsewhere = tmp_path / "elsewhere"
     restore = ("restore", str(tmp_path / "backup.tar"), "--data-dir", str(elsewhere / "data"))
     if not is_running:
-        put = command(*restore)
+        put = glle(*restore)
         assert put.returncode == 0, put.stderr
     with tree(elsewhere) as client:
         if is_running:
-            put = command(*restore)
+            put = glle(*restore)
             assert put.returncode == 0, put.stderr
         responses = answers(client, [name for name in paths if not name.startswith("/v1/jobs/") or "result" in name])
         assert responses == {name: before[name] for name in responses}

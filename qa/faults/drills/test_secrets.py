@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,7 +10,7 @@ import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import ROOT, Up, command_line, fitted, running, synthetic
+from tests.system.conftest import Up, command_line, fitted, glle, running, started, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -31,26 +28,15 @@ LIMIT_SECONDS = 120.0  # enough for a worker to start and be refused on a busy m
 SERVERS = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")
 
 
-def glle(data: Path, *arguments: str, **settings: str) -> str:
+def output(data: Path, *arguments: str, **settings: str) -> str:
     """Run a command beside the service and return its output."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLLE_DATA_DIR": str(data), **settings}
-    command = [sys.executable, "-m", "service.cli", *arguments]
+    settings = {"GLLE_DATA_DIR": str(data), **settings}
     if arguments[0] != "worker":
-        result = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+        result = glle(*arguments, **settings)
         return result.stdout + result.stderr
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        limit = threading.Timer(LIMIT_SECONDS, process.kill)
-        limit.start()
-        lines = []
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if "password" in line:  # a worker with a wrong password goes on trying
-                process.terminate()
-        limit.cancel()
-        return "".join(lines)
+    with started(data.parent / "worker.log", *arguments, **settings) as worker:  # it goes on trying
+        until(lambda: "password" in worker.log.read_text() or worker.process.poll() is not None, LIMIT_SECONDS)
+        return worker.log.read_text()
 
 
 def misplaced(key: str) -> list[httpx.Request]:
@@ -124,7 +110,7 @@ def test_secrets_do_not_leak(tmp_path: Path, form: str) -> None:
     """Secrets are absent from answers, logs, command lines, files, both servers, and command output."""
     data = tmp_path / "data"
     with running(tmp_path, GLLE_AUTH="required", GLLE_LOG_FORMAT=form, GLLE_LOG_LEVEL="debug") as up:
-        key = glle(data, "keys", "create", "--scope", "admin").splitlines()[0]
+        key = output(data, "keys", "create", "--scope", "admin").splitlines()[0]
         urls = {name: up.redis_url(name) for name in SERVERS}
         secrets = {name: str(urlsplit(url).password) for name, url in urls.items()} | {"key": key.split("_", 2)[2]}
         assert all(len(secret) >= 32 for secret in secrets.values())
@@ -136,14 +122,14 @@ def test_secrets_do_not_leak(tmp_path: Path, form: str) -> None:
             answer = client.get("/v1/jobs")
             texts["while a server is away"] = f"{answer.headers!r} {answer.text}"
             until(lambda: client.get("/readyz").status_code == 200)
-        texts["doctor"] = glle(data, "doctor", "--url", up.url, **urls, GLLE_KEY=key)
+        texts["doctor"] = output(data, "doctor", "--url", up.url, **urls, GLLE_KEY=key)
         wrong = {name: url.replace("redis://:", "redis://:not-") for name, url in urls.items()}
         for command in (("doctor",), ("worker",), ("settings", "--current")):
-            texts[f"{command[0]}, wrong passwords"] = glle(data, *command, **wrong)
-        texts["settings"] = glle(data, "settings", "--current", **urls)
+            texts[f"{command[0]}, wrong passwords"] = output(data, *command, **wrong)
+        texts["settings"] = output(data, "settings", "--current", **urls)
         assert "password" in texts["worker, wrong passwords"]
         assert "***@" in texts["settings"]
-        texts["keys list"] = glle(data, "keys", "list")
+        texts["keys list"] = output(data, "keys", "list")
         texts |= {f"process {pid}": command_line(pid) for pid in up.tree()}
         texts |= {name: stored_text(up.redis(name)) for name in SERVERS}
         texts |= folder(data)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import re
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -19,8 +15,7 @@ import pytest
 
 import glle_engine
 from glle_engine import DrawKey, FitSpec
-from tests.conftest import until
-from tests.system.conftest import ROOT, fitted, running, synthetic
+from tests.system.conftest import fitted, running, synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,19 +176,3 @@ def deployed(folder: Path, **settings: str) -> Iterator[tuple[Up, httpx.Client]]
     folder.mkdir(exist_ok=True)
     with running(folder, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
         yield up, client
-
-
-@contextmanager
-def serving(folder: Path, **settings: str) -> Iterator[str]:
-    """Run another API process of a deployment with other settings; yield its URL."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
-    log = folder / "serve.log"
-    with log.open("w") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process:
-        try:
-            until(lambda: "http://" in log.read_text() or process.poll() is not None)
-            found = re.search(r"http://[\w.:]+", log.read_text())
-            assert found, log.read_text()
-            yield found[0]
-        finally:
-            process.kill()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from qa.faults.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared, serving
+from qa.faults.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared
 from qa.faults.redis.nodes import CACHE, QUEUE, watched
 from tests.conftest import until
+from tests.system.conftest import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,9 +85,10 @@ def test_isolated_master_loses_no_job(behind: Behind, figure: Callable[[str, obj
     queue = services["queue"]
     before = queue.master()
     urls = {"GLLE_REDIS_URL": f"{queue.url}&replicas=2", "GLLE_CACHE_URL": services["cache"].url}
-    with serving(tmp_path, **urls, GLLE_DATA_DIR=str(behind[0].log.parent / "data")) as url:
+    data = str(behind[0].log.parent / "data")
+    with started(tmp_path / "serve.log", "serve", "--port", "0", **urls, GLLE_DATA_DIR=data) as api:
         until(lambda: _all_follow(queue))
-        with load(url, posterior, first=5000) as answers:
+        with load(api.url, posterior, first=5000) as answers:
             until(lambda: len(answers.accepted) >= 5)
             since = time.monotonic()
             queue.sentinels[0].command("SENTINEL", "FAILOVER", "queue")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import ONE_EACH, ROOT, command_line, ended, fitted, running, synthetic
+from tests.system.conftest import ONE_EACH, command_line, ended, fitted, glle, running, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -49,14 +46,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
 
 def refuse_a_second_head(folder: Path) -> None:
     """Check that a second `glle up` refuses a data folder in use."""
-    busy = subprocess.run(
-        [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(folder / "data")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    busy = glle("up", "--port", "0", "--data-dir", str(folder / "data"))
     assert busy.returncode == 2
     assert "Another `glle up`, backup or restore uses" in busy.stderr
 
@@ -64,14 +54,8 @@ def refuse_a_second_head(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_service_whose_workers_cannot_start_ends_with_the_reason(tmp_path: Path) -> None:
     """`glle up` on a machine with other bits than the deployment's names the remedy, and does not wait."""
-    up = subprocess.run(
-        [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **ONE_EACH, "GLLE_ALLOW_OTHER_BITS": "0123456789abcdef"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    settings = {**ONE_EACH, "GLLE_ALLOW_OTHER_BITS": "0123456789abcdef"}
+    up = glle("up", "--port", "0", "--data-dir", str(tmp_path / "data"), **settings)
     assert up.returncode == 2
     assert "The worker does not start, because its results would differ in bits" in up.stderr
     assert "A process cannot start. See the message above." in up.stderr

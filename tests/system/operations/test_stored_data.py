@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-import re
-import signal
-import subprocess
-import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,19 +11,17 @@ import numpy as np
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import ROOT, children, ended
-from worker.execution import process_guard
+from tests.system.conftest import START_SECONDS, ended, glle, started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.system.conftest import Up
     from worker.base.settings import Settings
     from worker.stores import Stores
 
 NPY = {"accept": "application/x-npy"}
 ROWS = np.random.default_rng(0).normal(size=(1500, 4))
-START_SECONDS = 180.0
 
 
 class Deployment:
@@ -37,80 +30,31 @@ class Deployment:
     def __init__(self, folder: Path, settings: Settings, stack: ExitStack) -> None:
         self.folder = folder
         self._stack = stack
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("GLLE_")},
-            "PYTHONPATH": str(ROOT),
+        self._settings = {
             "GLLE_REDIS_URL": settings.redis_url,
             "GLLE_CACHE_URL": settings.cache_url,
             "GLLE_CACHE_BYTES": str(settings.cache_bytes),
             "GLLE_STORE_URL": f"file://{folder}/objects",
             "GLLE_AUTH": "required",
-            "GLLE_HEARTBEAT": "1",
             "GLLE_API_PROCESSES": "1",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
         }
 
-    def environment(self, machine: str) -> dict[str, str]:
-        """Return the environment of a machine."""
-        return {**self._environment, "GLLE_DATA_DIR": str(self.folder / machine)}
-
-    def start(self, machine: str, *command: str) -> tuple[subprocess.Popen[str], Path]:
-        """Start a process on a machine; return it and its log."""
-        log = self.folder / f"{machine}.log"
-        process = self._stack.enter_context(self._running(log, machine, command))
-        return process, log
-
-    @contextmanager
-    def _running(self, log: Path, machine: str, command: tuple[str, ...]) -> Iterator[subprocess.Popen[str]]:
-        with (
-            log.open("w") as output,
-            subprocess.Popen(
-                [sys.executable, "-m", "service.cli", *command],
-                env=self.environment(machine),
-                stdout=output,
-                stderr=output,
-                text=True,
-                preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the child ends with a killed test run
-            ) as process,
-        ):
-            try:
-                yield process
-            finally:
-                kill(process.pid)
+    def start(self, machine: str, *command: str) -> Up:
+        """Start a process on a machine."""
+        settings = {**self._settings, "GLLE_DATA_DIR": str(self.folder / machine)}
+        return self._stack.enter_context(started(self.folder / f"{machine}.log", *command, **settings))
 
     def run(self, machine: str, *command: str) -> str:
         """Run a command on a machine; return its output."""
-        done = subprocess.run(
-            [sys.executable, "-m", "service.cli", *command],
-            env=self.environment(machine),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = glle(*command, **self._settings, GLLE_DATA_DIR=str(self.folder / machine))
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
     def api(self, machine: str, key: str) -> httpx.Client:
         """Start an API on a machine; return a client with a key."""
-        process, log = self.start(machine, "serve", "--port", "0")
-        until(lambda: "glle API at" in log.read_text() or process.poll() is not None, START_SECONDS)
-        match = re.search(r"glle API at (http://\S+)", log.read_text())
-        assert match, log.read_text()
+        url = self.start(machine, "serve", "--port", "0").url
         headers = {"Authorization": f"Bearer {key}"}
-        return self._stack.enter_context(httpx.Client(base_url=match[1], headers=headers, timeout=120))
-
-
-def kill(pid: int) -> None:
-    """Kill a process and its descendants."""
-    pids = [pid]
-    for parent in pids:
-        pids += children(parent)
-    for each in pids:
-        try:
-            os.kill(each, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        return self._stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=120))
 
 
 def read(client: httpx.Client, path: str) -> Any:
@@ -144,7 +88,7 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         deployment = Deployment(tmp_path, stores.settings, stack)
         key = deployment.run("one", "keys", "create", "--tenant", "alice", "--scope", "write").strip()
         one, two = deployment.api("one", key), deployment.api("two", key)
-        workers = {name: deployment.start(name, "worker", "--name", name)[0] for name in ("three", "four")}
+        three, _ = (deployment.start(name, "worker", "--name", name) for name in ("three", "four"))
         until(lambda: one.get("/readyz").json().get("workers") == 2, START_SECONDS)
         headers = {"Content-Type": "application/x-npy"}
         uploaded = one.post("/v1/datasets", content=buffer.getvalue(), headers=headers)
@@ -159,7 +103,7 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         posterior = f"/v1/posteriors/{fit['posterior']}"
         job = one.post(f"{posterior}/draws", json={"count": 400}).json()["id"]
         until(lambda: one.get(f"/v1/jobs/{job}").json()["progress"]["done"] > 0)
-        kill(workers.pop("three").pid)
+        three.process.kill()
         assert ended(two, job)["status"] == "succeeded"
         draw = read(two, f"{posterior}/draws/7")
         np.testing.assert_array_equal(read(one, f"{posterior}/draws/7"), draw)
