@@ -16,10 +16,8 @@ import argparse
 import asyncio
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -28,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 
+from qa.background import repeated
 from tests.system.conftest import Up, fitted, running, synthetic
 from worker.jobs.backlog import LONGEST_SECONDS
 from worker.operations.health import FULL
@@ -123,7 +122,11 @@ def run(up: Up, posts: int, clients: int = 100) -> Outcome:
         posterior = fitted(client, dataset)
     server = up.redis("GLLE_REDIS_URL")
     outcome.before = int(server.info("memory")["used_memory"])
-    with _repeated(lambda: _measure(server, outcome), MEMORY_SECONDS, outcome), _probed(up.url, outcome):
+    with (
+        repeated(lambda: _measure(server, outcome), seconds=MEMORY_SECONDS),
+        httpx.Client(base_url=up.url, timeout=60) as prober,
+        repeated(lambda: _probe(prober, outcome), seconds=POLL_SECONDS),
+    ):
         started = time.monotonic()
         asyncio.run(_post(up.url, dataset, posterior, posts, clients, outcome))
         outcome.seconds = time.monotonic() - started
@@ -180,42 +183,12 @@ def _measure(server: redis.Redis, outcome: Outcome) -> None:
     outcome.share = max(outcome.share, memory_share(info) or 0.0)
 
 
-@contextmanager
-def _probed(url: str, outcome: Outcome) -> Iterator[None]:
-    """Poll `/livez` meanwhile."""
-    with httpx.Client(base_url=url, timeout=60) as client:
-
-        def probe() -> None:
-            started = time.monotonic()
-            status = client.get("/livez").status_code
-            outcome.alive.append(time.monotonic() - started)
-            if status != HTTPStatus.OK:
-                outcome.faults.append(f"/livez answered {status}")
-
-        with _repeated(probe, POLL_SECONDS, outcome):
-            yield
-
-
-@contextmanager
-def _repeated(action: Any, seconds: float, outcome: Outcome) -> Iterator[None]:
-    """Repeat an action in a thread, at least once."""
-    is_over = threading.Event()
-
-    def repeat() -> None:
-        try:
-            action()
-            while not is_over.wait(seconds):
-                action()
-        except Exception as error:  # noqa: BLE001 # any of them is a fault of the service or of the program
-            outcome.faults.append(f"{type(error).__name__}: {error}")
-
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+def _probe(client: httpx.Client, outcome: Outcome) -> None:
+    started = time.monotonic()
+    status = client.get("/livez").status_code
+    outcome.alive.append(time.monotonic() - started)
+    if status != HTTPStatus.OK:
+        outcome.faults.append(f"/livez answered {status}")
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from qa.load.ledger import Ledger
 from qa.load.running import Load, run
 from qa.soak import picture
 from qa.soak import verdict as judging
-from qa.soak.sampling import Sampler
+from qa.soak.sampling import sampled
 from tests.system.conftest import running
 
 USUAL = 1.0  # operations per second
@@ -55,18 +55,18 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="glle-soak-") as folder,
         running(Path(folder), **SETTINGS, GLLE_WORKERS=str(options.workers)) as up,
     ):
-        with Sampler(up) as sampler:
+        with sampled(up) as samples:
             _fill_pools(up.url)
             started = time.time()
             run(load, [up.url], ledger=ledger)
         (options.out / "up.log").write_text(up.log.read_text())
     verdicts = [
-        *judging.process_verdicts(sampler.samples, warm_up),
-        *judging.server_verdicts(sampler.samples, warm_up),
+        *judging.process_verdicts(samples, warm_up),
+        *judging.server_verdicts(samples, warm_up),
         *judging.latency_verdicts(ledger.attempts, started, warm_up),
     ]
-    picture.draw(options.out / "soak.png", sampler.samples, ledger.attempts, started, warm_up)
-    last = sampler.samples[-1].servers
+    picture.draw(options.out / "soak.png", samples, ledger.attempts, started, warm_up)
+    last = samples[-1].servers
     fields = {
         "minutes": options.minutes,
         "rate": options.rate,
@@ -80,7 +80,7 @@ def main() -> int:
         "verdicts": [verdict.to_dict() for verdict in verdicts],
         "samples": [
             {"at": sample.at, **{n: vars(held) for n, held in sample.processes.items()}, "servers": sample.servers}
-            for sample in sampler.samples
+            for sample in samples
         ],
     }
     (options.out / "soak.json").write_text(json.dumps(fields, indent=1))

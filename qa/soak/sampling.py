@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import redis
 
+from qa.background import repeated
 from qa.faults.chaos.processes import RESIDENTS, tree
 from worker.jobs.rq_types import QUEUES
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Iterator, Mapping
 
     from tests.system.conftest import Up
 
@@ -61,59 +61,33 @@ class Sample:
     servers: dict[str, float]
 
 
-@dataclass
-class Sampler:
-    """Samples a running `glle up` in a thread until the context exits.
+@contextmanager
+def sampled(up: Up, seconds: float = 5.0) -> Iterator[list[Sample]]:
+    """Sample a running `glle up` until the context exits, with `seconds` between two samples."""
+    samples: list[Sample] = []
+    names, started = processes(up), time.monotonic()
+    clients = {"queue": up.redis("GLLE_REDIS_URL"), "cache": up.redis("GLLE_CACHE_URL")}
 
-    Parameters
-    ----------
-    seconds
-        Seconds between two samples.
+    def sample() -> None:
+        usages = {name: usage for name, pid in names.items() if (usage := Usage.of(pid)) is not None}
+        samples.append(Sample(time.monotonic() - started, usages, _servers(clients)))
 
-    """
+    with clients["queue"], clients["cache"], repeated(sample, seconds=seconds):
+        yield samples
 
-    up: Up
-    seconds: float = 5.0
-    samples: list[Sample] = field(default_factory=list)
 
-    def __enter__(self) -> Self:
-        self._started = time.monotonic()
-        self._stop_event = threading.Event()
-        self._names = processes(self.up)
-        self._clients = {
-            "queue": self.up.redis("GLLE_REDIS_URL"),
-            "cache": self.up.redis("GLLE_CACHE_URL"),
-        }
-        self._thread = threading.Thread(target=self._run, name="sampler")
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stop_event.set()
-        self._thread.join()
-        for client in self._clients.values():
-            client.close()
-
-    def _run(self) -> None:
-        while not self._stop_event.is_set():
-            usage = {name: pids for name, pid in self._names.items() if (pids := Usage.of(pid)) is not None}
-            self.samples.append(Sample(time.monotonic() - self._started, usage, self._servers()))
-            self._stop_event.wait(self.seconds)
-
-    def _servers(self) -> dict[str, float]:
-        figures: dict[str, float] = {}
-        for name, client in self._clients.items():
-            with contextlib.suppress(redis.RedisError):
-                result = client.info()
-                figures[f"{name} keys"] = result.get("db0", {}).get("keys", 0)
-                figures[f"{name} used MiB"] = result["used_memory"] / MIB
-                figures[f"{name} clients"] = result["connected_clients"]
-                figures[f"{name} evicted"] = result["evicted_keys"]
-        with contextlib.suppress(redis.RedisError):
-            figures["queue length"] = float(sum(self._clients["queue"].llen(f"rq:queue:{name}") for name in QUEUES))
-        return figures
+def _servers(clients: Mapping[str, redis.Redis]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, client in clients.items():
+        with suppress(redis.RedisError):
+            result = client.info()
+            figures[f"{name} keys"] = result.get("db0", {}).get("keys", 0)
+            figures[f"{name} used MiB"] = result["used_memory"] / MIB
+            figures[f"{name} clients"] = result["connected_clients"]
+            figures[f"{name} evicted"] = result["evicted_keys"]
+    with suppress(redis.RedisError):
+        figures["queue length"] = float(sum(clients["queue"].llen(f"rq:queue:{name}") for name in QUEUES))
+    return figures
 
 
 def processes(up: Up) -> dict[str, int]:

@@ -8,11 +8,13 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
 
+from qa.background import repeated
 from qa.faults.degraded.reference import Array, N, Truth
 
 if TYPE_CHECKING:
@@ -97,29 +99,15 @@ class Clients:
     @contextmanager
     def asking(self, threads: int = USERS, seed: int = 0) -> Iterator[None]:
         """Send requests from this number of threads until the context exits; only the first few request new work."""
-        stop = threading.Event()
 
-        def ask(number: int) -> None:
+        def asker(client: httpx.Client, number: int) -> Callable[[], object]:
             chance = random.Random(f"{seed} {number}")  # noqa: S311 # kind of the next request
-            with self._client() as client:
-                while not stop.is_set():
-                    kinds = list(self.kinds if number < USERS else READS)
-                    chance.shuffle(kinds)
-                    for kind in kinds:
-                        if stop.is_set():
-                            break
-                        self.ask(client, kind, chance)
-                        time.sleep(PAUSE)
+            pool = list(self.kinds if number < USERS else READS)
+            kinds = (kind for _ in count() for kind in chance.sample(pool, len(pool)))
+            return lambda: self.ask(client, next(kinds), chance)
 
-        asking = [threading.Thread(target=ask, args=(number,)) for number in range(threads)]
-        for thread in asking:
-            thread.start()
-        try:
+        with self._client() as client, repeated(*(asker(client, n) for n in range(threads)), seconds=PAUSE):
             yield
-        finally:
-            stop.set()
-            for thread in asking:
-                thread.join()
 
     def ask(self, client: httpx.Client, kind: str, chance: random.Random) -> Answer:
         """Send one request and judge the answer."""

@@ -11,7 +11,6 @@ import numpy as np
 
 import glle_engine
 from glle_engine import manifolds
-from glle_engine.linalg import LANES
 
 N = 400
 
@@ -35,9 +34,5 @@ class Truth:
         """Return the bytes of a draw's embedding."""
         with self.lock:
             if (seed, index) not in self.known:
-                size = LANES if self.posterior.lane_solver else 1
-                first = index - index % size
-                keys = [glle_engine.DrawKey(i, seed, 1.0) for i in range(first, first + size)]
-                for draw in self.posterior.draws_of(keys):
-                    self.known[seed, draw.index] = draw.embedding.tobytes()
+                self.known[seed, index] = self.posterior.draw(index, seed=seed).embedding.tobytes()
             return self.known[seed, index]

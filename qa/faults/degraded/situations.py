@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qa.background import repeated
 from qa.faults.degraded.clients import USERS
 from tests.conftest import until
 
@@ -43,20 +43,8 @@ def nothing(deployment: Deployment) -> Iterator[None]:
 @contextmanager
 def evicted(deployment: Deployment) -> Iterator[None]:
     """Empty the cache repeatedly."""
-    stop = threading.Event()
-
-    def lose() -> None:
-        with deployment.direct(deployment.cache) as client:
-            while not stop.wait(0.15):
-                client.flushall()
-
-    losing = threading.Thread(target=lose)
-    losing.start()
-    try:
+    with deployment.direct(deployment.cache) as client, repeated(client.flushall, seconds=0.15):
         yield
-    finally:
-        stop.set()
-        losing.join()
 
 
 def refusing(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:

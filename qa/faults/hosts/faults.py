@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qa.faults.hosts.deployment import worker_names
 from qa.faults.hosts.network.namespaces import wait_until
 from qa.faults.hosts.report import Row
-from qa.faults.hosts.work import Prober
+from qa.faults.hosts.work import probed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[
 
     def row(name: str, make: Callable[[], float], *, begun: bool = True) -> Row:
         """Start a job, run a fault, and record the result of both; `make` returns at the end of the fault."""
-        with Prober(deployment.url(), work.posterior) as prober:
+        with probed(deployment.url(), work.posterior) as probes:
             job = work.start(DRAWS) if begun else None
             if job is not None:
                 wait_for_progress(work, job)
@@ -40,11 +40,11 @@ def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[
             status = work.status(job, PATIENCE)
             heal = time.monotonic() - fault_end
             differences = _restore(deployment)
-        for failure in prober.failed[:5]:
+        for failure in probes.failed[:5]:
             print(f"  failed: {failure}", flush=True)
         finished = int(status == "succeeded")
         wrong = work.wrong(job) if finished else job.count
-        return Row(name, 1, finished, wrong, len(prober.failed), prober.refused, prober.slowest, heal, differences)
+        return Row(name, 1, finished, wrong, len(probes.failed), probes.refused, probes.slowest, heal, differences)
 
     def vanished(name: str) -> float:
         deployment.vanish(name)

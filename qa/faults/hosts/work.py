@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import io
-import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
 
 import glle_engine
 from glle_engine import DrawKey, FitSpec
+from qa.background import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from glle_engine import Posterior
 
 NPY = {"accept": "application/x-npy"}
 OPEN = frozenset({"queued", "running", "cancelling"})
+PROBE_SECONDS = 0.2  # between two requests of a probe
 ASK_SECONDS = 45.0  # above any answer time of the service, s
 
 
@@ -114,8 +115,8 @@ class Work:
 
 
 @dataclass
-class Prober:
-    """Client that constantly sends requests that need the queue, the cache, or neither, without retries.
+class Probes:
+    """Answers to requests without retries.
 
     Attributes
     ----------
@@ -126,50 +127,35 @@ class Prober:
 
     """
 
-    url: str
-    posterior: str
-    pause: float = 0.2
     answered: int = 0
     refused: int = 0
     slowest: float = 0.0
     failed: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._stop_event = threading.Event()
-        self._threads = [threading.Thread(target=self._probe, args=(path,), daemon=True) for path in self._paths()]
+    def send(self, url: str) -> None:
+        """Send a request, and count its answer."""
+        started = time.monotonic()
+        try:
+            answer = httpx.get(url, timeout=ASK_SECONDS)
+        except httpx.TransportError as error:
+            self.failed.append(f"{url}: {error!r}")
+            return
+        self.slowest = max(self.slowest, time.monotonic() - started)
+        if answer.is_success:
+            self.answered += 1
+        elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in answer.headers:
+            self.refused += 1
+        else:
+            self.failed.append(f"{url}: {answer.status_code} {answer.text}")
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stop_event.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _paths(self) -> Iterator[str]:
-        yield "/livez"
-        yield "/v1/jobs?limit=1"
-        yield f"/v1/posteriors/{self.posterior}"
-        yield f"/v1/posteriors/{self.posterior}/draws/{{index}}?seed=0&wait=5"
-
-    def _probe(self, path: str) -> None:
-        for index in count():
-            if self._stop_event.wait(self.pause):
-                return
-            url_path, started = path.format(index=index), time.monotonic()
-            try:
-                answer = httpx.get(self.url + url_path, timeout=ASK_SECONDS)
-            except httpx.TransportError as error:
-                self.failed.append(f"{url_path}: {error!r}")
-                continue
-            self.slowest = max(self.slowest, time.monotonic() - started)
-            if answer.is_success:
-                self.answered += 1
-            elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in answer.headers:
-                self.refused += 1
-            else:
-                self.failed.append(f"{url_path}: {answer.status_code} {answer.text}")
+@contextmanager
+def probed(url: str, posterior: str) -> Iterator[Probes]:
+    """Constantly send requests that need the queue, the cache, or neither."""
+    probes, indices = Probes(), count()
+    actions = [
+        partial(probes.send, url + path) for path in ("/livez", "/v1/jobs?limit=1", f"/v1/posteriors/{posterior}")
+    ]
+    draws = f"{url}/v1/posteriors/{posterior}/draws"
+    with repeated(*actions, lambda: probes.send(f"{draws}/{next(indices)}?seed=0&wait=5"), seconds=PROBE_SECONDS):
+        yield probes

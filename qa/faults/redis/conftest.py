@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,6 +15,7 @@ import pytest
 
 import glle_engine
 from glle_engine import DrawKey, FitSpec
+from qa.background import repeated
 from tests.system.conftest import fitted, running, synthetic
 
 if TYPE_CHECKING:
@@ -70,58 +71,39 @@ class Answers:
 @contextmanager
 def load(url: str, posterior: str, first: int) -> Iterator[Answers]:
     """Request small jobs without a pause, each of other draws, and record the answers."""
-    noted, stop = Answers(), threading.Event()
+    answers, seeds = Answers(), count(first + 1)
 
-    def run() -> None:
-        with httpx.Client(base_url=url, timeout=60) as client:
-            seed = first
-            while not stop.is_set():
-                seed += 1
-                answer = client.post(posterior + "/draws", json={"count": 2, "seed": seed})
-                noted.statuses.append((time.monotonic(), answer.status_code))
-                if answer.status_code in {200, 202}:
-                    noted.accepted.append(answer.json()["id"])
-                elif "retry-after" not in answer.headers:
-                    noted.without_retry.append(answer.text)
-                stop.wait(0.05)
+    def post() -> None:
+        answer = client.post(posterior + "/draws", json={"count": 2, "seed": next(seeds)})
+        answers.statuses.append((time.monotonic(), answer.status_code))
+        if answer.status_code in {200, 202}:
+            answers.accepted.append(answer.json()["id"])
+        elif "retry-after" not in answer.headers:
+            answers.without_retry.append(answer.text)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield noted
-    finally:
-        stop.set()
-        thread.join()
+    with httpx.Client(base_url=url, timeout=60) as client, repeated(post, seconds=0.05):
+        yield answers
 
 
 @contextmanager
 def followed(url: str, path: str) -> Iterator[list[tuple[str, str]]]:
     """Follow a job's events as a browser does, reconnecting if the connection breaks; yield the (id, name) pairs."""
     seen: list[tuple[str, str]] = []
-    stop = threading.Event()
 
-    def run() -> None:
-        while not stop.is_set() and (not seen or seen[-1][1] != "end"):
-            last = {"last-event-id": seen[-1][0]} if seen else {}
-            try:
-                with httpx.stream("GET", url + path, headers=last, timeout=60) as answer:
-                    id_ = ""
-                    for line in answer.iter_lines():
-                        name, _, value = line.partition(": ")
-                        id_ = value if name == "id" else id_
-                        if name == "event":
-                            seen.append((id_, value))
-            except httpx.HTTPError:
-                pass
-            stop.wait(0.2)
+    def follow() -> None:
+        if seen and seen[-1][1] == "end":
+            return
+        last = {"last-event-id": seen[-1][0]} if seen else {}
+        with suppress(httpx.HTTPError), httpx.stream("GET", url + path, headers=last, timeout=60) as answer:
+            id_ = ""
+            for line in answer.iter_lines():
+                name, _, value = line.partition(": ")
+                id_ = value if name == "id" else id_
+                if name == "event":
+                    seen.append((id_, value))
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with repeated(follow, seconds=0.2):
         yield seen
-    finally:
-        stop.set()
-        thread.join()
 
 
 def outcome(client: httpx.Client, job: str, seconds: float = 120.0) -> str:
