@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
-import sys
-from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +13,11 @@ from rq.rate_limit import RateLimit
 
 from qa.faults.chaos import checks
 from qa.faults.chaos.census import CACHE, QUEUE, Census
-from qa.faults.chaos.killer import Killer
-from qa.faults.chaos.processes import RESIDENTS, marked, tree, without_residents
+from qa.faults.chaos.processes import marked
 from qa.faults.chaos.reference import differing_arrays, expected_arrays
 from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
 from tests.conftest import until
-from worker.execution import process_guard
 from worker.jobs.draw_stream import STREAMS
 from worker.jobs.rq_types import BATCH, open_queue
 from worker.records.draws import DrawKey
@@ -32,32 +25,9 @@ from worker.records.ids import text
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from worker.stores import Stores
 
 FIT = Fit(Content(0), 8)
-# Each worker has the name of one; a forking worker has one child. All children compute.
-_TREE = """
-import json, os, subprocess, sys
-names = json.loads(os.environ["CHAOS_TREE"])
-if "worker" not in sys.argv:
-    code = open("/proc/self/cmdline").read().split(chr(0))[2]
-    for of_worker in names:
-        environment = {**os.environ, "CHAOS_TREE": json.dumps(of_worker)}
-        subprocess.Popen([sys.executable, "-c", code, "worker"], env=environment)
-else:
-    open("/proc/self/comm", "w").write("glle-worker-1")
-    for name in names:
-        if os.fork() == 0:
-            open("/proc/self/comm", "w").write(name)
-            if name != "glle-batch" or os.fork() == 0:
-                print(name, flush=True)
-            while True:
-                pass
-while True:
-    os.wait()
-"""
 
 
 @pytest.mark.parametrize(
@@ -161,50 +131,6 @@ def test_remaining_files_and_processes_are_reported(stores: Stores) -> None:
             until(lambda: marked("CHAOS_RUN=test") == {process.pid: os.getpid()})
         finally:
             process.kill()
-
-
-@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_processes_below_a_worker_have_kinds() -> None:
-    """Residents are known by their comm; a worker without one of them is reported."""
-    with _head(["glle-sampler", "glle-quick", "glle-batch"], ["glle-sampler", "glle-quick", "python"]) as head:
-        processes = tree(head)
-        kinds = Counter(process.kind for process in processes)
-        assert kinds == {"worker": 2, "sampler": 2, "quick RQ worker": 2, "batch RQ worker": 1, "work-horse": 2}
-        (forking,) = (process.pid for process in processes if process.kind == "batch RQ worker")
-        assert [process.kind for process in processes if process.parent == forking] == ["work-horse"]
-        (lacking,) = {process.parent for process in processes if process.kind == "work-horse"} - {forking}
-        assert without_residents(processes) == [f"worker {lacking}: no batch RQ worker"]
-        os.kill(next(process.pid for process in processes if process.kind == "sampler"), signal.SIGSTOP)
-        until(lambda: sum(process.is_busy for process in processes if process.kind == "sampler") == 1)
-
-
-@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_killer_prefers_a_busy_sampler() -> None:
-    """Of two samplers, the one at work is the victim; kinds that the tree never had are not killed."""
-    with _head(["glle-sampler"], ["glle-sampler"]) as head:
-        idle, busy = (process.pid for process in tree(head) if process.kind == "sampler")
-        os.kill(idle, signal.SIGSTOP)
-        until(lambda: [process.pid for process in tree(head) if process.is_busy and process.pid != head] == [busy])
-        killer = Killer(head, 0, Ledger(), 1.0, "CHAOS_RUN=none")
-        assert not set(RESIDENTS.values()) & set(killer.kinds)
-        killer._kill("sampler")
-        assert [(kill.kind, kill.pid, kill.is_busy) for kill in killer.kills] == [("sampler", busy, True)]
-
-
-@contextmanager
-def _head(*workers: list[str]) -> Iterator[int]:
-    """Run a process tree like that of `glle up`, whose workers have children of these names; yield the head's pid."""
-    environment = {**os.environ, "CHAOS_TREE": json.dumps(workers)}
-    with subprocess.Popen(
-        [sys.executable, "-c", _TREE], env=environment, stdout=subprocess.PIPE, start_new_session=True
-    ) as head:
-        assert head.stdout is not None
-        try:
-            for _ in range(sum(map(len, workers))):
-                assert head.stdout.readline()
-            yield head.pid
-        finally:
-            os.killpg(head.pid, signal.SIGKILL)
 
 
 def test_errors_are_answers_without_retry_after() -> None:

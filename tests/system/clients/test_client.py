@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.neighbors import kneighbors_graph
 
-from glle import AsyncClient, Client, InvalidRequestError, NotFoundError
+from glle import AsyncClient, Client, InvalidRequestError
 from glle_engine import manifolds
 from tests.conftest import until
 
@@ -118,19 +118,6 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
     assert fit.result() == posterior
     long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
     assert long.cancel().status in {"cancelling", "cancelled"}
-
-
-def test_deleting_a_data_set_in_use_needs_force(glle: Client) -> None:
-    """Refusals of the service are exceptions with a remedy."""
-    dataset = glle.synthetic("s_curve", 50, seed=99)
-    posterior = glle.fit(dataset)
-    with pytest.raises(InvalidRequestError, match="allowed") as caught:
-        glle.fit(dataset, n_neighbors=10_000)
-    assert caught.value.request_id
-    dataset.delete(force=True)
-    with pytest.raises(NotFoundError):
-        glle.posterior(posterior.id)
-    assert dataset.id not in {listed.id for listed in glle.datasets()}
 
 
 def test_client_outlives_a_restart_of_the_api(glle: Client, up: Up) -> None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import pytest
 
 from glle_engine import manifolds
-from tests.system.conftest import ended, fitted, synthetic
+from tests.system.conftest import ended, fitted
 
 if TYPE_CHECKING:
     import httpx
@@ -58,34 +57,6 @@ def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
         assert (details["row"], details["column"]) == (17, 3)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "status", "code"),
-    [
-        (b"", "application/x-npy", 422, "empty-body"),
-        (npy(np.zeros((2, 3, 4))), "application/x-npy", 422, "invalid-shape"),
-        (npy(np.array([[{}]], object)), "application/x-npy", 422, "unsupported-dtype"),
-        (npy(SHEET)[:-100], "application/x-npy", 422, "truncated-npy"),
-        (npy(SHEET), "application/octet-stream", 415, "unsupported-media-type"),
-        (npy(SHEET), "", 415, "unsupported-media-type"),
-    ],
-)
-def test_bad_bodies(client: httpx.Client, body: bytes, kind: str, status: int, code: str) -> None:
-    """An invalid body is refused with a remedy."""
-    check(upload(client, body, kind), status, code)
-
-
-def test_too_many_neighbors(client: httpx.Client) -> None:
-    """A fit with k >= n is refused at once."""
-    answer = client.post("/v1/posteriors", json={"dataset": synthetic(client, 10)})
-    assert "at most 9" in check(answer, 422, "too-few-points")["remedy"]
-
-
-def test_all_points_equal(client: httpx.Client) -> None:
-    """A data set of equal points is refused at once."""
-    dataset = upload(client, npy(np.ones((50, 3)))).json()["id"]
-    check(client.post("/v1/posteriors", json={"dataset": dataset}), 422, "degenerate-data")
-
-
 def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> None:
     """Every route reports the worker's problem, and the k in its remedy connects it; by default there is a bridge."""
     two = np.vstack([SHEET[:60], SHEET[:60] + 50.0])
@@ -104,15 +75,6 @@ def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> N
     assert bridged["spec"]["disconnected"] == "bridge"
     assert bridged["diagnostics"]["figures"]["n_bridges"] == 1
     assert bridged["diagnostics"]["notes"][0]["code"] == "bridged"
-
-
-def test_constant_feature_is_accepted_and_named(client: httpx.Client) -> None:
-    """The diagnostics name the constant feature."""
-    dataset = upload(client, npy(np.hstack([SHEET, np.full((150, 1), 3.0)]))).json()["id"]
-    posterior = fitted(client, dataset)
-    diagnostics = client.get(posterior).json()["diagnostics"]
-    assert diagnostics["figures"]["constant_features"] == [3]
-    assert diagnostics["notes"]
 
 
 def test_a_body_of_ten_gigabytes_is_refused_unread(up: Up, client: httpx.Client) -> None:
@@ -143,16 +105,6 @@ def test_huge_header_allocates_nothing(up: Up, client: httpx.Client) -> None:
     problem = check(upload(client, body), 422, "truncated-npy")
     assert problem["details"] == {"announced": 8 * 10**10, "came": 0}
     assert [api for api in before if resident(api) >= before[api] + 10 * 2**20] == []
-
-
-def test_result_larger_than_the_cache(client: httpx.Client) -> None:
-    """More draws than the cache could hold are refused before any draw."""
-    posterior = fitted(client, synthetic(client, 5000))
-    answer = client.post(posterior + "/draws", json={"count": 8000})
-    problem = check(answer, 422, "cache-too-small")
-    assert problem["details"]["bytes"] > problem["details"]["allowed"]
-    check(client.post(posterior + "/draws", json={"count": 10_001}), 422, "over-the-limit")
-    check(client.post(posterior + "/draws", json={"count": 1, "scale": 1, "scales": [1]}), 422, "invalid-request")
 
 
 def test_an_incomplete_body_stores_nothing(up: Up, client: httpx.Client) -> None:

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
+from qa.background import repeated
 from qa.inputs.hostile.bodies.bombs import parquet_footer_bomb
 from service.encoding.arrow import PARQUET
 from tests.conftest import until
@@ -48,21 +49,12 @@ def peak_memory(pid: int) -> int:
 def always_alive(url: str) -> Iterator[list[int]]:
     """Poll the liveness probe in the background; yield the status codes so far."""
     answers: list[int] = []
-    is_over = threading.Event()
-
-    def poll() -> None:
-        with httpx.Client(base_url=url, timeout=100) as client:
-            while not is_over.wait(0.01):
-                answers.append(client.get("/livez").status_code)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
+    with (
+        httpx.Client(base_url=url, timeout=100) as client,
+        repeated(lambda: answers.append(client.get("/livez").status_code), seconds=0.01),
+    ):
         until(lambda: answers)
         yield answers
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def test_a_crash_of_a_reader_affects_only_its_upload(limited: Up, client: httpx.Client) -> None:

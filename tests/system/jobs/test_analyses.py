@@ -69,27 +69,6 @@ def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> Non
     assert draw["eigenvalues"] == body["spectrum"]["eigenvalues"][7]
 
 
-def test_a_long_summary_is_a_job_then_a_result(client: httpx.Client) -> None:
-    """The first response is 202; after the end of the job the same address returns 200, then 304 by ETag."""
-    big = fitted(client, synthetic(client, 1500, seed=6))
-    path = big + "/summary?count=40&scale=1"
-    first = client.get(path + "&wait=0")
-    assert (first.status_code, first.json()["kind"]) == (202, "summary")
-    assert int(first.headers["retry-after"]) >= 1
-    job = ended(client, first.json()["id"])
-    assert (job["status"], job["progress"]["done"]) == ("succeeded", 40)
-    answer = client.get(path)
-    assert answer.status_code == 200
-    assert client.get(path, headers={"if-none-match": answer.headers["etag"]}).status_code == 304
-
-
-def test_training_data_transformed_are_the_embedding(client: httpx.Client, posterior: str) -> None:
-    """Every training point maps to its reference coordinates, bit for bit."""
-    dataset = client.get(posterior).json()["dataset"]
-    placed = npy(client, result(client, posterior + "/transform", dataset=dataset))
-    assert placed.tobytes() == npy(client, posterior + "/arrays", name="embedding").tobytes()
-
-
 def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> None:
     """Inline points get the engine's coordinates, mean and covariance, alone or in a batch."""
     new = SHEET[:4] + 0.05

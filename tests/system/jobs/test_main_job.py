@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -106,16 +105,6 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     assert npy(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
 
 
-def test_repeated_requests_return_the_existing_result(client: httpx.Client, posterior: str) -> None:
-    """A repeated fit returns the first posterior, a repeated batch the first job."""
-    body = client.get(posterior).json()
-    again = client.post("/v1/posteriors", json={"dataset": body["dataset"]})
-    assert (again.status_code, again.json()) == (200, body)
-    first = draws_job(client, posterior, count=4, seed=77)
-    second = client.post(posterior + "/draws", json={"count": 4, "seed": 77})
-    assert (second.status_code, second.json()) == (200, first)
-
-
 def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> None:
     """Eight simultaneous requests get one job."""
     body = {"dataset": synthetic(client, 2000, seed=5), "n_neighbors": 9}
@@ -181,61 +170,6 @@ def test_arrays_of_a_posterior(client: httpx.Client, posterior: str) -> None:
     as_json = client.get(posterior + "/arrays?name=mean", headers={"accept": "application/json"})
     assert np.array(as_json.json()["data"]).tobytes() == mean.tobytes()
     assert client.get(posterior + "/arrays?name=sigma", headers=NPY).status_code == 422
-
-
-def test_short_request_overtakes_a_long_job(client: httpx.Client, posterior: str) -> None:
-    """A single draw overtakes a job of many shards, and a cancellation stops the job."""
-    big = fitted(client, synthetic(client, 5000, seed=1))
-    job = client.post(big + "/draws", json={"count": 1000, "seed": 3}).json()
-    assert client.get(posterior + "/draws/9?seed=9&wait=30", headers=NPY).status_code == 200
-    result = client.delete(job["links"]["self"])
-    assert result.json()["status"] in {"cancelling", "cancelled"}
-    final = ended(client, job["id"])
-    assert final["status"] == "cancelled"
-    assert final["progress"]["done"] < 1000
-    assert client.get(job["links"]["self"] + "/result").status_code == 409
-
-
-def test_cancel_a_running_fit(client: httpx.Client) -> None:
-    """A cancelled fit stops and leaves no posterior."""
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
-    path = job["links"]["self"]
-    while client.get(path).json()["progress"]["stage"] == "queued":
-        time.sleep(0.02)
-    assert client.delete(path).status_code == 202
-    assert ended(client, job["id"])["status"] == "cancelled"
-    assert client.get(job["links"]["posterior"]).status_code == 409
-
-
-def test_deletes(client: httpx.Client) -> None:
-    """Deleting a data set in use needs force; a deleted posterior loses its draws."""
-    dataset = synthetic(client, 200, seed=42)
-    posterior = fitted(client, dataset)
-    npy(client, posterior + "/draws/0")
-    refused = client.delete(f"/v1/datasets/{dataset}")
-    assert (refused.status_code, refused.json()["details"]["posteriors"]) == (409, [posterior.rpartition("/")[2]])
-    assert client.delete(posterior).status_code == 204
-    assert client.get(posterior).status_code == 404
-    assert client.get(posterior + "/draws/0").status_code == 404
-    posterior = fitted(client, dataset)
-    assert client.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204
-    assert client.get(posterior).status_code == 404
-    assert client.get(f"/v1/datasets/{dataset}").status_code == 404
-
-
-def test_lists_of_posteriors_and_jobs(client: httpx.Client, posterior: str) -> None:
-    """Paged lists contain each posterior and job once."""
-    for kind, expected in (("posteriors", posterior.rpartition("/")[2]), ("jobs", "")):
-        ids: list[str] = []
-        cursor = None
-        while cursor is not None or not ids:
-            query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
-            page = client.get(f"/v1/{kind}", params=query).json()
-            ids += [item["id"] for item in page["items"]]
-            if (cursor := page["next"]) is None:
-                break
-        assert len(ids) == len(set(ids)) > 1
-        assert expected in {*ids, ""}
 
 
 def test_approximate_neighbors(client: httpx.Client) -> None:

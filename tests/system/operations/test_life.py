@@ -32,21 +32,6 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     assert busy not in up.workers()
 
 
-@pytest.mark.slow
-def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of its worker another one finishes the summary; cached draws stay available."""
-    posterior = fitted(client, synthetic(client, 2000, seed=7))
-    job = client.get(posterior + "/summary?count=300&scale=1&wait=0").json()
-    until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
-    busy = up.busy_worker()
-    assert busy is not None
-    os.kill(busy, signal.SIGKILL)
-    assert client.get(posterior + "/draws/0?wait=0").status_code == 200
-    final = ended(client, job["id"])
-    assert (final["status"], final["progress"]["done"]) == ("succeeded", 300)
-    until(lambda: len(up.workers()) == 2)
-
-
 def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Client) -> None:
     """Each of two API processes answers while the other is stopped; after kill -9 of one, two answer again."""
     posterior = fitted(client, synthetic(client, 200, seed=3))
@@ -111,12 +96,3 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
         until(lambda: fresh.get("/readyz").status_code == 200)
         assert fresh.get(posterior).status_code == 200
         assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
-
-
-def test_ready_counts_workers_and_metrics_count_jobs(client: httpx.Client) -> None:
-    """Readiness reports live workers, and metrics report jobs."""
-    until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
-    fitted(client, synthetic(client, 100, seed=8))
-    text = client.get("/metrics").text
-    assert 'glle_jobs_entered_total{kind="fit",status="succeeded"}' in text
-    assert "glle_redis_up 1.0" in text
