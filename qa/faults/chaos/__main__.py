@@ -77,7 +77,7 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
         run(load, [up.url], ledger=ledger)
     finally:
         killer.stop()
-    seconds = time.time() - started
+    seconds, requests = time.time() - started, ledger.requests
     last = max([kill.at for kill in killer.kills], default=time.time())
     rows, waited = checks.all_ended(up.redis("GLLE_REDIS_URL"), ledger, last)
     rows += checks.wrong(ledger)
@@ -99,9 +99,9 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
-    rows.append(checks.Row("kinds of process that were not killed", len(killer.kinds), _never_killed(killer)))
+    rows.append(checks.Row("kinds of process that were not killed", len(killer.kinds), _never_killed(killer, requests)))
     return {
-        "requests": ledger.requests,
+        "requests": requests,
         "attempts": len(ledger.attempts),
         "seconds": round(seconds, 1),
         "arrays": ledger.received,
@@ -132,10 +132,10 @@ def _stopped(up: Up, mark: str) -> checks.Row:
     return checks.Row("processes left after a stop", len(tree), remaining + ([f"exit code {code}"] if code else []))
 
 
-def _never_killed(killer: Killer) -> list[str]:
+def _never_killed(killer: Killer, requests: int) -> list[str]:
     """Return the kinds of process that were never killed; short runs may miss some."""
     killed = {kill.kind for kill in killer.kills}
-    return [] if killer.ledger.requests < 300 else [kind for kind in killer.kinds if kind not in killed]
+    return [] if requests < 300 else [kind for kind in killer.kinds if kind not in killed]
 
 
 def _print(report: dict[str, Any]) -> int:
