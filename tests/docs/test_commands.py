@@ -10,7 +10,7 @@ import pytest
 
 from glle import cli
 from service.cli.main import add_commands
-from tests.docs.test_pages import PAGES, ROOT
+from tests.docs.pages import PAGES, ROOT
 
 if TYPE_CHECKING:
     import argparse

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.pages import PAGES, ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 TABLES = "".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8")
     for page in ("reference/guarantees.md", "explanation/threat-model.md")
 )
 NAMED = re.findall(r"`((?:tests|qa)/\S+?\.py)::(\w+)`", TABLES)
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PARTS = ("tutorials", "how-to", "reference", "explanation")
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from glle import Client
-from tests.docs.test_pages import PAGES, ROOT
+from tests.docs.pages import PAGES, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 X = np.random.default_rng(0).normal(size=(60, 3))
 
 
+# Bodies of the routes with an id.
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/posteriors/{id}/draws": {"count": 1},
+    "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
+    "/v1/embeddings/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
+    "/v1/embeddings/{id}/spread": {},
+    "/v1/posteriors/{id}/reconstructions": {"count": 1},
+    "/v1/posteriors/{id}/calibration": {},
+    "/v1/datasets/{id}": {"name": "mine"},
+    "/v1/posteriors/{id}": {"name": "mine"},
+}
+
+
 @cache
 def fitted() -> Posterior:
     """Return the posterior of the points."""

@@ -16,6 +16,7 @@ from service.encoding.arrow import ARROW
 from service.encoding.selection import MAX_LISTED, Selection
 from service.encoding.tables import Table, matrix_columns
 from tests.service.conftest import upload
+from tests.service.encoding.csv_rows import rows
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.execution import tasks
@@ -35,11 +36,6 @@ def get(client: httpx.Client, path: str, media: str) -> httpx.Response:
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].partition(";")[0] == media
     return answer
-
-
-def rows(answer: httpx.Response) -> list[dict[str, str]]:
-    """Return the rows of a CSV response."""
-    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
 
 
 def arrow_of(answer: httpx.Response) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 
 from service.responses import streaming
 from tests.conftest import until
+from tests.service.responses.events import Event, parsed
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.stores import Stores
 
-Event = tuple[int, str, dict[str, Any]]
 PROBLEM = refuse("internal-error", 500, "no", "none").problem
 
 
@@ -43,18 +42,6 @@ def following(client: httpx.Client, job: Job, events: int | None = None) -> Iter
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-store"
         yield parsed(answer.iter_lines())
-
-
-def parsed(lines: Iterator[str]) -> Iterator[Event]:
-    """Yield (id, event, data) of a stream of lines without comments."""
-    event: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(": ")
-        if name in {"id", "event", "data"}:
-            event[name] = value
-        elif not line and "data" in event:
-            yield int(event["id"]), event["event"], json.loads(event["data"])
-            event = {}
 
 
 def test_events_report_progress_and_the_end(client: httpx.Client, stores: Stores) -> None:

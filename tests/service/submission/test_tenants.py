@@ -10,7 +10,7 @@ import pytest
 from service.middleware.access_policy import OPEN_PATHS
 from tests.docs.authorisation import at_once
 from tests.service.schemas.bodies import CONTRACT, OPERATIONS
-from tests.service.tenants import TenantResources, bearer, resources_of
+from tests.service.tenants import BODIES, TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.records.cache_entry import Entry
 
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 LISTS = ("/v1/datasets", "/v1/posteriors", "/v1/jobs")
 WITH_ID = [(method, path) for method, path, _ in OPERATIONS if "{id}" in path]
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/posteriors/{id}/draws": {"count": 1},
-    "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
-    "/v1/embeddings/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
-    "/v1/embeddings/{id}/spread": {},
-    "/v1/posteriors/{id}/reconstructions": {"count": 1},
-    "/v1/posteriors/{id}/calibration": {},
-    "/v1/datasets/{id}": {"name": "mine"},
-    "/v1/posteriors/{id}": {"name": "mine"},
-}
 
 
 @pytest.fixture

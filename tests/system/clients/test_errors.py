@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from glle_engine import manifolds
+from tests.system.arrays import to_npy
+from tests.system.clients.uploads import check, upload
 from tests.system.conftest import ended, fitted
 
 if TYPE_CHECKING:
@@ -22,34 +23,12 @@ if TYPE_CHECKING:
 SHEET = manifolds.make("s_curve", 150, seed=0).X
 
 
-def npy(array: Any) -> bytes:
-    """Return the npy file of an array."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=True)
-    return buffer.getvalue()
-
-
-def upload(client: httpx.Client, body: bytes, kind: str = "application/x-npy") -> httpx.Response:
-    """Upload a body."""
-    return client.post("/v1/datasets", content=body, headers={"content-type": kind})
-
-
-def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Assert that a response is this problem, and return it."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem: dict[str, Any] = answer.json()
-    assert problem["type"] == "urn:glle:problem:" + code
-    assert len(problem["remedy"]) > 10
-    return problem
-
-
 def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
     """A NaN in npy, CSV or JSON is reported with its row and column."""
     values = SHEET.copy()
     values[16, 2] = np.nan
     for body, kind in (
-        (npy(values), "application/x-npy"),
+        (to_npy(values), "application/x-npy"),
         ("\n".join(",".join(map(str, row)) for row in values).encode(), "text/csv"),
         (json.dumps(values.tolist()).encode(), "application/json"),
     ):
@@ -60,7 +39,7 @@ def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
 def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> None:
     """Every route reports the worker's problem, and the k in its remedy connects it; by default there is a bridge."""
     two = np.vstack([SHEET[:60], SHEET[:60] + 50.0])
-    dataset = upload(client, npy(two)).json()["id"]
+    dataset = upload(client, to_npy(two)).json()["id"]
     body = {"dataset": dataset, "n_neighbors": 5, "disconnected": "error"}
     problem = check(client.post("/v1/posteriors?wait=30", json=body), 422, "disconnected-graph")
     job = client.post("/v1/posteriors", json=body).json()

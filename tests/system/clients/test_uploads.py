@@ -17,7 +17,8 @@ from qa.inputs.hostile.bodies.bombs import parquet_footer_bomb
 from service.encoding.arrow import PARQUET
 from tests.conftest import until
 from tests.service.uploads.readers import kill_reader
-from tests.system.clients.test_errors import check, npy, upload
+from tests.system.arrays import to_npy
+from tests.system.clients.uploads import check, upload
 from tests.system.conftest import ended
 from worker.execution import process_guard
 
@@ -68,14 +69,14 @@ def test_a_crash_of_a_reader_affects_only_its_upload(limited: Up, client: httpx.
         assert problem["details"]["signal"] == "SIGABRT"
     assert set(answers) == {200}
     assert limited.apis() == before
-    assert upload(client, npy(np.arange(12.0).reshape(4, 3))).status_code == 201
+    assert upload(client, to_npy(np.arange(12.0).reshape(4, 3))).status_code == 201
     incoming = limited.log.parent / "data" / "incoming"
     assert list(incoming.iterdir()) == []
 
 
 def test_a_bomb_exhausts_only_the_memory_of_its_reader(limited: Up, client: httpx.Client) -> None:
     """The response is short and names the remedy; the API stays small and alive."""
-    upload(client, npy(np.arange(6.0).reshape(2, 3)))
+    upload(client, to_npy(np.arange(6.0).reshape(2, 3)))
     before = {process: peak_memory(process) for process in limited.apis()}
     with always_alive(limited.url) as answers:
         answer = upload(client, parquet_footer_bomb(1_000_000), PARQUET)
@@ -90,7 +91,7 @@ def test_a_bomb_exhausts_only_the_memory_of_its_reader(limited: Up, client: http
 def test_values_at_the_float64_limit_end_their_job_regularly(limited: Up, client: httpx.Client) -> None:
     """Values whose differences overflow float64 give a result or a 422, not a lost worker."""
     values = np.random.default_rng(0).choice([-1.7e308, 1.7e308, 1.0], size=(40, 3))
-    dataset = upload(client, npy(values)).json()["id"]
+    dataset = upload(client, to_npy(values)).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()
     final = ended(client, job["id"])
     assert final["status"] == "succeeded" or final["error"]["status"] == 422, final["error"]

@@ -13,8 +13,8 @@ from glle_engine import manifolds
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
 from tests.conftest import until
+from tests.system.arrays import get_array
 from tests.system.conftest import ended, fitted, synthetic
-from tests.system.jobs.test_main_job import npy
 
 if TYPE_CHECKING:
     import httpx
@@ -81,7 +81,7 @@ def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> 
     np.testing.assert_allclose(result_arrays["distances"], extension.distances)
     np.testing.assert_allclose(result_arrays["mean"], mean, atol=1e-5)
     np.testing.assert_allclose(result_arrays["covariance"], covariance, rtol=1e-3, atol=1e-6)
-    alone = npy(client, result(client, posterior + "/transform", data=new[2:3].tolist()))
+    alone = get_array(client, result(client, posterior + "/transform", data=new[2:3].tolist()))
     assert alone.tobytes() == result_arrays["embedding"][2:3].tobytes()
 
 
@@ -96,13 +96,13 @@ def test_draws_at_the_calibrated_scale(client: httpx.Client, posterior: str, dir
     codes = [note["code"] for note in answer.json().get("notes", [])]
     assert answer.headers.get("glle-notes", "") == ", ".join(codes)
     np.testing.assert_allclose(answer.json()["data"], direct.draw(3, seed=2, scale=scale).embedding, atol=1e-3)
-    many = npy(client, result(client, posterior + "/draws", count=4, seed=2, scale="auto"))
+    many = get_array(client, result(client, posterior + "/draws", count=4, seed=2, scale="auto"))
     assert many[3].tolist() == answer.json()["data"]
 
 
 def test_generated_data(client: httpx.Client, posterior: str, direct: Posterior) -> None:
     """Reconstructions equal those of the engine."""
-    data = npy(client, result(client, posterior + "/reconstructions", count=3, seed=8, first=10))
+    data = get_array(client, result(client, posterior + "/reconstructions", count=3, seed=8, first=10))
     for reconstruction, index in zip(data, (10, 11, 12), strict=True):
         expected = direct.reconstruct(SHEET, direct.weights(index, seed=8))
         np.testing.assert_allclose(reconstruction, expected, atol=1e-9)
@@ -123,7 +123,7 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     path = posterior + "/summary?count=6&resamples=4&wait=60"
     summary = client.get(path)
     generated = result(client, posterior + "/reconstructions", count=2)
-    data = npy(client, generated)
+    data = get_array(client, generated)
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     again = client.get(path)
@@ -131,7 +131,7 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     reopened = client.get(generated)
     assert reopened.status_code == 202
     assert ended(client, reopened.json()["id"])["status"] == "succeeded"
-    assert npy(client, generated).tobytes() == data.tobytes()
+    assert get_array(client, generated).tobytes() == data.tobytes()
 
 
 def test_a_cancelled_summary_keeps_its_draws(client: httpx.Client) -> None:

@@ -5,16 +5,15 @@ One API process answers, because the client has one connection; two workers shar
 
 from __future__ import annotations
 
-import io
 import itertools
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import httpx
-import numpy as np
 import pytest
 
+from tests.system.arrays import get_array
 from tests.system.conftest import fitted, synthetic
 from tests.system.monitor import Commands, Cost, cost, monitored
 
@@ -33,7 +32,6 @@ SINGLES, JOBS, ATTEMPTS = 20, 2, 3
 LOOK = "cache: XPENDING {glle:draws}:*"  # of the samplers, for requests of dead ones, once in ten seconds
 IDLE = 4.0  # commands a second of a service without requests, between the heartbeats
 CALM_SECONDS = 4.0  # counters are written every few seconds, and count for the operations before
-NPY = {"Accept": "application/x-npy"}
 
 seeds = itertools.count(1)
 
@@ -73,9 +71,7 @@ def window(up: Up, do: Callable[[], object]) -> Commands:
 
 def single(client: httpx.Client, posterior: str) -> None:
     """Read one uncached draw, the first of its lane group."""
-    answer = client.get(f"{posterior}/draws/0?seed={next(seeds)}&wait=30", headers=NPY).raise_for_status()
-    assert answer.status_code == 200
-    assert np.load(io.BytesIO(answer.content)).shape == (N, 2)
+    assert get_array(client, f"{posterior}/draws/0", seed=next(seeds), wait=30).shape == (N, 2)
 
 
 def job(client: httpx.Client, posterior: str, count: int) -> None:
@@ -84,8 +80,7 @@ def job(client: httpx.Client, posterior: str, count: int) -> None:
     while record["status"] in {"queued", "running"}:
         record = client.get(f"/v1/jobs/{record['id']}?wait=60").json()
     assert record["status"] == "succeeded"
-    answer = client.get(f"/v1/jobs/{record['id']}/result", headers=NPY).raise_for_status()
-    assert np.load(io.BytesIO(answer.content)).shape == (count, N, 2)
+    assert get_array(client, f"/v1/jobs/{record['id']}/result").shape == (count, N, 2)
 
 
 def counted(up: Up, idle: Commands, times: int, do: Callable[[], object]) -> Cost:

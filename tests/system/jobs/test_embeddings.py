@@ -16,8 +16,8 @@ from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import resample
 from service.cli import main
 from tests.conftest import until
+from tests.system.arrays import get_array
 from tests.system.conftest import synthetic
-from tests.system.jobs.test_main_job import npy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,9 @@ def test_an_embedding_and_a_comparison_with_a_refused_row(client: httpx.Client) 
     assert embedding.status_code == 200, embedding.text
     method = METHODS["lle"]
     direct = method.embed(SHEET.X, method.spec(n_neighbors=12)).Y
-    np.testing.assert_allclose(npy(client, embedding.json()["links"]["embedding"] + "/coordinates"), direct, atol=1e-8)
+    np.testing.assert_allclose(
+        get_array(client, embedding.json()["links"]["embedding"] + "/coordinates"), direct, atol=1e-8
+    )
     scores = client.get(embedding.json()["links"]["result"]).json()["scores"]
     neighbors = [{"n_neighbors": k} for k in (N, 12)]
     methods = [{"method": "pca"}, *({"method": "lle", "parameters": parameters} for parameters in neighbors)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import time
@@ -12,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import until
-from tests.service.responses.test_sse import parsed
+from tests.service.responses.events import parsed
+from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
 from tests.system.conftest import ended, fitted, synthetic
 from worker.execution import process_guard
 
@@ -47,17 +47,16 @@ def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: 
     """The first draws arrive before the end of the job; the whole body equals the result, bit for bit."""
     job = client.post(posterior + "/draws", json={"count": 500, "seed": 21}).json()
     path = job["links"]["self"] + "/result"
-    npy = {"accept": "application/x-npy"}
-    with client.stream("GET", path + "?partial=true", headers=npy) as answer:
+    with client.stream("GET", path + "?partial=true", headers=NPY) as answer:
         raw = answer.iter_raw()
         body = next(raw) + next(raw)
         early = client.get(job["links"]["self"]).json()
         body += b"".join(raw)
     assert early["status"] == "running"
     assert len(body) == int(answer.headers["content-length"])
-    assert np.load(io.BytesIO(body)).shape == (500, 2000, 2)
+    assert from_npy(body).shape == (500, 2000, 2)
     assert ended(client, job["id"])["status"] == "succeeded"
-    assert client.get(path, headers=npy).content == body
+    assert client.get(path, headers=NPY).content == body
 
 
 def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) -> None:
@@ -92,9 +91,8 @@ def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
 
 def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     """A factorization of one minute, in one call, is cancelled before its end."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.random.default_rng(0).normal(size=(5000, 100)))
-    uploaded = client.post("/v1/datasets", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})
+    X = np.random.default_rng(0).normal(size=(5000, 100))
+    uploaded = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD)
     job = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"]}).json()
     path = job["links"]["self"]
     until(lambda: client.get(path).json()["progress"]["stage"] == "embedding")

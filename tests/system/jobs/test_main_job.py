@@ -11,6 +11,7 @@ import pytest
 
 import glle_engine
 from glle_engine import manifolds
+from tests.system.arrays import NPY, UPLOAD, from_npy, get_array, to_npy
 from tests.system.conftest import ended, fitted, synthetic
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-NPY = {"accept": "application/x-npy"}
 N = 300
 
 
@@ -26,14 +26,6 @@ N = 300
 def posterior(client: httpx.Client) -> str:
     """Return the path of a fitted posterior."""
     return fitted(client, synthetic(client, N))
-
-
-def npy(client: httpx.Client, path: str, **query: Any) -> np.ndarray[Any, Any]:
-    """Return an array from an npy response."""
-    answer = client.get(path, headers=NPY, params=query or None)
-    assert answer.status_code == 200, answer.text
-    array: np.ndarray[Any, Any] = np.load(io.BytesIO(answer.content))
-    return array
 
 
 def draws_job(client: httpx.Client, posterior: str, **body: Any) -> dict[str, Any]:
@@ -48,9 +40,7 @@ def draws_job(client: httpx.Client, posterior: str, **body: Any) -> dict[str, An
 def test_main_job_step_by_step(client: httpx.Client) -> None:
     """Upload as npy, fit by a job, draw by a job, fetch; the numbers equal the engine's."""
     X = manifolds.make("swiss_roll", N, seed=7).X
-    buffer = io.BytesIO()
-    np.save(buffer, X)
-    uploaded = client.post("/v1/datasets", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})
+    uploaded = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD)
     assert uploaded.status_code == 201
     accepted = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"], "method": "direct"})
     assert accepted.status_code == 202
@@ -64,7 +54,7 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
     np.testing.assert_allclose(body["eigenvalues"], direct.eigenvalues, rtol=1e-6)
     assert client.get(job["links"]["result"]).json() == body
     draws = draws_job(client, job["links"]["posterior"], count=3, first=5, seed=2)
-    result = npy(client, draws["links"]["result"])
+    result = get_array(client, draws["links"]["result"])
     assert result.shape == (3, N, 2)
     for row, index in zip(result, range(5, 8), strict=True):
         np.testing.assert_allclose(row, direct.draw(index, seed=2).embedding, atol=1e-6)
@@ -72,9 +62,9 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
 
 def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior: str) -> None:
     """A single draw and a shard of any worker give the same bits."""
-    alone = npy(client, posterior + "/draws/731", seed=11)
+    alone = get_array(client, posterior + "/draws/731", seed=11)
     batch = draws_job(client, posterior, count=70, first=700, seed=11)
-    result = npy(client, batch["links"]["result"])
+    result = get_array(client, batch["links"]["result"])
     assert result.shape == (70, N, 2)
     assert alone.tobytes() == result[31].tobytes()
 
@@ -83,12 +73,12 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     """After a cache flush, recomputed draws, batches and arrays have the same bits and JSON."""
     job = draws_job(client, posterior, count=5, first=40, scales=[0.1, 1.0])
     result = job["links"]["result"]
-    alone, batch = npy(client, posterior + "/draws/42"), npy(client, result)
+    alone, batch = get_array(client, posterior + "/draws/42"), get_array(client, result)
     outcome = client.get(posterior + "/draws/42")
-    embedding = npy(client, posterior + "/arrays", name="embedding", wait=60)
+    embedding = get_array(client, posterior + "/arrays", name="embedding", wait=60)
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
-    assert npy(client, posterior + "/draws/42").tobytes() == alone.tobytes()
+    assert get_array(client, posterior + "/draws/42").tobytes() == alone.tobytes()
     recomputed = client.get(posterior + "/draws/42")
     assert (recomputed.headers["etag"], recomputed.content) == (outcome.headers["etag"], outcome.content)
     with up.redis("GLLE_CACHE_URL") as cache:
@@ -96,13 +86,13 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     again = client.get(result, headers=NPY)
     assert (again.status_code, again.headers["location"]) == (202, job["links"]["self"])
     assert ended(client, job["id"])["status"] == "succeeded"
-    assert npy(client, result).tobytes() == batch.tobytes()
+    assert get_array(client, result).tobytes() == batch.tobytes()
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     refit = client.get(posterior + "/arrays", params={"name": "embedding"}, headers=NPY)
     assert refit.status_code == 202
     assert ended(client, refit.json()["id"])["status"] == "succeeded"
-    assert npy(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
+    assert get_array(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
 
 
 def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> None:
@@ -119,7 +109,7 @@ def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> 
 def test_single_draw_in_every_representation(client: httpx.Client, posterior: str) -> None:
     """npy, npz, JSON and float32 agree; each has an ETag, and a current copy gets 304."""
     path = posterior + "/draws/3?scale=0.5"
-    values = npy(client, path)
+    values = get_array(client, path)
     as_json = client.get(path)
     body = as_json.json()
     assert np.array(body["data"]).tobytes() == values.tobytes()
@@ -129,7 +119,7 @@ def test_single_draw_in_every_representation(client: httpx.Client, posterior: st
         assert npz["embedding"].tobytes() == values.tobytes()
         assert npz["eigenvalues"].tolist() == body["eigenvalues"]
     half = client.get(path + "&dtype=float32", headers=NPY)
-    assert np.load(io.BytesIO(half.content)).tobytes() == values.astype(np.float32).tobytes()
+    assert from_npy(half.content).tobytes() == values.astype(np.float32).tobytes()
     full = client.get(path, headers=NPY)
     assert len({as_json.headers["etag"], full.headers["etag"], half.headers["etag"]}) == 3
     assert "immutable" in full.headers["cache-control"]
@@ -141,10 +131,10 @@ def test_grid_of_scales_has_an_axis(client: httpx.Client, posterior: str) -> Non
     """The shape is (scales, count, n, p); scale 0 is the reference; eigenvalues are included."""
     job = draws_job(client, posterior, count=2, scales=[0, 0.1, 5])
     path = job["links"]["result"]
-    result = npy(client, path)
+    result = get_array(client, path)
     assert result.shape == (3, 2, N, 2)
-    assert result[1, 1].tobytes() == npy(client, posterior + "/draws/1", scale=0.1).tobytes()
-    reference = npy(client, posterior + "/arrays", name="embedding")
+    assert result[1, 1].tobytes() == get_array(client, posterior + "/draws/1", scale=0.1).tobytes()
+    reference = get_array(client, posterior + "/arrays", name="embedding")
     np.testing.assert_allclose(result[0, 0], reference, atol=1e-5)
     body = client.get(path).json()
     assert np.array(body["data"]).tobytes() == result.tobytes()
@@ -166,7 +156,7 @@ def test_arrays_of_a_posterior(client: httpx.Client, posterior: str) -> None:
         }
         mean = npz["mean"]
     np.testing.assert_allclose(mean.sum(axis=1), 1, atol=1e-12)
-    assert npy(client, posterior + "/arrays", name="mean").tobytes() == mean.tobytes()
+    assert get_array(client, posterior + "/arrays", name="mean").tobytes() == mean.tobytes()
     as_json = client.get(posterior + "/arrays?name=mean", headers={"accept": "application/json"})
     assert np.array(as_json.json()["data"]).tobytes() == mean.tobytes()
     assert client.get(posterior + "/arrays?name=sigma", headers=NPY).status_code == 422

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import shutil
@@ -15,6 +14,7 @@ import pytest
 import redis
 
 from tests.conftest import until
+from tests.system.arrays import UPLOAD, to_npy
 from tests.system.conftest import ONE_EACH, running
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DISK, RESERVE = 160 * 2**20, 20 * 2**20
-NPY = {"Content-Type": "application/x-npy"}
 
 
 @pytest.fixture
@@ -39,11 +38,9 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607 # whichever is first on the path
 
 
-def npy(seed: int, n: int) -> bytes:
+def points(seed: int, n: int) -> bytes:
     """Return an npy body of n points in three dimensions."""
-    body = io.BytesIO()
-    np.save(body, np.random.default_rng(seed).normal(size=(n, 3)))
-    return body.getvalue()
+    return to_npy(np.random.default_rng(seed).normal(size=(n, 3)))
 
 
 def fill(path: Path) -> None:
@@ -60,10 +57,10 @@ def fill(path: Path) -> None:
 def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> None:
     """Uploads leave the reserve; after another program takes it, the queue server uses the released reserve."""
     with running(small, **ONE_EACH) as up, httpx.Client(base_url=up.url, timeout=60) as client:
-        data = client.post("/v1/datasets", content=npy(0, 200), headers=NPY).json()["id"]
+        data = client.post("/v1/datasets", content=points(0, 200), headers=UPLOAD).json()["id"]
         done = client.post("/v1/posteriors?wait=60", json={"dataset": data}).json()["id"]
 
-        answers = [client.post("/v1/datasets", content=npy(seed, 400_000), headers=NPY) for seed in range(1, 20)]
+        answers = [client.post("/v1/datasets", content=points(seed, 400_000), headers=UPLOAD) for seed in range(1, 20)]
         refused = [answer for answer in answers if answer.status_code != 201]
         assert refused
         assert {(answer.status_code, answer.json()["type"]) for answer in refused} == {

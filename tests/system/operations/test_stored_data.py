@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import until
+from tests.system.arrays import UPLOAD, get_array, to_npy
 from tests.system.conftest import START_SECONDS, ended, glle, started
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.stores import Stores
 
-NPY = {"accept": "application/x-npy"}
 ROWS = np.random.default_rng(0).normal(size=(1500, 4))
 
 
@@ -57,13 +56,6 @@ class Deployment:
         return self._stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=120))
 
 
-def read(client: httpx.Client, path: str) -> Any:
-    """Return an array of a 200 response."""
-    answer = client.get(path, headers=NPY)
-    assert answer.status_code == 200, answer.text
-    return np.load(io.BytesIO(answer.content))
-
-
 def succeeded(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Post a job, and return its record after its success."""
     answer = client.post(path, json=body)
@@ -82,20 +74,18 @@ def stored(deployment: Deployment) -> list[Path]:
 @pytest.mark.timeout(600)
 def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) -> None:
     """Upload, fit, draws and deletion work over all machines, through a killed worker and a restore."""
-    buffer = io.BytesIO()
-    np.save(buffer, ROWS)
+    body = to_npy(ROWS)
     with ExitStack() as stack:
         deployment = Deployment(tmp_path, stores.settings, stack)
         key = deployment.run("one", "keys", "create", "--tenant", "alice", "--scope", "write").strip()
         one, two = deployment.api("one", key), deployment.api("two", key)
         three, _ = (deployment.start(name, "worker", "--name", name) for name in ("three", "four"))
         until(lambda: one.get("/readyz").json().get("workers") == 2, START_SECONDS)
-        headers = {"Content-Type": "application/x-npy"}
-        uploaded = one.post("/v1/datasets", content=buffer.getvalue(), headers=headers)
+        uploaded = one.post("/v1/datasets", content=body, headers=UPLOAD)
         assert uploaded.status_code == 201, uploaded.text
         data = f"/v1/datasets/{(id_ := uploaded.json()['id'])}"
-        assert two.post("/v1/datasets", content=buffer.getvalue(), headers=headers).status_code == 200
-        np.testing.assert_array_equal(read(two, f"{data}/data"), ROWS)
+        assert two.post("/v1/datasets", content=body, headers=UPLOAD).status_code == 200
+        np.testing.assert_array_equal(get_array(two, f"{data}/data"), ROWS)
         assert [found["id"] for found in two.get("/v1/datasets").json()["items"]] == [id_]
         assert two.get("/v1/usage").json()["datasets"] == 1
 
@@ -105,10 +95,10 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         until(lambda: one.get(f"/v1/jobs/{job}").json()["progress"]["done"] > 0)
         three.process.kill()
         assert ended(two, job)["status"] == "succeeded"
-        draw = read(two, f"{posterior}/draws/7")
-        np.testing.assert_array_equal(read(one, f"{posterior}/draws/7"), draw)
+        draw = get_array(two, f"{posterior}/draws/7")
+        np.testing.assert_array_equal(get_array(one, f"{posterior}/draws/7"), draw)
 
-        np.testing.assert_array_equal(read(two, f"{data}/data"), ROWS)
+        np.testing.assert_array_equal(get_array(two, f"{data}/data"), ROWS)
         succeeded(one, "/v1/posteriors", {"dataset": id_, "n_neighbors": 9})
 
         backup = tmp_path / "backup.tar"
@@ -117,8 +107,8 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         assert two.get(data).status_code == 404
         assert stored(deployment) == []
         deployment.run("five", "restore", "--keys", str(backup))
-        np.testing.assert_array_equal(read(two, f"{data}/data"), ROWS)
-        np.testing.assert_array_equal(read(one, f"{posterior}/draws/7"), draw)
+        np.testing.assert_array_equal(get_array(two, f"{data}/data"), ROWS)
+        np.testing.assert_array_equal(get_array(one, f"{posterior}/draws/7"), draw)
         assert "0 damaged" in deployment.run("five", "scrub")
 
         key_id = key.split("_")[1]

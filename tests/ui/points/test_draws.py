@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
 
-@pytest.fixture
-def tab_with_draws(explorer: Explorer, link: str) -> Explorer:
-    """Return a tab with six draws."""
-    explorer.open(link)
-    explorer.wait_drawn()
-    return explorer
-
-
 def test_playing_moves_the_points_until_it_is_paused(tab_with_draws: Explorer) -> None:
     """The picture and the draw number change during the animation, and stop with it."""
     before = tab_with_draws.wait_still()

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.points.test_draws import tab_with_draws  # noqa: F401 # a fixture
-
 if TYPE_CHECKING:
     from playwright.sync_api import Route
 
@@ -21,7 +19,7 @@ def answer(level: str) -> Any:
     return lambda route: route.fulfill(json=stated)
 
 
-def test_the_word_and_its_reason_are_the_services(tab_with_draws: Explorer) -> None:  # noqa: F811
+def test_the_word_and_its_reason_are_the_services(tab_with_draws: Explorer) -> None:
     """Once the draws are shown, the line has one of the words; then a region can be chosen."""
     line = tab_with_draws.at("reliability")
     expect(line).to_contain_text("rank correlation", timeout=60_000)

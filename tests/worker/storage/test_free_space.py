@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.service.conftest import register_worker
-from tests.worker.jobs.test_queue import fit_job
 from tests.worker.storage.conftest import used
 from worker.base.problems import ProblemError
 from worker.jobs.store import Cancelled
 from worker.storage import free_space
 
 if TYPE_CHECKING:
+    from worker.jobs.store import Job
     from worker.stores import Stores
+
+
+def fit_job(stores: Stores, claim: str) -> Job:
+    """Create a record of a fit."""
+    return stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)[0]
 
 
 def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Stores) -> None:

@@ -14,7 +14,7 @@ from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParam
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding import common
 from glle_engine.methods.neighbor_embedding.common import NOISE, noisy
-from tests.engine.methods.neighbor_embedding.test_umap_pacmap import LIBRARIES, imported
+from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, imported
 from tests.engine.methods.reference import with_slow_ones
 
 NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]

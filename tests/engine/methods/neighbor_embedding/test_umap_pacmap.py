@@ -12,11 +12,11 @@ from glle_engine import manifolds
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.methods import Embedding, method
 from glle_engine.metrics.ranks import trustworthiness
+from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, imported
 from tests.engine.methods.reference import with_slow_ones
 
 N = 200
 SHEET = manifolds.make("s_curve", N, seed=5)
-LIBRARIES = {"umap": "umap", "densmap": "umap", "pacmap": "pacmap"}
 pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their first import
 
 
@@ -25,13 +25,6 @@ def embedded(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object)
     imported(LIBRARIES[name])
     one = method(name)
     return one.embed(X, one.spec(**options))
-
-
-def imported(library: str) -> Any:
-    """Import a library, or skip; umap warns that tensorflow is not installed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip(library)
 
 
 @pytest.mark.slow

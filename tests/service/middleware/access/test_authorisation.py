@@ -8,8 +8,7 @@ from fastapi.routing import APIRoute
 
 from service.app import ROUTERS
 from tests.docs.authorisation import OPERATIONS, PAGE, at_once, outcome, page
-from tests.service.submission.test_tenants import BODIES
-from tests.service.tenants import bearer, resources_of
+from tests.service.tenants import BODIES, bearer, resources_of
 from worker.storage.api_keys import SCOPES
 
 if TYPE_CHECKING:

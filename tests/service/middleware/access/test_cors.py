@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from service.app import create_app
-from tests.service.conftest import serving
-from worker.base.settings import Settings, SettingsError
+from tests.service.middleware.access.origins import LAB, allowing
+from worker.base.settings import SettingsError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
-
-LAB = "https://lab.example.org"
-
-
-@contextmanager
-def allowing(settings: Settings, origins: str) -> Iterator[httpx.Client]:
-    """Serve with these origins allowed."""
-    stores = Stores.connect(replace(settings, cors_origins=origins))
-    with serving(create_app(stores)) as client:
-        yield client
-    stores.close()
 
 
 def test_origins_are_refused_by_default(client: httpx.Client) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from service.cli import doctor
 from service.middleware.access_policy import AccessPolicy
-from tests.service.middleware.access.test_cors import LAB, allowing
+from tests.service.middleware.access.origins import LAB, allowing
 from tests.service.tenants import bearer, served
 from worker.base.settings import Settings
 from worker.storage import api_keys

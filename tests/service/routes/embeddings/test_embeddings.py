@@ -14,7 +14,7 @@ from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
 from tests.service.conftest import upload
-from tests.service.encoding.test_tables import rows
+from tests.service.encoding.csv_rows import rows
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, costing, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
 from worker.execution import context, tasks

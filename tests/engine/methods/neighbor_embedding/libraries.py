@@ -1,0 +1,17 @@
+"""Optional libraries behind the methods."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+LIBRARIES = {"umap": "umap", "densmap": "umap", "pacmap": "pacmap"}
+
+
+def imported(library: str) -> Any:
+    """Import a library, or skip; umap warns that tensorflow is not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(library)
