@@ -8,29 +8,15 @@ from qa.vocabulary import findings
 
 
 @pytest.mark.parametrize(
-    "text", ["as told", "told_of = 1", "# Nobody waits", "a file of its own.", "`calibration_told`"]
-)
-def test_banned_words_are_found(text: str) -> None:
-    """In prose, comments and identifiers."""
-    assert len(findings(text)) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("text", "count"),
     [
-        "a retold story",
-        "neighbors of its own class",
-        "as printed by `glle fit`",
-        "mistoldX",
-        "its own file",
-        "printed",
-        "the host",
-        "in hand",
+        ("as told", 1), ("told_of = 1", 1), ("# Nobody waits", 1), ("a file of its own.", 1), ("a retold story", 0),
+        ("neighbors of its own class", 0), ("as printed by `glle fit`", 0), ("mistoldX", 0), ("in hand", 0),
     ],
-)
-def test_other_words_pass(text: str) -> None:
-    """A word that only contains a banned one is another word."""
-    assert findings(text) == []
+)  # fmt: skip
+def test_banned_words_are_found(text: str, count: int) -> None:
+    """In prose, comments and identifiers; a word that only contains a banned one is another word."""
+    assert len(findings(text)) == count
 
 
 def test_the_line_is_named() -> None:

@@ -2,86 +2,84 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import json
+from typing import TYPE_CHECKING
 
 import pytest
 
-from qa.audit.__main__ import main
-from qa.audit.locks import LOCKS, Pin, locked, requirements, rounds
+from qa.audit.__main__ import main, print_report
+from qa.audit.advisories import AuditReport
+from qa.audit.locks import Locked, Pin, locked, requirements, rounds
 
-STANDIN = str(Path(__file__).with_name("standin.py"))
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+PINS = {Pin(name, "1"): Locked(frozenset({"server.lock"}), frozenset({"sha256:1"})) for name in ("a", "b")}
+CLEAN = {"name": "b", "version": "1", "vulns": []}
+NO_NETWORK = "requests.exceptions.ConnectionError: Failed to resolve"
+NOT_NOW = "pip_audit._service.interface.ServiceError"
+NO_HASH = "ERROR:pip_audit._cli:requirement idna==3.1 does not contain a hash"
 
 
-def command(does: str) -> tuple[str, ...]:
-    """Return the command of the stand-in."""
-    return sys.executable, STANDIN, does
+def exit_code(*entries: Mapping[str, object]) -> int:
+    """Return the exit code for a report of pip-audit."""
+    report = AuditReport()
+    report.read(json.dumps({"dependencies": entries}))
+    return print_report(report, PINS, "pypi")
+
+
+def failing(message: str) -> tuple[str, ...]:
+    """Return a command that fails with a message, as pip-audit does."""
+    return "/bin/sh", "-c", f"echo '{message}' >&2; exit 1"
 
 
 def test_clean_pins_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every pin of every lock is audited, including other platforms' pins, which pip-audit alone skips."""
-    assert main(command("clean")) == 0
-    output = capsys.readouterr()
-    assert (
-        output.out == f"{len(locked(LOCKS))} pins, by pypi: {len(locked(LOCKS))} clean, 0 vulnerable, 0 not audited.\n"
-    )
-    assert output.err == ""
+    """Every pin is audited."""
+    assert exit_code({**CLEAN, "name": "a"}, CLEAN) == 0
+    assert capsys.readouterr() == ("2 pins, by pypi: 2 clean, 0 vulnerable, 0 not audited.\n", "")
 
 
 def test_vulnerability_exits_with_1_and_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """The report names the package, its lock files, its advisories and the fixed version, for each locked version."""
-    assert main(command("vulnerable")) == 1
+    """The report names the package, its lock files, its advisories and the fixed version."""
+    advisory = {"id": "PYSEC-1", "fix_versions": ["99"], "aliases": ["CVE-1"], "description": "Too many dimensions."}
+    assert exit_code({"name": "a", "version": "1", "vulns": [advisory]}, CLEAN) == 1
     output = capsys.readouterr()
-    versions = sorted(pin.version for pin in locked(LOCKS) if pin.name == "numpy")
-    lines = output.err.splitlines()
-    assert len(versions) == 2
-    assert [line.split()[0] for line in lines] == [f"numpy=={version}" for version in versions]
-    for line in lines:
-        assert "server.lock" in line
-        assert line.endswith("PYSEC-1 CVE-1, fixed in 99: Too many dimensions.")
-    assert " 2 vulnerable" in output.out
+    assert output.err == "a==1 (server.lock): PYSEC-1 CVE-1, fixed in 99: Too many dimensions.\n"
+    assert " 1 vulnerable" in output.out
 
 
-@pytest.mark.parametrize(
-    ("does", "audit", "code"),
-    [("no-network", "", 0), ("no-time", "", 0), ("not-now", "required", 1), ("knows-none", "", 0)],
-)
+def test_skipped_package_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    """A skipped package fails the audit, although pip-audit exits with 0."""
+    assert exit_code({"name": "a", "skip_reason": "Dependency not found on PyPI"}, CLEAN) == 1
+    output = capsys.readouterr()
+    assert "a==1 was not audited: Dependency not found on PyPI" in output.err
+    assert "1 not audited." in output.out
+
+
+@pytest.mark.parametrize(("message", "mode", "code"), [(NO_NETWORK, "", 0), (NOT_NOW, "required", 1)])
 def test_an_unreachable_service_is_reported_and_fails_if_required(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], does: str, audit: str, code: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], message: str, mode: str, code: int
 ) -> None:
-    """An index that knows no package counts as unreachable, although pip-audit exits with 0."""
-    monkeypatch.setenv("AUDIT", audit)
-    assert main(command(does)) == code
+    """Both services are asked."""
+    monkeypatch.setenv("AUDIT", mode)
+    assert main(failing(message)) == code
     output = capsys.readouterr()
     assert output.err.startswith("NOT AUDITED: no advisory service could be reached.\npypi: ")
     assert "\nosv: " in output.err
     assert output.out == ""
 
 
-def test_second_service_is_queried_if_the_first_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
-    """The answer of the second service counts."""
-    assert main(command("first-silent-vulnerable")) == 1
-    assert "by osv" in capsys.readouterr().out
-
-
-def test_skipped_package_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
-    """A skipped package fails the audit, although pip-audit exits with 0."""
-    assert main(command("knows-not-all")) == 1
-    output = capsys.readouterr()
-    assert "was not audited: Dependency not found on PyPI" in output.err
-    assert "1 not audited." in output.out
-
-
 def test_failure_of_pip_audit_is_not_a_missing_network(capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code is 1 and the reason is printed."""
-    assert main(command("broken")) == 1
+    assert main(failing(NO_HASH)) == 1
     assert "does not contain a hash" in capsys.readouterr().err
 
 
 def test_unknown_audit_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelled value does not switch the check off."""
     monkeypatch.setenv("AUDIT", "requierd")
-    assert main(command("clean")) == 2
+    assert main(failing(NO_NETWORK)) == 2
 
 
 def test_rounds_contain_every_pin_once_with_all_hashes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.figures.methods import costs as measurement
-from docs.figures.methods import likelihood, rows, tables
+from docs.figures.methods import rows, tables
 from glle_engine.methods import METHODS, costs
 from glle_engine.metrics.registry import SCORES
 
@@ -50,25 +50,6 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
     assert f"1. {refused.refused}" in table
     rows.keep([sheet, real, refused], tmp_path / "rows.jsonl")
     assert rows.kept(tmp_path / "rows.jsonl") == [sheet, real, refused]
-
-
-def test_a_slow_method_has_fewer_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size is the largest supported one whose expected time is within the limit."""
-    monkeypatch.setattr(rows, "SIZES", (5000, 150, 60))
-    assert rows.judge("s_curve", METHODS["meu"], tmp_path).n == 150
-    monkeypatch.setattr(rows, "SECONDS", 0.0)
-    assert rows.judge("s_curve", METHODS["pca"], tmp_path).n == 60
-
-
-def test_the_best_penalty_is_bold() -> None:
-    """One value of a line is bold; refusals are named."""
-    measured = [
-        likelihood.Likely("mocap_run1", "drill", "20 0.1", 1200.0),
-        likelihood.Likely("mocap_run1", "drill", "20 0.2", 1500.0),
-        likelihood.Likely("mocap_run1", "drill", "20 0.3", None, "No."),
-    ]
-    lines = tables.penalties(measured).splitlines()
-    assert lines[2:] == ["| 0.1 | 1,200 |", "| 0.2 | **1,500** |", "| 0.3 | refused |"]
 
 
 def test_the_fit_finds_the_coefficients_of_the_law() -> None:

@@ -23,12 +23,6 @@ def test_the_chosen_law_is_one_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(noise.Setting("digits", 50).sample(1), noise.Setting("digits", 50).sample(1))
 
 
-def test_cells_have_means_and_the_lowest_sample() -> None:
-    """Isotropic, tangent, chosen; then the count of tangent choices."""
-    rows = [{"isotropic": 0.99, "tangent": 0.95, "auto": 0.99}, {"isotropic": 0.97, "tangent": 0.99, "auto": 0.99}]
-    assert noise.by_law(rows, ["isotropic", "tangent"]) == (".9800 [.970] | .9700 [.950] | .9900 [.990] | 1 of 2")
-
-
 def test_few_neighbors_swap_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six neighbors of a roll are below the goal, and noted."""
     monkeypatch.setattr(noise, "FEW", 6)

@@ -10,11 +10,3 @@ def test_short_circuits_raise_the_residual_variance() -> None:
     graphs = list(short_circuits.found("swiss_roll", 0, 0.0))
     assert {jumps > 0 for jumps, _ in graphs} == {False, True}
     assert all((variance > 0.04) == (jumps > 0) for jumps, variance in graphs)
-
-
-def test_a_row_has_the_extremes() -> None:
-    """The largest variance without short circuits, and the smallest with them."""
-    assert (
-        short_circuits.row("roll", [(0, 0.001), (0, 0.002), (3, 0.05), (1, 0.25)]) == "| roll | 2 | .002 | 2 | .050 |"
-    )
-    assert short_circuits.row("curve", [(0, 0.001)]) == "| curve | 1 | .001 | 0 |  |"
