@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from glle_engine import manifolds
+from tests.system.arrays import to_npy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,9 +48,7 @@ class Content:
 
     def npy(self) -> bytes:
         """Return the body of an upload."""
-        file = io.BytesIO()
-        np.save(file, self.values(), allow_pickle=False)
-        return file.getvalue()
+        return to_npy(self.values())
 
 
 @dataclass(frozen=True)

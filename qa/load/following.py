@@ -11,6 +11,7 @@ import numpy as np
 
 from qa.load.content import Artifact, Content, Embedding, Fit, Summary, dataset_of
 from qa.load.ledger import ENDED, Accepted
+from tests.system.arrays import from_npy
 
 if TYPE_CHECKING:
     import random
@@ -147,7 +148,7 @@ class Follower:
     def array(self, answer: httpx.Response, artifact: Artifact, name: str) -> None:
         """Record the array of an npy or JSON answer."""
         if answer.headers["content-type"] == NPY:
-            array = np.load(io.BytesIO(answer.content), allow_pickle=False)
+            array = from_npy(answer.content)
         else:
             body = answer.json()
             array = np.array(body["data"], body["dtype"]).reshape(body["shape"])
@@ -159,8 +160,7 @@ class Follower:
             for member in archive.namelist():
                 name = member.removesuffix(".npy")
                 if not isinstance(artifact, Fit) or name in IN_ARRAYS:
-                    array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                    self.ledger.received_array(artifact, name, array)
+                    self.ledger.received_array(artifact, name, from_npy(archive.read(member)))
 
 
 def is_missing(answer: httpx.Response, what: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import socket
 from http.client import HTTPConnection
@@ -13,8 +12,10 @@ import numpy as np
 import pytest
 
 from qa.faults.drills.conftest import deployed
+from qa.processors.__main__ import KERNELS, processor_flags
 from service.responses.draws import SMALL_BYTES
 from tests.conftest import until
+from tests.system.arrays import NPY, from_npy
 from tests.system.conftest import START_SECONDS, ended, fitted, synthetic
 from worker.execution import process_guard
 from worker.records.cache_entry import PIECE
@@ -38,8 +39,6 @@ BATCH = 12
 RECEIVED = 2**14  # receive buffer of a slow client, bytes
 REQUESTS = 120
 ALIGN = ("none", "procrustes")
-NPY = {"Accept": "application/x-npy"}
-_NEEDS = {"Haswell": {"avx2", "fma"}, "Sandybridge": {"avx"}}  # processor flags that each kernel requires
 
 
 class Fleet:
@@ -54,9 +53,8 @@ class Fleet:
 
 def kernels() -> list[dict[str, str]]:
     """Return the environments of workers with the BLAS kernels of several processors that this one can run."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
-    chosen = [name for name, needed in _NEEDS.items() if needed <= flags]
+    flags = processor_flags(Path("/proc/cpuinfo"))
+    chosen = [name for name in ("Haswell", "Sandybridge") if flags.issuperset(KERNELS[name])]
     return [{"OPENBLAS_CORETYPE": name} for name in chosen] or [{}, {}]
 
 
@@ -126,11 +124,11 @@ def test_a_batch_has_the_bits_of_its_draws(fleet: Fleet, posteriors: list[str]) 
     client = fleet.apis[1]
     for path in posteriors:
         job = batch(client, path)
-        whole = np.load(io.BytesIO(recomputed(client, f"/v1/jobs/{job}/result", NPY["Accept"]).content))
+        whole = from_npy(recomputed(client, f"/v1/jobs/{job}/result", NPY["accept"]).content)
         fleet.cache.flushall()
         for index in (0, BATCH // 2, BATCH - 1):
-            draw = recomputed(client, f"{path}/draws/{index}?wait=60&align=none", NPY["Accept"])
-            np.testing.assert_array_equal(np.load(io.BytesIO(draw.content)), whole[index])
+            draw = recomputed(client, f"{path}/draws/{index}?wait=60&align=none", NPY["accept"])
+            np.testing.assert_array_equal(from_npy(draw.content), whole[index])
 
 
 def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
@@ -140,7 +138,7 @@ def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors:
         job = client.post(f"{path}/draws", json={"count": count}).raise_for_status().json()["id"]
         assert ended(client, job)["status"] == "succeeded"
         url = f"/v1/jobs/{job}/result"
-        whole = recomputed(client, url, NPY["Accept"])
+        whole = recomputed(client, url, NPY["accept"])
         tag, body = slow_download(client.base_url.join(url), fleet.cache.flushall)
         assert (tag, body) == (whole.headers["ETag"], whole.content)
         assert fleet.stores.jobs.fetch(job).round > 0, "the download needed the evicted entries"

@@ -31,6 +31,7 @@ from qa.faults.chaos.processes import RESIDENTS, marked
 from qa.faults.chaos.recovery import recoveries
 from qa.load.ledger import Ledger, percentiles
 from qa.load.running import Load, run, user_of
+from qa.report import aligned
 from tests.system.conftest import Up, glle, running
 
 
@@ -139,20 +140,23 @@ def _never_killed(killer: Killer, requests: int) -> list[str]:
 
 
 def _print(report: dict[str, Any]) -> int:
-    for name in ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "seen last", "failed", "doomed"):
-        print(f"{name:12} {report[name]}")  # noqa: T201 # the command's output
-    print(f"all jobs had ended {report['seconds until all jobs had ended']} s after the last kill, or before\n")  # noqa: T201
-    print(f"{'killed':14} {'times':>6} {'busy':>6}   seconds to the next success: p50, p95, most")  # noqa: T201
+    names = ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "seen last", "failed", "doomed")
+    kills = []
     for kind, times in report["kills"].items():
-        result = report["recovery"].get(kind, {})
-        busy = report["busy when killed"].get(kind, 0)
-        print(f"{kind:14} {times:6} {busy:6}   {' '.join(f'{result.get(p, 0):8.2f}' for p in ('p50', 'p95', 'p100'))}")  # noqa: T201
-    print(f"\n{'keys of':28} {'count':>7} {'expire':>7}")  # noqa: T201
-    for name, (count, expiring) in report["census"].items():
-        print(f"{name:28} {count:7} {expiring:7}")  # noqa: T201
-    print(f"\n{'must be zero':58} {'checked':>8} {'violations':>10}")  # noqa: T201
-    for row in report["checks"]:
-        print(f"{row['name']:58} {row['checked']:8} {len(row['violations']):10}")  # noqa: T201
+        recovery = report["recovery"].get(kind, {})
+        seconds = (f"{recovery.get(quantile, 0):.2f}" for quantile in ("p50", "p95", "p100"))
+        kills.append((kind, times, report["busy when killed"].get(kind, 0), *seconds))
+    tables: list[list[tuple[object, ...]]] = [
+        [("", "figure"), *((name, report[name]) for name in (*names, "seconds until all jobs had ended"))],
+        [("killed", "times", "busy", "seconds to the next success: p50", "p95", "most"), *kills],
+        [("keys of", "count", "expire"), *((name, *counts) for name, counts in report["census"].items())],
+        [
+            ("must be zero", "checked", "violations"),
+            *((row["name"], row["checked"], len(row["violations"])) for row in report["checks"]),
+        ],
+    ]
+    for table in tables:
+        print(aligned(table) + "\n")  # noqa: T201 # the command's output
     shown = ((row["name"], row["violations"][: checks.SHOWN]) for row in report["checks"])
     findings = [f"{name}: {violation}" for name, violations in shown for violation in violations]
     print(*findings, sep="\n")  # noqa: T201

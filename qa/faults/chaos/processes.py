@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.system.conftest import children, name_of
+
 Kind = Literal[
     "API", "worker", "sampler", "quick RQ worker", "batch RQ worker", "work-horse", "queue server", "cache server"
 ]
@@ -36,7 +38,7 @@ def tree(head: int) -> list[Process]:
     work-horse too.
     """
     processes = []
-    for child in _children(head):
+    for child in children(head):
         kind = _kind(child)
         if kind is None:
             continue
@@ -55,11 +57,11 @@ def without_residents(processes: list[Process]) -> list[str]:
 
 def _below_worker(worker: int) -> list[Process]:
     processes = []
-    for child in _children(worker):
-        kind = RESIDENTS.get(_name(child), "work-horse")
+    for child in children(worker):
+        kind = RESIDENTS.get(name_of(child), "work-horse")
         processes.append(Process(child, kind, worker))
         if kind in {"quick RQ worker", "batch RQ worker"}:
-            processes += [Process(horse, "work-horse", child) for horse in _children(child)]
+            processes += [Process(horse, "work-horse", child) for horse in children(child)]
     return processes
 
 
@@ -75,21 +77,6 @@ def marked(mark: str) -> dict[int, int]:
     return processes
 
 
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _name(pid: int) -> str:
-    """Return the name that a process gave itself, at most 15 characters."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:  # ended meanwhile
-        return ""
-
-
 def _status(pid: int) -> str:
     """Return the states of a process's threads, such as R for running."""
     states = ""
@@ -102,7 +89,7 @@ def _status(pid: int) -> str:
 
 
 def _kind(pid: int) -> Kind | None:
-    name = _name(pid)
+    name = name_of(pid)
     if name.startswith("glle-api"):
         return "API"
     if name.startswith("glle-worker"):

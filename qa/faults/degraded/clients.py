@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import threading
 import time
@@ -15,13 +14,13 @@ import httpx
 import numpy as np
 
 from qa.background import repeated
-from qa.faults.degraded.reference import Array, N, Truth
+from qa.faults.degraded.reference import N, Truth
+from tests.system.arrays import NPY, UPLOAD, Array, from_npy, to_npy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 COUNT = 24  # draws of the job whose result is read
-NPY = {"accept": "application/x-npy"}
 SECONDS = 40.0  # client timeout, s
 PAUSE = 0.25
 USERS = 6
@@ -173,11 +172,11 @@ class Clients:
 
     def _read_data(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
         response = client.get(f"/v1/datasets/{self.dataset}/data", headers=NPY)
-        return _equal(response, _npy(self._truth.X))
+        return _equal(response, to_npy(self._truth.X))
 
     def _upload(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
-        body = _npy(np.random.default_rng([7, self._new()]).normal(size=(40, 3)))
-        response = client.post("/v1/datasets", content=body, headers=_UPLOAD)
+        body = to_npy(np.random.default_rng([7, self._new()]).normal(size=(40, 3)))
+        response = client.post("/v1/datasets", content=body, headers=UPLOAD)
         if response.is_success:
             with self._lock:
                 self.uploaded[response.json()["id"]] = body
@@ -227,7 +226,7 @@ class Clients:
 
 def uploaded(client: httpx.Client, X: Array) -> str:
     """Upload points; return the id of the data set."""
-    answer = client.post("/v1/datasets", content=_npy(X), headers=_UPLOAD)
+    answer = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD)
     assert answer.is_success, answer.text
     return str(answer.json()["id"])
 
@@ -239,15 +238,6 @@ def fitted(client: httpx.Client, dataset: str) -> str:
     return f"/v1/posteriors/{answer.json()['id']}"
 
 
-_UPLOAD = {"content-type": "application/x-npy"}
-
-
-def _npy(array: Array) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
-
-
 def _equal(response: httpx.Response, body: bytes) -> httpx.Response:
     if response.status_code == 200 and response.content != body:
         raise WrongAnswerError(f"{len(response.content)} bytes that differ from the data set.")
@@ -256,7 +246,7 @@ def _equal(response: httpx.Response, body: bytes) -> httpx.Response:
 
 def _has(response: httpx.Response, shape: tuple[int, ...], body: bytes) -> httpx.Response:
     if response.status_code == 200:
-        findings: Array = np.load(io.BytesIO(response.content))
+        findings = from_npy(response.content)
         if findings.shape != shape or findings.tobytes() != body:
             raise WrongAnswerError(f"An array of shape {findings.shape} differs from the engine's of {shape}.")
     return response

@@ -5,16 +5,15 @@ The values exceed the buffers between service and client, so eviction hits unrea
 
 from __future__ import annotations
 
-import io
 import time
 from typing import TYPE_CHECKING
 
 import httpx
-import numpy as np
 
 from glle_engine import manifolds
-from qa.faults.degraded.clients import NPY, SECONDS, Answer, fitted, uploaded
+from qa.faults.degraded.clients import SECONDS, Answer, fitted, uploaded
 from qa.faults.degraded.reference import Truth
+from tests.system.arrays import NPY, from_npy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +49,7 @@ def _read(deployment: Deployment, client: httpx.Client, path: str, right: bytes)
         time.sleep(0.2)
     if outcome == "200":
         outcome = "2xx"
-        if np.load(io.BytesIO(body)).tobytes() != right:
+        if from_npy(body).tobytes() != right:
             wrong = f"{len(body)} bytes that differ from the engine's."
     return Answer(path.rpartition("/")[2], outcome, time.monotonic() - started, wrong)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 import glle_engine
 from glle_engine import manifolds
 
-N = 400
+if TYPE_CHECKING:
+    from tests.system.arrays import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
+N = 400
 
 
 @dataclass

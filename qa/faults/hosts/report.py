@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qa.report import aligned
+
 
 @dataclass(frozen=True)
 class Row:
@@ -50,17 +52,14 @@ def table(rows: list[Row]) -> str:
     result = [
         (
             row.scenario + (f" ({row.left})" if row.left else ""),
-            *(str(value) for value in (row.jobs, row.finished, row.wrong, row.failed, row.refused)),
+            row.jobs,
+            row.finished,
+            row.wrong,
+            row.failed,
+            row.refused,
             f"{row.slowest:.1f} s",
             f"{row.heal:.1f}",
         )
         for row in rows
     ]
     return aligned([HEAD, *result])
-
-
-def aligned(lines: list[tuple[str, ...]]) -> str:
-    """Return rows of words as aligned columns; the first row is the head."""
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    shown = [" | ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([shown[0], "-|-".join("-" * width for width in widths), *shown[1:]])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qa.faults.hosts.deployment import worker_names
 from qa.faults.hosts.network.namespaces import wait_until
-from qa.faults.hosts.report import aligned
+from qa.report import aligned
 from worker.records.draws import DrawsSpec
 from worker.records.sharding import SHARD_SECONDS
 
@@ -98,7 +98,7 @@ def table(figures: list[Figure], alone: float, n: int, share: float) -> str:
         "worker hosts", "seconds", "draws/s", "times one host", "their share in use, %", "CPU of workers, s",
         "of API and servers, s", "overhead a shard, ms", "round trips a shard", "KB a draw over the links",
     )  # fmt: skip
-    lines: list[tuple[str, ...]] = [head]
+    lines: list[tuple[object, ...]] = [head]
     baseline = 0.0
     pieces = shards(n)
     for hosts in sorted({figure.hosts for figure in figures}):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,13 +15,13 @@ import numpy as np
 import glle_engine
 from glle_engine import DrawKey, FitSpec
 from qa.background import repeated
+from tests.system.arrays import NPY, from_npy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glle_engine import Posterior
 
-NPY = {"accept": "application/x-npy"}
 OPEN = frozenset({"queued", "running", "cancelling"})
 PROBE_SECONDS = 0.2  # between two requests of a probe
 ASK_SECONDS = 45.0  # above any answer time of the service, s
@@ -55,7 +54,7 @@ class Work:
         dataset = self.request_json("POST", "/v1/datasets/synthetic", json=content)["id"]
         result = self.request_json("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
         self.posterior: str = result["id"]
-        values = np.load(io.BytesIO(self.request("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
+        values = from_npy(self.request("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content)
         self.alone: Posterior = glle_engine.fit(values, FitSpec.from_dict(result["spec"]))
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
@@ -100,7 +99,7 @@ class Work:
         """Return the number of draws of a job that differ from the engine's in any bit."""
         while (answer := self.request("GET", f"/v1/jobs/{job.id}/result", headers=NPY)).status_code != httpx.codes.OK:
             time.sleep(0.5)  # draws lost with the cache are computed again
-        got = np.load(io.BytesIO(answer.content), allow_pickle=False)
+        got = from_npy(answer.content)
         keys = [DrawKey(index, job.seed, 1.0) for index in range(job.count)]
         expected = self.alone.draws_of(keys, source="posterior", align="procrustes")
         return sum(not np.array_equal(received, draw.embedding) for received, draw in zip(got, expected, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import pytest
 import glle_engine
 from glle_engine import DrawKey, FitSpec
 from qa.background import repeated
+from tests.system.arrays import NPY, from_npy
 from tests.system.conftest import fitted, running, synthetic
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-NPY = {"accept": "application/x-npy"}
 POINTS = 1000
 FIGURES: list[tuple[str, str]] = []
 
@@ -133,15 +132,14 @@ def array(client: httpx.Client, path: str) -> bytes:
     """Return the bytes of an array."""
     answer = patiently(client, "GET", path, headers=NPY)
     assert answer.status_code == 200, answer.text
-    values: np.ndarray[Any, Any] = np.load(io.BytesIO(answer.content))
-    return values.tobytes()
+    return from_npy(answer.content).tobytes()
 
 
 def alone(client: httpx.Client, posterior: str, body: dict[str, int]) -> bytes:
     """Return the bytes of the requested draws, computed by the engine alone."""
     result = client.get(posterior).json()
     data = client.get(f"/v1/datasets/{result['dataset']}/data", headers=NPY)
-    fit = glle_engine.fit(np.load(io.BytesIO(data.content)), FitSpec.from_dict(result["spec"]))
+    fit = glle_engine.fit(from_npy(data.content), FitSpec.from_dict(result["spec"]))
     keys = [DrawKey(index, body["seed"], 1.0) for index in range(body["count"])]
     made = fit.draws_of(keys, source="posterior", align="procrustes")
     return np.stack([draw.embedding for draw in made]).tobytes()
