@@ -94,6 +94,19 @@ def test_every_file_is_applied() -> None:
         assert resources == beside, listing.parent.name
 
 
+def built(folder: Path) -> list[dict[str, Any]]:
+    """Return the documents that kubectl builds of a folder."""
+    command = ["kubectl", "kustomize", str(folder)]
+    return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def customized(folder: Path, listing: str) -> list[dict[str, Any]]:
+    """Return the documents of a customization beside copies of the manifests."""
+    shutil.copytree(FOLDER, folder / "own")
+    (folder / "own" / "kustomization.yaml").write_text(listing)
+    return built(folder / "own")
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     """Every component of docs/how-to/kubernetes.md builds, all in one namespace."""
@@ -102,10 +115,7 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     assert {path.parent.name for path in FOLDER.glob("components/*/kustomization.yaml")} == set(
         re.findall(r"components/([\w-]+)", listing)
     )
-    shutil.copytree(FOLDER, tmp_path / "own")
-    (tmp_path / "own" / "kustomization.yaml").write_text(listing)
-    built = subprocess.run(["kubectl", "kustomize", tmp_path / "own"], check=True, capture_output=True, text=True)  # noqa: S607 # the path depends on the machine
-    documents = list(yaml.safe_load_all(built.stdout))
+    documents = customized(tmp_path, listing)
     assert {"ScaledObject", "ServiceMonitor", "Ingress", "Deployment"} <= {one["kind"] for one in documents}
     assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA creates its own autoscaler"
     for document in documents:
@@ -117,11 +127,8 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
     """With its component no pod needs a volume that several machines mount; each has a writable folder for copies."""
-    shutil.copytree(FOLDER, tmp_path / "own")
-    (tmp_path / "own" / "kustomization.yaml").write_text("resources: [base]\ncomponents: [components/object-store]\n")
-    built = subprocess.run(["kubectl", "kustomize", tmp_path / "own"], check=True, capture_output=True, text=True)  # noqa: S607 # the path depends on the machine
-    assert "ReadWriteMany" not in built.stdout
-    documents = list(yaml.safe_load_all(built.stdout))
+    documents = customized(tmp_path, "resources: [base]\ncomponents: [components/object-store]\n")
+    assert "ReadWriteMany" not in str(documents)
     assert "PersistentVolumeClaim" not in {one["kind"] for one in documents}
     for document in documents:
         assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
@@ -150,13 +157,7 @@ CLOUDS = {
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
     """Each overlay is valid by the schema, and names the storage class, ingress class, store and service account."""
-    built = subprocess.run(
-        ["kubectl", "kustomize", FOLDER / "clouds" / cloud],  # noqa: S607 # the path depends on the machine
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    documents = list(yaml.safe_load_all(built.stdout))
+    documents = built(FOLDER / "clouds" / cloud)
     for document in documents:
         assert document["kind"] in {"Namespace", "StorageClass"} or document["metadata"]["namespace"] == "glle"
         if document["kind"] not in CUSTOM:

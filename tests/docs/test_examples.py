@@ -17,8 +17,8 @@ import pytest
 
 from service.cli import main
 from service.schemas import openapi
+from tests.docs.pages import ROOT, blocks
 from tests.system.clients.typescript import typescript
-from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,16 +28,11 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
 
 EXAMPLES = ROOT / "docs" / "examples"
+QUICKSTART = ROOT / "docs" / "tutorials" / "quickstart.md"
 COMMANDS = {"sh": ["bash"], "py": [sys.executable]}
 LANGUAGES = (*COMMANDS, "ts")
 
 mpl.use("Agg")
-
-
-def blocks(language: str) -> list[str]:
-    """Return the code of the quickstart."""
-    text = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def journey(ending: str, up: Up, folder: Path) -> str:
@@ -91,7 +86,7 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("GLLE_URL", up.url)
     monkeypatch.chdir(ROOT)
-    five, own = blocks("python")
+    five, own = blocks(QUICKSTART, "python")
     assert len([line for line in five.splitlines() if line]) == 5
     names: dict[str, Any] = {}
     exec(five, names)  # noqa: S102 # the project's own page
@@ -110,7 +105,7 @@ def test_quickstart_commands_work(
     """Each line of the page runs with the id that `glle fit` printed."""
     monkeypatch.setenv("GLLE_URL", up.url)
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
+    lines = [line for block in blocks(QUICKSTART, "sh") for line in block.splitlines() if line.startswith("glle ")]
     assert len(lines) == 5
     result = "post_..."
     for line in lines:

@@ -14,8 +14,8 @@ import pytest
 
 import glle_engine
 from glle import Client
+from tests.docs.pages import ROOT, blocks
 from tests.system.clients.typescript import typescript
-from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 mpl.use("Agg")
 TUTORIALS = ROOT / "docs" / "tutorials"
 URL = "http://127.0.0.1:8000"
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """Return the fenced code blocks of a page."""
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Link:
             finally:
                 self._nft("delete", "table", *_TABLE)
 
-        return Situation(f"network: {percent} % of the packets lost", trouble, 5.0)
+        return Situation(f"network: {percent} % of the packets lost", trouble, seconds=5.0)
 
     def _nft(self, *words: str) -> str:
         return subprocess.run([*self.inside, _NFT, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -109,4 +109,4 @@ def remote_namespace() -> Iterator[Link]:
 
 def situations(link: Link) -> list[Situation]:
     """Return the network situations; delay is applied by the servers' proxies instead."""
-    return [Situation("network: another host, nothing lost", nothing, 2.0), link.losing(5), link.losing(20)]
+    return [Situation("network: another host, nothing lost", nothing, seconds=2.0), link.losing(5), link.losing(20)]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from qa.faults.degraded.deployment import Deployment
+    from qa.faults.degraded.proxy import Mode
     from worker.operations.embedded_redis import Server
 
 
@@ -28,10 +29,15 @@ class Situation:
     """
 
     name: str
-    trouble: Callable[[Deployment], AbstractContextManager[None]]
+    fault: Callable[..., AbstractContextManager[None]]
+    arguments: tuple[object, ...] = ()
     seconds: float = 3.0
     threads: int = USERS
     refuses: bool = False
+
+    def trouble(self, deployment: Deployment) -> AbstractContextManager[None]:
+        """Return the fault of a deployment."""
+        return self.fault(deployment, *self.arguments)
 
 
 @contextmanager
@@ -47,82 +53,53 @@ def evicted(deployment: Deployment) -> Iterator[None]:
         yield
 
 
-def refusing(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a server that refuses connections."""
-    return _proxied(server_name, "refuse")
+@contextmanager
+def proxied(deployment: Deployment, server_name: str, mode: Mode, after: int = 0) -> Iterator[None]:
+    """Refuse the connections of a server, reset them after a number of bytes, or answer errors."""
+    proxy = deployment.before_queue if server_name == "queue" else deployment.before_cache
+    proxy.become(mode, after)
+    try:
+        yield
+    finally:
+        proxy.become("pass")
 
 
-def cutting(server_name: str, after: int) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a server whose connections are reset after this number of bytes."""
-    return _proxied(server_name, "cut", after)
-
-
-def failing(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a server that answers every command with an error."""
-    return _proxied(server_name, "errors")
-
-
-def _proxied(server_name: str, mode: str, after: int = 0) -> Callable[[Deployment], AbstractContextManager[None]]:
-    @contextmanager
-    def trouble(deployment: Deployment) -> Iterator[None]:
-        proxy = deployment.before_queue if server_name == "queue" else deployment.before_cache
-        proxy.become(mode, after)  # type: ignore[arg-type] # one of its modes
-        try:
-            yield
-        finally:
-            proxy.become("pass")
-
-    return trouble
-
-
-def slow(shortest: float, longest: float) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a slow network to both servers: delay in seconds, each direction."""
-
-    @contextmanager
-    def trouble(deployment: Deployment) -> Iterator[None]:
-        proxies = (deployment.before_queue, deployment.before_cache)
+@contextmanager
+def slow(deployment: Deployment, shortest: float, longest: float) -> Iterator[None]:
+    """Delay the network to both servers by seconds, in each direction."""
+    proxies = (deployment.before_queue, deployment.before_cache)
+    for proxy in proxies:
+        proxy.delay = (shortest, longest)
+    try:
+        yield
+    finally:
         for proxy in proxies:
-            proxy.delay = (shortest, longest)
-        try:
-            yield
-        finally:
-            for proxy in proxies:
-                proxy.delay = (0.0, 0.0)
-
-    return trouble
+            proxy.delay = (0.0, 0.0)
 
 
-def stopped(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a stopped server, which accepts connections and never answers."""
-
-    @contextmanager
-    def trouble(deployment: Deployment) -> Iterator[None]:
-        server = _server(deployment, server_name)
-        assert server.process is not None
-        os.kill(server.process.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(server.process.pid, signal.SIGCONT)
-
-    return trouble
+@contextmanager
+def stopped(deployment: Deployment, server_name: str) -> Iterator[None]:
+    """Stop a server, which then accepts connections and never answers."""
+    server = _server(deployment, server_name)
+    assert server.process is not None
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
 
 
-def killed(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a killed server, restarted later with its persisted data."""
-
-    @contextmanager
-    def trouble(deployment: Deployment) -> Iterator[None]:
-        server = _server(deployment, server_name)
-        assert server.process is not None
-        server.process.kill()
-        server.process.wait()
-        try:
-            yield
-        finally:
-            deployment.start(server)
-
-    return trouble
+@contextmanager
+def killed(deployment: Deployment, server_name: str) -> Iterator[None]:
+    """Kill a server, and restart it later with its persisted data."""
+    server = _server(deployment, server_name)
+    assert server.process is not None
+    server.process.kill()
+    server.process.wait()
+    try:
+        yield
+    finally:
+        deployment.start(server)
 
 
 @contextmanager
@@ -146,23 +123,19 @@ def loading(deployment: Deployment) -> Iterator[None]:
         server.wait()
 
 
-def full_of_memory(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a server at its memory limit without eviction."""
-
-    @contextmanager
-    def trouble(deployment: Deployment) -> Iterator[None]:
-        with deployment.direct(_server(deployment, server_name)) as client:
-            longest = client.config_get("maxmemory")["maxmemory"]
-            policy = client.config_get("maxmemory-policy")["maxmemory-policy"]
-            client.config_set("maxmemory-policy", "noeviction")
-            client.config_set("maxmemory", "1mb")
-            try:
-                yield
-            finally:
-                client.config_set("maxmemory", longest)
-                client.config_set("maxmemory-policy", policy)
-
-    return trouble
+@contextmanager
+def full_of_memory(deployment: Deployment, server_name: str) -> Iterator[None]:
+    """Set a server to its memory limit, without eviction."""
+    with deployment.direct(_server(deployment, server_name)) as client:
+        longest = client.config_get("maxmemory")["maxmemory"]
+        policy = client.config_get("maxmemory-policy")["maxmemory-policy"]
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", "1mb")
+        try:
+            yield
+        finally:
+            client.config_set("maxmemory", longest)
+            client.config_set("maxmemory-policy", policy)
 
 
 @contextmanager
@@ -178,28 +151,24 @@ def smaller_than_configured(deployment: Deployment) -> Iterator[None]:
             client.config_set("maxmemory", longest)
 
 
-def full_disk(server_name: str) -> Callable[[Deployment], AbstractContextManager[None]]:
-    """Return the fault of a full disk: of the queue's log, or of the data."""
-
-    @contextmanager
-    def trouble(deployment: Deployment) -> Iterator[None]:
-        folder = deployment.queue.folder if server_name == "queue" else deployment.data
-        filler = folder / "filler"
-        with filler.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"\0" * 2**12)
-            except OSError:
-                pass
+@contextmanager
+def full_disk(deployment: Deployment, server_name: str) -> Iterator[None]:
+    """Fill the disk of the queue's log, or of the data."""
+    folder = deployment.queue.folder if server_name == "queue" else deployment.data
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
         try:
-            yield
-        finally:
-            filler.unlink()
-            server = deployment.queue
-            if server.process is not None and server.process.poll() is not None:
-                deployment.start(server)  # the server may exit on a full disk; a supervisor restarts it
-
-    return trouble
+            while True:
+                file.write(b"\0" * 2**12)
+        except OSError:
+            pass
+    try:
+        yield
+    finally:
+        filler.unlink()
+        server = deployment.queue
+        if server.process is not None and server.process.poll() is not None:
+            deployment.start(server)  # the server may exit on a full disk; a supervisor restarts it
 
 
 def _server(deployment: Deployment, server_name: str) -> Server:
@@ -212,24 +181,24 @@ MANY = 60  # more than the thread pool of the service
 NOTHING = "nothing is wrong"
 
 SITUATIONS = (
-    Situation(NOTHING, nothing, 2.0),
+    Situation(NOTHING, nothing, seconds=2.0),
     Situation("cache: everything evicted, again and again", evicted),
-    Situation("cache: refuses connections", refusing("cache")),
-    Situation("cache: silent (stopped)", stopped("cache"), 8.0, MANY, refuses=True),
-    Situation("cache: killed, comes back empty", killed("cache")),
-    Situation("cache: answers errors", failing("cache")),
-    Situation("cache: reset in the middle of a value", cutting("cache", 3000)),
-    Situation("cache: memory full, nothing may be evicted", full_of_memory("cache")),
+    Situation("cache: refuses connections", proxied, ("cache", "refuse")),
+    Situation("cache: silent (stopped)", stopped, ("cache",), seconds=8.0, threads=MANY, refuses=True),
+    Situation("cache: killed, comes back empty", killed, ("cache",)),
+    Situation("cache: answers errors", proxied, ("cache", "errors")),
+    Situation("cache: reset in the middle of a value", proxied, ("cache", "cut", 3000)),
+    Situation("cache: memory full, nothing may be evicted", full_of_memory, ("cache",)),
     Situation("cache: much smaller than GLLE_CACHE_BYTES", smaller_than_configured),
-    Situation("queue: refuses connections", refusing("queue"), refuses=True),
-    Situation("queue: silent (stopped)", stopped("queue"), 8.0, MANY, refuses=True),
-    Situation("queue: killed, comes back with its log", killed("queue"), refuses=True),
+    Situation("queue: refuses connections", proxied, ("queue", "refuse"), refuses=True),
+    Situation("queue: silent (stopped)", stopped, ("queue",), seconds=8.0, threads=MANY, refuses=True),
+    Situation("queue: killed, comes back with its log", killed, ("queue",), refuses=True),
     Situation("queue: killed, loads a long log", loading, refuses=True),
-    Situation("queue: answers errors", failing("queue"), refuses=True),
-    Situation("queue: reset in the middle of an answer", cutting("queue", 3000)),
-    Situation("queue: memory full", full_of_memory("queue"), refuses=True),
-    Situation("queue: disk full", full_disk("queue"), refuses=True),
-    Situation("data folder: disk full", full_disk("data"), refuses=True),
-    Situation("both: 25 ms away", slow(0.025, 0.025), 5.0),
-    Situation("both: 50 to 150 ms away", slow(0.05, 0.15), 8.0),
+    Situation("queue: answers errors", proxied, ("queue", "errors"), refuses=True),
+    Situation("queue: reset in the middle of an answer", proxied, ("queue", "cut", 3000)),
+    Situation("queue: memory full", full_of_memory, ("queue",), refuses=True),
+    Situation("queue: disk full", full_disk, ("queue",), refuses=True),
+    Situation("data folder: disk full", full_disk, ("data",), refuses=True),
+    Situation("both: 25 ms away", slow, (0.025, 0.025), seconds=5.0),
+    Situation("both: 50 to 150 ms away", slow, (0.05, 0.15), seconds=8.0),
 )
