@@ -143,7 +143,8 @@ class _Subscription:
             with suppress(redis.RedisError, OSError):
                 async with connect() as client, client.pubsub() as subscription:
                     await subscription.subscribe(channel)
-                    async for message in subscription.listen():
+                    # None: the system gave up the connection, which redis-py's `listen` would read again for ever.
+                    while (message := await subscription.get_message(timeout=None)) is not None:
                         if message["type"] == "message":
                             self._receive(message["data"])
                             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,26 @@ def test_a_lost_connection_is_renewed(stores: Stores) -> None:
         # The connection may return before the first look.
         await asyncio.to_thread(until, lambda: listening(stores) and not before & connections(stores))
         await wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id))
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_the_system_gave_up_is_renewed(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ETIMEDOUT is Python's TimeoutError, which redis-py takes for the end of a wait; the loop goes on."""
+    readers: list[asyncio.StreamReader] = []
+    read = asyncio.StreamReader.read
+
+    async def read_and_record(self: asyncio.StreamReader, n: int = -1) -> bytes:
+        readers.append(self)
+        return await read(self, n)
+
+    monkeypatch.setattr(asyncio.StreamReader, "read", read_and_record)
+
+    async def run() -> None:
+        with stores.endings.of("job_1") as ended:
+            await asyncio.to_thread(until, lambda: listening(stores) and readers)
+            readers[-1].set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+            await asyncio.wait_for(ended.wait(), 10)  # notifications may have been lost
 
     asyncio.run(run())
 
