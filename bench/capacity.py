@@ -144,7 +144,7 @@ def _number(value: float) -> str:
 def _operations() -> Iterator[tuple[str, int, Cost]]:
     """Yield the cost of every operation for every number of points."""
     with running_service(1, 1) as service:
-        idle = _spent(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS)
+        idle = _measure_cost(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS)
         for n, times in SIZES.items():
             for what, count, do in _requests(service, n, times):
                 yield what, n, _cost(service, idle, count, do)
@@ -153,7 +153,7 @@ def _operations() -> Iterator[tuple[str, int, Cost]]:
 def _requests(service: Service, n: int, times: int) -> Iterator[tuple[str, int, Callable[[], object]]]:
     """Yield the operations, each with its repetitions in a window."""
     seeds, indices = itertools.count(n * 1000), itertools.count()
-    path, singles = service.fitted("swiss_roll", n), 4 * times
+    path, singles = service.fit_synthetic("swiss_roll", n), 4 * times
     datasets = [_dataset(service, n, next(seeds)) for _ in range(WINDOWS * times)]
     yield "a fit", times, lambda: service.posterior(datasets.pop())
     job = f"a job of {DRAWS} draws, its result as npy"
@@ -174,14 +174,14 @@ def _cost(service: Service, idle: Cost, times: int, do: Callable[[], object]) ->
     costs = []
     for _ in range(WINDOWS):
         started = time.monotonic()
-        spent = _spent(service, lambda: [do() for _ in range(times)])
+        spent = _measure_cost(service, lambda: [do() for _ in range(times)])
         costs.append(spent.plus(idle, started - time.monotonic()).per(times))
     fields = {name: max(0.0, statistics.median(getattr(cost, name) for cost in costs)) for name in asdict(Cost())}
     print(times, fields, flush=True)
     return Cost(**fields)
 
 
-def _spent(service: Service, do: Callable[[], object]) -> Cost:
+def _measure_cost(service: Service, do: Callable[[], object]) -> Cost:
     before = _reading(service)
     do()
     time.sleep(CALM_SECONDS)
@@ -227,7 +227,7 @@ def _idle_worker() -> Cost:
     for workers in (FEW, MORE):
         with running_service(workers, 1, HEARTBEAT) as service:
             time.sleep(CALM_SECONDS)
-            costs.append(_spent(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS))
+            costs.append(_measure_cost(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS))
     found = costs[1].plus(costs[0], -1.0).per(MORE - FEW)
     return Cost(**{name: max(0.0, value) for name, value in asdict(found).items()})
 

@@ -97,7 +97,7 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[
     with Progress(*columns, console=console) as progress:
         lines = Lines(progress)
         with Client(url, progress=lines) as client:
-            cases = _uploaded(client, options.points)
+            cases = _upload_cases(client, options.points)
             fitted = [_follow(lines, f"fit   {case.title}", partial(_fit, client, case)) for case in cases]
             for case, posterior in zip(cases, fitted, strict=True):
                 _follow(lines, f"draws {case.title}", partial(_draw, posterior, case, options.draws))
@@ -107,11 +107,11 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[
             roll = next(i for i, case in enumerate(cases) if case.name == "swiss_roll")
             drawn = [options.out / "summary.png", options.out / "methods.png"]
             _follow(lines, "summary Swiss roll", partial(fitted[roll].picture, "summary", out=drawn[0]))
-            _follow(lines, "methods Swiss roll", partial(_compared, client, cases[roll], drawn[1]))
+            _follow(lines, "methods Swiss roll", partial(_compare_methods, client, cases[roll], drawn[1]))
     return cases, drawn
 
 
-def _compared(client: Client, case: Case, path: Path) -> None:
+def _compare_methods(client: Client, case: Case, path: Path) -> None:
     """Have the service compare methods on a data set and plot them side by side."""
     landmarks = {"method": "isomap", "parameters": {"n_landmarks": 200}}
     scores = ["trustworthiness", "procrustes"]
@@ -119,7 +119,7 @@ def _compared(client: Client, case: Case, path: Path) -> None:
     client.picture(f"/v1/jobs/{compared.job}/result.png", out=path)
 
 
-def _uploaded(client: Client, points: int) -> list[Case]:
+def _upload_cases(client: Client, points: int) -> list[Case]:
     digits = load_digits()
     sets = [("digits", client.dataset(digits.data), digits.data, digits.target)]
     for name in datasets.NAMES:
@@ -139,7 +139,7 @@ def _follow(lines: Lines, title: str, work: Callable[[], T]) -> T:
     return result
 
 
-def _timed(case: Case, name: str, work: Callable[[], Any]) -> Any:
+def _time_call(case: Case, name: str, work: Callable[[], Any]) -> Any:
     start = time.perf_counter()
     result = work()
     case.seconds[name] = time.perf_counter() - start
@@ -147,8 +147,8 @@ def _timed(case: Case, name: str, work: Callable[[], Any]) -> Any:
 
 
 def _fit(client: Client, case: Case) -> Posterior:
-    posterior: Posterior = _timed(case, "fit", lambda: client.fit(case.dataset, method=case.method))
-    again = _timed(case, "fit again", lambda: client.fit(case.dataset, method=case.method))
+    posterior: Posterior = _time_call(case, "fit", lambda: client.fit(case.dataset, method=case.method))
+    again = _time_call(case, "fit again", lambda: client.fit(case.dataset, method=case.method))
     assert again == posterior
     case.seconds["fit on worker"] = posterior.metadata["seconds"]
     case.reference = posterior.arrays()["embedding"]
@@ -156,8 +156,8 @@ def _fit(client: Client, case: Case) -> Posterior:
 
 
 def _draw(posterior: Posterior, case: Case, count: int) -> None:
-    drawn = _timed(case, "draws", lambda: posterior.draws(count))
-    again = _timed(case, "draws again", lambda: posterior.draws(count))
+    drawn = _time_call(case, "draws", lambda: posterior.draws(count))
+    again = _time_call(case, "draws again", lambda: posterior.draws(count))
     assert drawn.tobytes() == again.tobytes()
     case.embeddings = drawn
 

@@ -47,7 +47,7 @@ MEDIA_TYPES = {
 
 
 @dataclass(frozen=True)
-class Upload:
+class DatasetUpload:
     """Data set to send; `index` is the index of its frame, for frames of its embeddings."""
 
     body: Body
@@ -72,7 +72,7 @@ def upload_of(
     colors: Any = None,
     *,
     call: str = "dataset(frame",
-) -> Upload:
+) -> DatasetUpload:
     """Return the upload of an array, a table, nested lists, or the path of a file.
 
     `options` are the roles of columns: `label` of a pandas frame may also be an index level. `labels` and `colors` have
@@ -104,7 +104,7 @@ def upload_of(
     if hasattr(data, "collect_schema"):  # polars.LazyFrame
         raise ValueError("The data are a query without values: give data.collect().")
     array = as_array(data, "The data")
-    return Upload(_array_body(array, _vectors(len(array) if array.ndim else 0, query, labels, colors)))
+    return DatasetUpload(_array_body(array, _vectors(len(array) if array.ndim else 0, query, labels, colors)))
 
 
 def as_array(values: Any, name: str) -> Array:
@@ -166,13 +166,13 @@ def _vectors(rows: int, query: dict[str, Any], labels: Any, colors: Any) -> dict
     return vectors
 
 
-def _file_upload(path: Path, query: dict[str, Any]) -> Upload:
+def _file_upload(path: Path, query: dict[str, Any]) -> DatasetUpload:
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None:
         raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
-    return Upload(Body.of_file(path, media), query)
+    return DatasetUpload(Body.of_file(path, media), query)
 
 
 def _array_body(array: Array, vectors: dict[str, Array]) -> Body:
@@ -201,7 +201,7 @@ def _npy(array: Array) -> Iterator[bytes]:
         yield np.ascontiguousarray(table[start : start + rows]).tobytes()
 
 
-def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array], call: str) -> Upload:
+def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array], call: str) -> DatasetUpload:
     """Return a frame as CSV with its names, or as npy or npz if its columns are only numbered."""
     label = query.get("label")
     columns = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
@@ -214,7 +214,7 @@ def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str,
     if not query and list(columns.columns) == list(range(columns.shape[1])):
         values = columns.to_numpy()
         values = values.astype(float) if values.dtype.kind == "O" else values
-        return Upload(_array_body(values, vectors), index=frame.index)
+        return DatasetUpload(_array_body(values, vectors), index=frame.index)
     query = {**query, "header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
     beside = {} if labels is None else {str(label): labels}
     for role, name, vector in _vector_columns(vectors, names):
@@ -230,7 +230,7 @@ def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str,
             more = [values[part] for values in beside.values()]
             writer.writerows([*row, *others] for row, *others in zip(_rows(columns.iloc[part]), *more, strict=True))
 
-    return Upload(Body.of_writer("text/csv", write), query, frame.index)
+    return DatasetUpload(Body.of_writer("text/csv", write), query, frame.index)
 
 
 def _rows(frame: pd.DataFrame) -> list[Any]:
@@ -290,7 +290,7 @@ def _read_type(kind: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
-def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Array], call: str) -> Upload:
+def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Array], call: str) -> DatasetUpload:
     """Return a table as an Arrow stream with its names and types; dates and times of labels and one-hot become text."""
     import pyarrow as pa  # noqa: PLC0415 # optional
     from pyarrow import compute  # noqa: PLC0415 # optional
@@ -314,7 +314,7 @@ def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Arr
         with pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table, max_chunksize=rows)
 
-    return Upload(Body.of_writer(_ARROW, write), query)
+    return DatasetUpload(Body.of_writer(_ARROW, write), query)
 
 
 def _arrow_column(column: pa.Field) -> _Column:

@@ -195,9 +195,9 @@ def compare(
         scores = [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
     options: Any = {"n_neighbors": n_neighbors or max(1, min(10, (points - 1) // 2)), "labels": labels, "truth": truth}
     compared = Comparison()
-    for label, item in _labelled(methods).items():
+    for label, item in _label_methods(methods).items():
         try:
-            compared.embeddings[label] = Y = _embedded(X, item, labels)
+            compared.embeddings[label] = Y = _coordinates(X, item, labels)
         except GlleError as error:
             compared.problems[label] = [error]
             continue
@@ -210,7 +210,7 @@ def compare(
     return compared
 
 
-def _labelled(methods: Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
+def _label_methods(methods: Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
     """Return the methods by label; raise ValueError if two have the same one."""
     if isinstance(methods, Mapping):
         return dict(methods)
@@ -221,7 +221,7 @@ def _labelled(methods: Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) ->
     return by_label
 
 
-def _embedded(X: ArrayLike, item: Any, labels: ArrayLike | None) -> NDArray[np.float64]:
+def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> NDArray[np.float64]:
     """Return the coordinates (n, p) of a method's name, of its dictionary, or of an object that has some."""
     if not isinstance(item, (str, Mapping)):
         return coordinates(item)

@@ -98,7 +98,7 @@ def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float
     def inside(block: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.asarray((np.abs(block - 0.5) >= 1 / 6).any(axis=1))
 
-    unit = _accepted(n, rng, inside)
+    unit = _sample_inside(n, rng, inside)
     t, height = 1.5 * np.pi * (1 + 2 * unit[:, 0]), 21 * unit[:, 1]
     return _roll(t, height), np.stack([_arc(t), height], axis=1)
 
@@ -111,7 +111,7 @@ def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64]
     return X, np.stack([angle, polar], axis=1)
 
 
-def _accepted(
+def _sample_inside(
     n: int, rng: np.random.Generator, inside: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
 ) -> NDArray[np.float64]:
     """Draw uniform points of the unit square until n are inside."""

@@ -84,10 +84,10 @@ def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> Non
 
 def evict(stores: Stores, prefix: str) -> None:
     """Delete the keys of this version with a prefix from the cache server, like an eviction."""
-    from worker.base.versions import versioned  # noqa: PLC0415 # engine tests need no server
+    from worker.base.versions import versioned_key  # noqa: PLC0415 # engine tests need no server
 
     client = stores.cache.client
-    for key in client.scan_iter(match=f"{versioned(prefix)}*", count=1000):
+    for key in client.scan_iter(match=f"{versioned_key(prefix)}*", count=1000):
         client.unlink(key)
 
 

@@ -55,7 +55,7 @@ def rows(largest: int) -> Iterator[Row]:
             if n > largest:
                 continue
             posterior = posterior_of(name, n)
-            pair = in_turn(_many(posterior, count), partial(_drawn, embed, posterior), repeats, units=count)
+            pair = in_turn(_many(posterior, count), partial(_draw_with_peer, embed, posterior), repeats, units=count)
             medians.setdefault((name, n), pair.our_median)
             yield _row(name, n, against, pair, goal)
     for name in ("swiss_roll", "s_curve"):
@@ -66,7 +66,7 @@ def rows(largest: int) -> Iterator[Row]:
             yield Row(work, "n to the power of", exponent, "", GROWTH, at_least=False)
 
 
-def _drawn(embed: Embed, posterior: Posterior, number: int) -> None:
+def _draw_with_peer(embed: Embed, posterior: Posterior, number: int) -> None:
     """Draw as the peer does: weights by numpy, then the peer's embedding."""
     embed(posterior, posterior.weights(number))
 

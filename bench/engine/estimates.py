@@ -53,13 +53,13 @@ def measure(name: str, n: int) -> dict[str, Any]:
         estimate(small)
     X, k = data_of(name, n), neighbors_of(name)
     before = _peak()
-    posterior, fitted = _timed(lambda: fit(X, n_neighbors=k))
+    posterior, fitted = _time_call(lambda: fit(X, n_neighbors=k))
     fit_bytes = _peak() - before
     list(posterior.draws(LANES))  # analyses the pattern
-    _, single = _timed(lambda: list(posterior.draws(1, first=LANES)))
-    many = [_timed(partial(list, posterior.draws(LANES, first=LANES * i)))[1] / LANES for i in range(3)]
+    _, single = _time_call(lambda: list(posterior.draws(1, first=LANES)))
+    many = [_time_call(partial(list, posterior.draws(LANES, first=LANES * i)))[1] / LANES for i in range(3)]
     peak = _peak() - before
-    expected, spent = _timed(lambda: estimate(X, n_neighbors=k))
+    expected, spent = _time_call(lambda: estimate(X, n_neighbors=k))
     costs = [expected.fit.seconds, expected.draw.seconds, expected.single_draw_seconds]
     return {
         "seconds of the estimate": spent,
@@ -69,7 +69,7 @@ def measure(name: str, n: int) -> dict[str, Any]:
     }
 
 
-def _timed(function: Any) -> tuple[Any, float]:
+def _time_call(function: Any) -> tuple[Any, float]:
     started = time.process_time()
     result = function()
     return result, time.process_time() - started

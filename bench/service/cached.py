@@ -28,7 +28,7 @@ APIS, APIS_GOAL = 2, 1.6
 
 def rows(service: Service) -> Iterator[Row]:
     """Measure requests per second of one API process against a bare route, then of two against one."""
-    path = service.fitted("swiss_roll", N)
+    path = service.fit_synthetic("swiss_roll", N)
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "draw.npy"
@@ -58,7 +58,7 @@ def _two_processes(service: Service, path: str) -> Iterator[Row]:
     with running_service(1, APIS) as second:
         if second.apis != APIS:  # this version has one
             return
-        _warm(second, second.fitted("swiss_roll", N))  # the same data have the same ids
+        _warm(second, second.fit_synthetic("swiss_roll", N))  # the same data have the same ids
         ours, theirs = [], []
         for number in range(ROUNDS + 1):
             found, other = (load(_asking(url, f"/v1{path}/draws/{{}}")) for url in (second.url, service.url))

@@ -35,7 +35,7 @@ first_seeds = itertools.count(10**7, 10**6)
 def rows(service: Service, workers: int) -> Iterator[Row]:
     """Measure draws per second of one posterior and of several."""
     for count, goal in POSTERIORS:
-        paths = [service.fitted("swiss_roll", N, seed) for seed in range(count)]
+        paths = [service.fit_synthetic("swiss_roll", N, seed) for seed in range(count)]
         ours: list[Measured] = []
         theirs: list[float] = []
         for seed in range(count):

@@ -84,7 +84,7 @@ class Service:
         """Number of API processes."""
         return len(self.up.apis())
 
-    def fitted(self, name: str, n: int, seed: int = 0) -> str:
+    def fit_synthetic(self, name: str, n: int, seed: int = 0) -> str:
         """Return the path of the posterior of a synthetic data set."""
         dataset = self.http.post("/datasets/synthetic", {"name": name, "n": n, "seed": seed})
         return self.posterior(dataset["id"])

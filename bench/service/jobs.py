@@ -47,7 +47,7 @@ def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
 def _job(service: Service, n: int, repeats: int, goal: float) -> Row:
     """Compare uncached draws over HTTP with the same draws by the engine alone."""
     own = posterior_of("swiss_roll", n)
-    posterior = service.fitted("swiss_roll", n)
+    posterior = service.fit_synthetic("swiss_roll", n)
 
     def ask(number: int) -> None:
         run_job(service.http, posterior, n, DRAWS, 1 + number)

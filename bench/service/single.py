@@ -74,7 +74,7 @@ def _single(service: Service, name: str, n: int) -> Row:
 
 def _posterior(service: Service, name: str, n: int) -> str:
     if name != "digits":
-        return service.fitted(name, n)
+        return service.fit_synthetic(name, n)
     buffer = io.BytesIO()
     np.save(buffer, data_of(name, n))
     return service.posterior(service.http.post("/datasets", buffer.getvalue())["id"])
@@ -82,7 +82,7 @@ def _posterior(service: Service, name: str, n: int) -> str:
 
 def _commands(service: Service) -> Iterator[Row]:
     """Count the commands of both servers, less those of the same service without requests."""
-    posterior = service.fitted("swiss_roll", COUNTED)
+    posterior = service.fit_synthetic("swiss_roll", COUNTED)
 
     def draw() -> None:
         service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")

@@ -54,7 +54,7 @@ def settings() -> list[Setting]:
     return [*sheets, Setting("digits", 1500)]
 
 
-def kept(X: NDArray[np.float64], posterior: Posterior) -> float:
+def mean_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
     """Return the mean trust of draws at scale 1, other ones than those of the fit."""
     return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(DRAWS)]))
 
@@ -65,7 +65,7 @@ def choice(setting: Setting, seeds: Iterable[int]) -> tuple[list[dict[str, float
     laws: list[str] = []
     for seed in seeds:
         X = setting.sample(seed)
-        row: dict[str, float] = {law: kept(X, fit(X, noise=law, disconnected="bridge")) for law in LAWS}
+        row: dict[str, float] = {law: mean_trust(X, fit(X, noise=law, disconnected="bridge")) for law in LAWS}
         laws.append(fit(X, noise="auto", disconnected="bridge").spec.noise)
         rows.append({**row, "auto": row[laws[-1]]})
     return rows, laws

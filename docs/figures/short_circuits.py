@@ -28,7 +28,7 @@ NEIGHBORS = (5, 6, 7, 8, 10, 12, 15, 20)
 SHEETS = {"swiss_roll": "Swiss roll", "s_curve": "S-curve", "severed_bowl": "bowl", "swiss_roll_hole": "roll with hole"}
 
 
-def found(name: str, seed: int, noise: float) -> Iterator[tuple[int, float]]:
+def count_short_circuits(name: str, seed: int, noise: float) -> Iterator[tuple[int, float]]:
     """Yield the number of short circuits and the residual variance of each connected graph of a sheet."""
     sheet = manifolds.make(name, POINTS, noise=noise, seed=seed)
     arc, isomap = sheet.coordinates[:, 0], method("isomap")
@@ -54,7 +54,7 @@ def main() -> None:
     """Print the table."""
     print("| sheet | graphs without short circuits | largest | graphs with | smallest |\n|---|---|---|---|---|")
     for name, title in SHEETS.items():
-        graphs = [graph for noise in NOISES for seed in SEEDS for graph in found(name, seed, noise)]
+        graphs = [graph for noise in NOISES for seed in SEEDS for graph in count_short_circuits(name, seed, noise)]
         print(row(title, graphs), flush=True)
 
 

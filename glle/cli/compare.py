@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from glle.cli import output
 from glle.cli.connection import add_command, report, report_all
 from glle.cli.datasets import add_upload_options, dataset_of
-from glle.cli.options import add_options, selected
+from glle.cli.options import add_options, select_options
 from glle.options import DataOptions
 from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
@@ -74,7 +74,7 @@ def _method(text: str) -> dict[str, Any]:
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict[str, Any]]:
     """Return the data set, and the options that `embed` and `compare` of the client have in common."""
-    if args.labels and "label" in selected(args, UploadOptions):
+    if args.labels and "label" in select_options(args, UploadOptions):
         raise ValueError("--label names a column of the file, --labels another file: give one of them.")
     data = dataset_of(client, args.data, args)
     labels, truth = (text and dataset_of(client, text) for text in (args.labels, args.truth))
@@ -82,7 +82,7 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:
-    return report_all(args, client.methods(**selected(args, MethodsOptions)), _method_row)
+    return report_all(args, client.methods(**select_options(args, MethodsOptions)), _method_row)
 
 
 def _method_row(method: MethodOut) -> dict[str, object]:
@@ -111,7 +111,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
 def _spread(args: argparse.Namespace, client: Client) -> int:
     embedding = client.embedding(args.embedding, timeout=args.timeout)
     labels = args.labels and dataset_of(client, args.labels)
-    result = embedding.spread(labels=labels, timeout=args.timeout, **selected(args, SpreadOptions))
+    result = embedding.spread(labels=labels, timeout=args.timeout, **select_options(args, SpreadOptions))
     if args.out is not None:
         output.save_rows(client, embedding.dataset, args.out, output.point_columns(result), result.movement)
     found, stated = result.figures, result.metadata.get("reliability")
@@ -133,7 +133,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
     data, options = _data(args, client)
-    result = client.compare(data, args.methods, **options, **selected(args, CompareOptions))
+    result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
     if output.picture_format(args.out):
         client.picture(f"/v1/jobs/{result.job}/result{args.out.suffix.lower()}", out=args.out, timeout=args.timeout)
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import REFUSED, add_command, report, report_all, report_metadata
-from glle.cli.options import add_options, selected
+from glle.cli.options import add_options, select_options
 from glle.transport.errors import flag, in_words
 from glle.types import DatasetsOptions, SyntheticOptions, UploadOptions
 
@@ -67,7 +67,7 @@ def add_upload_options(parser: argparse.ArgumentParser) -> None:
 
 def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> Dataset | str:
     """Return the data set of a command-line argument: the id itself, or the uploaded file."""
-    options = {} if args is None else selected(args, UploadOptions)
+    options = {} if args is None else select_options(args, UploadOptions)
     if text.startswith("ds_") and not Path(text).exists():
         if given := ", ".join(f"--{name.replace('_', '-')}" for name in options):
             raise ValueError(
@@ -92,16 +92,16 @@ def _row(dataset: DatasetOut) -> dict[str, object]:
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
-    items = [dataset.metadata for dataset in client.datasets(**selected(args, DatasetsOptions))]
+    items = [dataset.metadata for dataset in client.datasets(**select_options(args, DatasetsOptions))]
     return report_all(args, items, _row)
 
 
 def _upload(args: argparse.Namespace, client: Client) -> int:
-    return _report_new(args, client.dataset(args.file, **selected(args, UploadOptions)))
+    return _report_new(args, client.dataset(args.file, **select_options(args, UploadOptions)))
 
 
 def _preview(args: argparse.Namespace, client: Client) -> int:
-    shown = client.preview(args.file, **selected(args, UploadOptions))
+    shown = client.preview(args.file, **select_options(args, UploadOptions))
     lines = [f"{column['name']}  {column['role'] or 'needs a role'}" for column in shown["columns"]]
     if problem := shown["problem"]:
         lines += [problem["detail"], in_words(problem["remedy"], flag)]
@@ -114,7 +114,7 @@ def _preview(args: argparse.Namespace, client: Client) -> int:
 
 
 def _synthetic(args: argparse.Namespace, client: Client) -> int:
-    return _report_new(args, client.synthetic(args.name, args.n, **selected(args, SyntheticOptions)))
+    return _report_new(args, client.synthetic(args.name, args.n, **select_options(args, SyntheticOptions)))
 
 
 def _report_new(args: argparse.Namespace, dataset: Dataset) -> int:

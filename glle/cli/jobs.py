@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import add_command, report, report_all, report_metadata
-from glle.cli.options import add_options, selected
+from glle.cli.options import add_options, select_options
 from glle.types import JobsOptions
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _row(job: JobOut) -> dict[str, object]:
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
-    return report_all(args, [job.metadata for job in client.jobs(**selected(args, JobsOptions))], _row)
+    return report_all(args, [job.metadata for job in client.jobs(**select_options(args, JobsOptions))], _row)
 
 
 def _show(args: argparse.Namespace, client: Client) -> int:

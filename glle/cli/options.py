@@ -24,7 +24,7 @@ def add_options(
             group.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=text or None, **_argument(hint))
 
 
-def selected(args: argparse.Namespace, options: type) -> dict[str, Any]:
+def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
     """Return the options that the command line has."""
     return {name: getattr(args, name) for name in get_type_hints(options) if hasattr(args, name)}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glle.cli import output
 from glle.cli.connection import add_command, report
 from glle.cli.datasets import add_upload_options, dataset_of
-from glle.cli.options import add_options, selected
+from glle.cli.options import add_options, select_options
 from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def add(commands: Commands) -> None:
 
 def _estimate(args: argparse.Namespace, client: Client) -> int:
     dataset = dataset_of(client, args.data, args)
-    expected = client.estimate_fit(dataset, timeout=args.timeout, **selected(args, FitOptions))
+    expected = client.estimate_fit(dataset, timeout=args.timeout, **select_options(args, FitOptions))
     fit, draw, problem = expected["fit"], expected["draw"], expected["problem"]
     draws = f"{duration(draw['seconds'])} of many, {duration(expected['single_draw_seconds'])} alone"
     lines = [
@@ -118,14 +118,14 @@ def size(nbytes: float) -> str:
 
 def _fit(args: argparse.Namespace, client: Client) -> int:
     dataset = dataset_of(client, args.data, args)
-    options = selected(args, FitOptions)
+    options = select_options(args, FitOptions)
     posterior = client.fit(dataset, neighbors=args.neighbors, timeout=args.timeout, **options)
     head = f"{posterior.id}  {posterior.n:,} points, fitted in {posterior.metadata['seconds']:.2f} s"
     return report(args, posterior.metadata, "\n  ".join([head, *posterior.notes]))
 
 
 def _draw(args: argparse.Namespace, client: Client) -> int:
-    posterior, options = client.posterior(args.posterior), selected(args, DrawsOptions)
+    posterior, options = client.posterior(args.posterior), select_options(args, DrawsOptions)
     if image := output.picture_format(args.out):
         posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
         return report(args, {"file": str(args.out)}, f"{args.out}  {args.count:,} draws")
@@ -160,7 +160,7 @@ def _import(args: argparse.Namespace, client: Client) -> int:
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:
-    posterior, options = client.posterior(args.posterior), selected(args, SummaryOptions)
+    posterior, options = client.posterior(args.posterior), select_options(args, SummaryOptions)
     result = posterior.summary(args.count, timeout=args.timeout, **options)
     if image := output.picture_format(args.out):
         posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
@@ -185,7 +185,7 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
 
 
 def _transform(args: argparse.Namespace, client: Client) -> int:
-    options = selected(args, TransformOptions)
+    options = select_options(args, TransformOptions)
     if args.posterior.startswith("emb_"):
         if options:
             raise ValueError(f"{', '.join(options)} has a meaning with the draws of a posterior only: leave it out.")

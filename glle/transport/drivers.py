@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from glle.transport.session import Session, Stream
+from glle.transport.session import ResponseStream, Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
@@ -55,11 +55,11 @@ class BlockingSession(Session):
         time.sleep(seconds)  # noqa: ASYNC251 # no event loop runs this coroutine
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: Call) -> AsyncIterator[ResponseStream]:
         """Send a request."""
         content = None if call.body is None else call.body.pieces()
         with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
-            yield Stream(response.status_code, response.headers, _without_waiting(response.iter_bytes()))
+            yield ResponseStream(response.status_code, response.headers, _without_waiting(response.iter_bytes()))
 
 
 class AsyncSession(Session):
@@ -86,11 +86,11 @@ class AsyncSession(Session):
         await anyio.sleep(seconds)
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: Call) -> AsyncIterator[ResponseStream]:
         """Send a request."""
         content = None if call.body is None else _read_in_thread(call.body.pieces())
         async with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
-            yield Stream(response.status_code, response.headers, response.aiter_bytes())
+            yield ResponseStream(response.status_code, response.headers, response.aiter_bytes())
 
 
 def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:

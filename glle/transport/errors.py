@@ -90,13 +90,13 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
 def in_words(text: str, write: Callable[[str, list[str]], str]) -> str:
     """Return a text of the service with the options of its query, such as ``?ignore=x``, as `write` writes them."""
 
-    def written(match: re.Match[str]) -> str:
+    def write_options(match: re.Match[str]) -> str:
         options: dict[str, list[str]] = {}
         for name, value in parse_qsl(match[1]):
             options.setdefault(name, []).append(value)
         return " ".join(write(name, values) for name, values in options.items())
 
-    return _OPTIONS.sub(written, text)
+    return _OPTIONS.sub(write_options, text)
 
 
 def keyword(name: str, values: list[str]) -> str:

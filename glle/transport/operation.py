@@ -46,10 +46,10 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
         if instance is None:
             return self.method
 
-        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return instance._session.run(self.method(instance, *args, **kwargs))  # noqa: SLF001 # a mixin of the instance
 
-        return update_wrapper(bound, self.method)
+        return update_wrapper(call, self.method)
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
@@ -69,7 +69,7 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
         if instance is None:
             return self.method
 
-        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return instance._session.iterate(self.method(instance, *args, **kwargs))  # noqa: SLF001 # as above
 
-        return update_wrapper(bound, self.method)
+        return update_wrapper(call, self.method)

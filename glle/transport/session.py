@@ -29,7 +29,7 @@ _SOON = 0.05  # seconds; the service did not wait if it answered a poll sooner
 _EVICTIONS = 5
 
 
-class Stream(NamedTuple):
+class ResponseStream(NamedTuple):
     """Response whose body is still to be received."""
 
     status: int
@@ -62,7 +62,7 @@ class Session:
         """Wait."""
         raise NotImplementedError
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, call: Call) -> AbstractAsyncContextManager[ResponseStream]:
         """Send a request, and receive the head of its response."""
         raise NotImplementedError
 

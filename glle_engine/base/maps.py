@@ -36,7 +36,7 @@ class Map(ABC):
         """The arrays by name that, with the data and the embedding, determine the map (`Method.restore`)."""
 
     @abstractmethod
-    def _placed(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the places (m, p) of a block of points (m, d)."""
 
     def _row_entries(self) -> int:
@@ -64,7 +64,7 @@ class Map(ABC):
             )
         rows = max(1, _BLOCK_ENTRIES // self._row_entries())
         with np.errstate(over="ignore", invalid="ignore"):
-            places = [self._placed(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
+            places = [self._place(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
         Y = np.concatenate(places)
         if not np.isfinite(Y).all():
             raise OutOfRangeError(
@@ -104,5 +104,5 @@ class AffineMap(Map):
         """Return the map of its arrays (`glle_engine.methods.base.Method.restore`)."""
         return cls(**arrays)
 
-    def _placed(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray((points - self.mean) @ self.components.T)

@@ -58,15 +58,15 @@ class Parameter:
     optional: bool = False
     added: bool = False
 
-    def checked(self, name: str, value: object) -> Any:
+    def check(self, name: str, value: object) -> Any:
         """Return the value as a Python type, or raise `InvalidParameterError`."""
         if (isinstance(value, str) and value in self.words) or (value is None and self.optional):
             return value
-        converted = self._converted(value)
+        converted = self._convert(value)
         if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
             domain = self.domain()
             raise InvalidParameterError(
-                f"{name}={_shortened(value)} is not {domain}.", remedy=f"Give {name} as {domain}."
+                f"{name}={_shorten(value)} is not {domain}.", remedy=f"Give {name} as {domain}."
             )
         return converted
 
@@ -117,7 +117,7 @@ class Parameter:
             return {"anyOf": [schema, {"type": "null"}], **common}
         return {**schema, **common}
 
-    def _converted(self, value: object) -> Any:
+    def _convert(self, value: object) -> Any:
         """Return the value in the type of the kind, or None."""
         if self.kind == "boolean":
             return bool(value) if isinstance(value, (bool, np.bool_)) else None
@@ -144,8 +144,8 @@ def integer(
 ) -> Any:
     """Declare an integer; with the default None an optional one."""
     if default is None:
-        return _declared(default, Parameter(kind="integer", doc=doc, least=least, most=most, optional=True))
-    return _declared(default, Parameter(kind="integer", doc=doc, least=least, most=most, words=words))
+        return _declare(default, Parameter(kind="integer", doc=doc, least=least, most=most, optional=True))
+    return _declare(default, Parameter(kind="integer", doc=doc, least=least, most=most, words=words))
 
 
 def number(
@@ -160,25 +160,25 @@ def number(
 ) -> Any:
     """Declare a finite number."""
     parameter = Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below)
-    return _declared(default, parameter)
+    return _declare(default, parameter)
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
     """Declare one of several words."""
-    return _declared(default, Parameter(kind="word", doc=doc, words=words, added=added))
+    return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
 def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a switch
     """Declare a truth value."""
-    return _declared(default, Parameter(kind="boolean", doc=doc))
+    return _declare(default, Parameter(kind="boolean", doc=doc))
 
 
 def indices(default: str, doc: str, *words: str) -> Any:
     """Declare a list of distinct indices, or one of several words."""
-    return _declared(default, Parameter(kind="indices", doc=doc, words=words))
+    return _declare(default, Parameter(kind="indices", doc=doc, words=words))
 
 
-def _declared(default: object, parameter: Parameter) -> Any:
+def _declare(default: object, parameter: Parameter) -> Any:
     return field(default=default, metadata={_KEY: parameter})
 
 
@@ -195,7 +195,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         for name, parameter in self.parameters().items():
-            object.__setattr__(self, name, parameter.checked(name, getattr(self, name)))
+            object.__setattr__(self, name, parameter.check(name, getattr(self, name)))
         self.check_together()
 
     def check_together(self) -> None:
@@ -247,18 +247,18 @@ def require_known_names(specification: type[Specification], names: Iterable[str]
 def check_integer(name: str, value: object, least: int, *, counter: bool = False) -> int:
     """Return an integer of at least `least`, or raise `InvalidParameterError`; a counter is below 2^64."""
     parameter = Parameter(kind="integer", doc="", least=least, most=LARGEST_COUNTER if counter else None)
-    return int(parameter.checked(name, value))
+    return int(parameter.check(name, value))
 
 
 def check_positive(name: str, value: object, *, zero: bool = False) -> float:
     """Return a finite positive number, or zero where allowed, or raise `InvalidParameterError`."""
     parameter = Parameter(kind="number", doc="", least=0) if zero else Parameter(kind="number", doc="", above=0)
-    return float(parameter.checked(name, value))
+    return float(parameter.check(name, value))
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise `InvalidParameterError` unless the value is one of the choices."""
-    Parameter(kind="word", doc="", words=choices).checked(name, value)
+    Parameter(kind="word", doc="", words=choices).check(name, value)
 
 
 def _integer(value: object) -> int | None:
@@ -269,6 +269,6 @@ def _integer(value: object) -> int | None:
         return None
 
 
-def _shortened(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

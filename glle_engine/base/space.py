@@ -84,7 +84,7 @@ class Space:
             return _directions(data, self.metric)
         return data if self.levels is None else _indicators(data, self.levels)
 
-    def restored(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+    def restore(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return places (m, d) of a Euclidean space in the units of the data."""
         require_restorable(self.metric)
         if self.center is None or self.scale is None:

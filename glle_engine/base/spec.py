@@ -23,7 +23,7 @@ Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 
 
-def standardized() -> Any:
+def standardize_parameter() -> Any:
     """Declare the parameter `standardize`."""
     return choice(
         "none",
@@ -34,7 +34,7 @@ def standardized() -> Any:
     )
 
 
-def measured() -> Any:
+def metric_parameter() -> Any:
     """Declare the parameter `metric`."""
     return choice(
         "euclidean",
@@ -48,7 +48,7 @@ def measured() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSpec(Specification):
-    """Base of the specifications with `standardize` and `metric`, declared by `standardized` and `measured`."""
+    """Base of the specifications with `standardize` and `metric`: `standardize_parameter` and `metric_parameter`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,8 +143,8 @@ class FitSpec(SpaceSpec):
         "are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.",
         least=4,
     )
-    standardize: Standardize = standardized()
-    metric: Metric = measured()
+    standardize: Standardize = standardize_parameter()
+    metric: Metric = metric_parameter()
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` for an option without meaning, and reset options without effect."""

@@ -60,12 +60,12 @@ class Unit:
         reach = float(np.maximum(largest, -least)[varying].max())
         return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, least))
 
-    def scaled(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scale(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the varying features over 2^exponent. The division is exact: the unit of the data changes no bit."""
         held = data if self.varying.all() else data[:, self.varying]
         return np.ascontiguousarray(np.ldexp(held, -self.exponent))
 
-    def shifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def shift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return all features over 2^exponent, constant features relative to their constants.
 
         Raises
@@ -79,12 +79,12 @@ class Unit:
         _require_near(places, LARGEST)
         return places
 
-    def restored(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    def restore(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return distances in the unit of the data; raise `OutOfRangeError` on overflow."""
-        return restored(distances, self.exponent)
+        return restore_distances(distances, self.exponent)
 
 
-def restored(distances: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
+def restore_distances(distances: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     """Return distances times 2^exponent; raise `OutOfRangeError` on overflow."""
     with np.errstate(over="ignore"):
         scaled = np.ldexp(distances, exponent)
@@ -109,7 +109,7 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
     if spec.variant == "published":
         require_range(data)
         return data
-    return Unit.of(data).scaled(data)
+    return Unit.of(data).scale(data)
 
 
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
@@ -121,10 +121,10 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
     for column in nearest[close].T:
         apart = np.abs(data[column] - data[close]).max(axis=1)
         if apart.any():
-            raise unresolved(int(close[np.argmax(apart)]), float(apart.max()))
+            raise unresolved_neighbors(int(close[np.argmax(apart)]), float(apart.max()))
 
 
-def unresolved(point: int, apart: float) -> OutOfRangeError:
+def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
     """Return the refusal of neighbors that are too close in the unit of computation."""
     return OutOfRangeError(
         f"The neighbors of point {point} are at most {apart:.3g} of the largest coordinate away: the squares of such "

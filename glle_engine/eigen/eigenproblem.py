@@ -94,7 +94,7 @@ class Eigenproblem:
         Eigenproblem
         Eigenpairs
             Those of the mean; the diagnostics also have "elimination", the predicted cost of a factorization
-            (`Pattern.ordered`).
+            (`Pattern.order_for`).
 
         Raises
         ------
@@ -107,13 +107,13 @@ class Eigenproblem:
         pattern = Pattern.of(neighbors)
         if n <= DENSE_BELOW:
             return cls(pattern, pins), few_points(neighbors, weights, wanted, len(pins))
-        pattern, prediction = pattern.ordered(factorizations)
-        problem, pairs = cls._prepared(pattern, weights, pins, wanted)
+        pattern, prediction = pattern.order_for(factorizations)
+        problem, pairs = cls._prepare(pattern, weights, pins, wanted)
         pairs.diagnostics["elimination"] = prediction
         return problem, pairs
 
     @classmethod
-    def _prepared(
+    def _prepare(
         cls, pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], wanted: int
     ) -> tuple[Self, Eigenpairs]:
         """Choose good pins and solve for the mean weights, in the order of the pattern."""
@@ -237,7 +237,7 @@ def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
-def scaled(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def scale_embedding(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scale orthonormal vectors to an embedding, (1/n) Y^T Y = I (GLLE Eq. 37-43)."""
     return float(np.sqrt(len(vectors))) * sign_convention(vectors)
 
@@ -247,7 +247,7 @@ def warm() -> None:
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    pattern, _ = Pattern.of(neighbors).ordered(_MANY)
+    pattern, _ = Pattern.of(neighbors).order_for(_MANY)
     law = WeightLaw(
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )

@@ -93,14 +93,14 @@ def _extreme(
     """Return eigenvalues at one end of a spectrum, ascending, and their vectors; None without convergence."""
     products = 0
 
-    def reported(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def multiply(v: NDArray[np.float64]) -> NDArray[np.float64]:
         nonlocal products
         products += 1
         if products % REPORT_EVERY == 0:
             on_progress(0, 1, "eigenvectors")
         return product(v.ravel())
 
-    operator = LinearOperator((m, m), matvec=reported, dtype=np.float64)
+    operator = LinearOperator((m, m), matvec=multiply, dtype=np.float64)
     try:
         values, vectors = eigsh(
             operator, count, which=which, v0=start_vector(m), tol=tolerance, maxiter=MAX_RESTARTS, ncv=2 * count + 20

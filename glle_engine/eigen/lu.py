@@ -104,7 +104,7 @@ class Factored:
             start = np.roll(start, 1)
         values, deviation = 1 / top, self._deviation(ritz, top)
         if not deviation < _EXACT:
-            ritz, values = self._refined(ritz, left, right)
+            ritz, values = self._refine(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
             if not deviation < ACCEPTED_DEVIATION:  # too close to the machine precision for an estimate
                 following = None
@@ -128,7 +128,7 @@ class Factored:
         image = self.pattern.apply(self.weights, ritz[:, self.inverse].T)
         return np.asarray((image * image).sum(axis=0))
 
-    def _refined(
+    def _refine(
         self, ritz: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Apply M^+ once more to rows, with iterative refinement of both solves; return them and their |B v|^2.

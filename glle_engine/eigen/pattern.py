@@ -37,7 +37,7 @@ class Pattern:
         """Return the pattern in the order of the points."""
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 
-    def ordered(self, factorizations: int) -> tuple[Self, dict[str, Any]]:
+    def order_for(self, factorizations: int) -> tuple[Self, dict[str, Any]]:
         """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
 
         `factorizations` is their expected number. The cost is that of `glle_engine.eigen.ordering.choice.Prediction`,

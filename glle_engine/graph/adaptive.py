@@ -68,7 +68,7 @@ def kept_candidates(
         if not len(doubtful):
             break
     size[doubtful] = least
-    kept = _expanded(X, X, nearest, size, thresholds, n_components)
+    kept = _expand(X, X, nearest, size, thresholds, n_components)
     on_progress(1, 1, "neighborhoods")
     return kept, thresholds
 
@@ -94,7 +94,7 @@ def kept_of_new(
         if not len(doubtful):
             break
     size[doubtful] = least
-    return _expanded(points, X, nearest, size, thresholds, n_components)
+    return _expand(points, X, nearest, size, thresholds, n_components)
 
 
 def _least(k: int, p: int) -> int:
@@ -118,7 +118,7 @@ def _flatness(
     return result
 
 
-def _expanded(
+def _expand(
     points: NDArray[np.float64],
     X: NDArray[np.float64],
     nearest: NDArray[np.int32],

@@ -94,7 +94,7 @@ class Distances:
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the nearest Gram matrices (r, k, k) of some points with neighbors (r, k)."""
-        gram = self._unprojected(rows, neighbors)
+        gram = self._gram_matrices(rows, neighbors)
         values, vectors = dense.eigh(gram)
         bent = values[:, 0] < -NEGATIVE * np.abs(values).max(axis=1)
         if bent.any():
@@ -110,7 +110,7 @@ class Distances:
         count, largest = 0, 0.0
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
         for rows in blocks(len(neighbors), size, "diagnostics"):
-            values = dense.eigvalsh(self._unprojected(rows, neighbors[rows]))
+            values = dense.eigvalsh(self._gram_matrices(rows, neighbors[rows]))
             count += int((values[:, 0] < -ROUNDING * np.abs(values).max(axis=1)).sum())
             total = np.abs(values).sum(axis=1)
             share = -np.minimum(values, 0.0).sum(axis=1) / np.where(total > 0, total, 1.0)
@@ -147,7 +147,7 @@ class Distances:
             excess[item] = np.maximum(rank - k, 0).sum()
         return excess
 
-    def _unprojected(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _gram_matrices(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return (d_ij^2 + d_ik^2 - d_jk^2) / 2 (r, k, k)."""
         own = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
         between = self.known[neighbors[:, :, None], neighbors[:, None, :]] ** 2
@@ -164,7 +164,7 @@ def coordinates(points: Data) -> NDArray[np.float64]:
     return points
 
 
-def located(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
+def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
     """Return data in their space (`glle_engine.base.space`) in the unit of computation: coordinates, or distances.
 
     Errors as for `Space`, `glle_engine.base.validation.in_unit`, `checked_distances` and

@@ -20,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.space import flat_row
-from glle_engine.base.validation import DENSE, unresolved
+from glle_engine.base.validation import DENSE, unresolved_neighbors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,7 +142,7 @@ class SparsePoints:
         """
         m, k = neighbors.shape
         d = self.shape[1]
-        apart, shifts = self._subtracted(points, np.repeat(np.arange(m), k), neighbors.ravel())
+        apart, shifts = self._subtract(points, np.repeat(np.arange(m), k), neighbors.ravel())
         row = _row_of_entries(apart)
         used, place = np.unique(row // k * d + apart.indices.astype(np.int64), return_inverse=True)
         first = np.searchsorted(used, np.arange(m + 1) * d)
@@ -166,7 +166,7 @@ class SparsePoints:
         for point in np.flatnonzero(distances[:, -1] < least):
             apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()
             if apart:
-                raise unresolved(int(point), float(apart))
+                raise unresolved_neighbors(int(point), float(apart))
 
     def deviations(self) -> NDArray[np.float64]:
         """Return the standard deviations of the features (d,), exactly 0 for constant ones."""
@@ -251,7 +251,7 @@ class SparsePoints:
             products += self.shape[1] * points.shifts[:, None] * self.shifts
         return products
 
-    def _subtracted(
+    def _subtract(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> tuple[csr_array, NDArray[np.float64]]:
         """Return the differences of these points `near` (q,) to points `item` (q,): sparse rows and shifts."""
@@ -264,7 +264,7 @@ class SparsePoints:
         distances = np.empty(len(item))
         size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
         for part in blocks(len(item), size, "neighbors"):
-            apart, shifts = self._subtracted(points, item[part], near[part])
+            apart, shifts = self._subtract(points, item[part], near[part])
             row = _row_of_entries(apart)
             values = apart.data - shifts[row]
             others = self.shape[1] - np.diff(apart.indptr)

@@ -67,13 +67,13 @@ def aligned_to(
     """
     turn, overlap, (a, b) = _rotation(Y, reference)
     apart = max(0.0, 1 - overlap * overlap / (a * b)) if centred else disparity(Y, reference)
-    return turned(Y, turn), apart
+    return rotate(Y, turn), apart
 
 
-def turned(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.float64]:
+def rotate(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Y R of an embedding (n, p) and a rotation (p, p)."""
     out = np.empty((len(Y), turn.shape[1]))
-    kernels.turned(dense.readable(Y), turn, out)
+    kernels.rotate(dense.readable(Y), turn, out)
     return out
 
 
@@ -105,13 +105,13 @@ def generalized_procrustes(
     for round_ in range(MAX_ROUNDS):
         on_progress(round_, MAX_ROUNDS, "consensus")
         for j, embedding in enumerate(aligned):
-            aligned[j] = turned(embedding, procrustes_rotation(embedding, consensus))
+            aligned[j] = rotate(embedding, procrustes_rotation(embedding, consensus))
         before, consensus = consensus, aligned.mean(axis=0)
         if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
             break
     turn = procrustes_rotation(consensus, reference)
     for j, embedding in enumerate(aligned):
-        aligned[j] = turned(embedding, turn)
+        aligned[j] = rotate(embedding, turn)
     return aligned
 
 

@@ -122,7 +122,7 @@ def _planar_products(
 
 
 @compiled
-def turned(Y: NDArray[np.float64], turn: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def rotate(Y: NDArray[np.float64], turn: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Put Y R (n, q) into `out`."""
     n, p = Y.shape
     if p == 2 and turn.shape[1] == 2:

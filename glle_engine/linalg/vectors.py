@@ -57,7 +57,7 @@ def write(builder: Any, value: Any, address: Any) -> None:
     builder.store(value, address).align = 8
 
 
-def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def emit_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a b + c, rounded once."""
     function = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(a.type, [a.type] * 3), f"llvm.fma.v{a.type.count}f64"
@@ -91,7 +91,7 @@ def offset(typing: Any, data: Any, index: Any) -> Any:
 
 
 @instruction
-def shifted(typing: Any, tag: Any, data: Any, index: Any) -> Any:
+def advance(typing: Any, tag: Any, data: Any, index: Any) -> Any:
     """Return the address `index` vectors further."""
     lanes = len(tag)
 
@@ -142,7 +142,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a b + c, rounded once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return fused(builder, *args)
+        return emit_fma(builder, *args)
 
     return a(a, b, c), code
 
@@ -152,7 +152,7 @@ def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """Return c - a b, rounded once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return fused(builder, builder.fneg(args[0]), args[1], args[2])
+        return emit_fma(builder, builder.fneg(args[0]), args[1], args[2])
 
     return a(a, b, c), code
 
@@ -176,14 +176,14 @@ def square_root(builder: Any, a: Any) -> Any:
 
 
 def _binary(name: str) -> Any:
-    def typed(typing: Any, a: Any, b: Any) -> Any:
+    def type_vectors(typing: Any, a: Any, b: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return getattr(builder, name)(*args)
 
         return a(a, b), code
 
-    typed.__name__ = typed.__qualname__ = name
-    return instruction(typed)
+    type_vectors.__name__ = type_vectors.__qualname__ = name
+    return instruction(type_vectors)
 
 
 add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
@@ -193,7 +193,7 @@ def _overload(symbol: Any, instruction_of_vectors: Any) -> None:
     """Define an operator for two vectors."""
 
     @operation(symbol)
-    def overloaded(a: Any, b: Any) -> Any:
+    def operate(a: Any, b: Any) -> Any:
         if isinstance(a, Vector) and isinstance(b, Vector):
             return lambda a, b: instruction_of_vectors(a, b)
         return None

@@ -248,7 +248,7 @@ class Method(Generic[S]):
 
         """
         spec = self.spec() if spec is None else spec
-        data = self._checked(X, spec)
+        data = self._check_data(X, spec)
         n, d = data.shape
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
@@ -260,7 +260,7 @@ class Method(Generic[S]):
         elif np.all(data == data[0]):
             raise DegenerateDataError(f"All {n} points are equal.", remedy="Check that the data were read as intended.")
         clock = StageClock(on_progress or silent)
-        embedding = self.run(data if self.any_space else _placed(data, spec), spec, clock, *classes, **start)
+        embedding = self.run(data if self.any_space else _locate(data, spec), spec, clock, *classes, **start)
         if isinstance(embedding.map, AffineMap) and isinstance(data, np.ndarray) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
         notes = (*_with_dimension_notes(embedding.notes, spec, d), *concentration_notes(embedding.Y))
@@ -294,7 +294,7 @@ class Method(Generic[S]):
             raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it away.")
         return np.asarray(Y / width)
 
-    def _checked(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
+    def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
         """Return data as a matrix, or as sparse rows; raise `InvalidParameterError` if sparse ones are impossible."""
         if not is_sparse(X):
             return finite_matrix(X) if self.any_unit else checked_matrix(X)
@@ -313,7 +313,7 @@ def _with_dimension_notes(notes: tuple[Note, ...], spec: MethodSpec, d: int) -> 
     return (*notes, *(note for note in dimension_notes(d, spec) if note.code not in known))
 
 
-def _placed(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
+def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
     """Return data in the space of a specification, or their distances."""
     if not isinstance(data, np.ndarray):
         return SparsePoints.of(data, spec.space[1])

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, indices, integer, number
-from glle_engine.base.spec import Metric, SpaceSpec, Standardize, measured, standardized
+from glle_engine.base.spec import Metric, SpaceSpec, Standardize, metric_parameter, standardize_parameter
 from glle_engine.base.validation import require_enough_points
 from glle_engine.methods.costs import Cost, estimate
 
@@ -70,8 +70,8 @@ class MethodSpec(SpaceSpec):
 class DistanceSpec(MethodSpec):
     """Parameters of a method on distances between points."""
 
-    standardize: Standardize = standardized()
-    metric: Metric = measured()
+    standardize: Standardize = standardize_parameter()
+    metric: Metric = metric_parameter()
 
 
 @dataclass(frozen=True, kw_only=True)

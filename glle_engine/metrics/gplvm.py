@@ -32,9 +32,9 @@ from glle_engine.base.progress import OnProgress, silent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardised"]
+__all__ = ["MAX_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
 
-MOST_POINTS = 2000  # a minute or two, and five matrices of 32 MB
+MAX_POINTS = 2000  # a minute or two, and five matrices of 32 MB
 _SEARCHED = 300  # points on which the starts compete; all n then go on from the best
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200
@@ -95,7 +95,7 @@ class Likelihood:
     bounded: tuple[str, ...]
 
 
-def standardised(Y: NDArray[np.float64]) -> NDArray[np.float64]:
+def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Y (n, p) with its columns centred and of unit variance; a constant column stays zero.
 
     Raises
@@ -171,7 +171,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     Raises
     ------
     InvalidParameterError
-        For more than `MOST_POINTS`.
+        For more than `MAX_POINTS`.
     InvalidShapeError
         If X and Y differ in length.
     DegenerateDataError
@@ -185,13 +185,13 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         raise InvalidShapeError(
             f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
         )
-    if n > MOST_POINTS:
+    if n > MAX_POINTS:
         raise InvalidParameterError(
-            f"The GP-LVM log likelihood does at most {MOST_POINTS:,} points, not {n:,}: it takes n^3.",
-            remedy=f"Score a sample of at most {MOST_POINTS:,} points, the same one for every embedding.",
-            details={"n_points": n, "most": MOST_POINTS},
+            f"The GP-LVM log likelihood does at most {MAX_POINTS:,} points, not {n:,}: it takes n^3.",
+            remedy=f"Score a sample of at most {MAX_POINTS:,} points, the same one for every embedding.",
+            details={"n_points": n, "most": MAX_POINTS},
         )
-    centred, places = X - X.mean(axis=0), standardised(Y)
+    centred, places = X - X.mean(axis=0), standardize(Y)
     scale = float((centred**2).mean())
     if scale == 0:
         raise DegenerateDataError(

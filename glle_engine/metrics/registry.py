@@ -12,7 +12,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import checked_matrix, require_unmasked
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.metrics.gplvm import MOST_POINTS, fit_likelihood
+from glle_engine.metrics.gplvm import MAX_POINTS, fit_likelihood
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, trustworthiness
 from glle_engine.metrics.residual_variance import residual_variance
 
@@ -218,7 +218,7 @@ def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 
 
-def _needed(array: NDArray[Any] | None) -> NDArray[Any]:
+def _require(array: NDArray[Any] | None) -> NDArray[Any]:
     assert array is not None  # checked by `_possible`
     return array
 
@@ -252,7 +252,7 @@ SCORES: dict[str, Score] = {
             needs="labels",
             better="higher",
             growth="n log n",
-            run=lambda _, Y, given: neighborhood_hit(Y, _needed(given.labels), given.n_neighbors),
+            run=lambda _, Y, given: neighborhood_hit(Y, _require(given.labels), given.n_neighbors),
         ),
         Score(
             name="procrustes",
@@ -262,7 +262,7 @@ SCORES: dict[str, Score] = {
             needs="truth",
             better="lower",
             growth="n",
-            run=lambda _, Y, given: _to_truth(Y, _needed(given.truth)),
+            run=lambda _, Y, given: _to_truth(Y, _require(given.truth)),
         ),
         Score(
             name="affine_r2",
@@ -272,7 +272,7 @@ SCORES: dict[str, Score] = {
             needs="truth",
             better="higher",
             growth="n",
-            run=lambda _, Y, given: affine_r_squared(Y, _needed(given.truth)),
+            run=lambda _, Y, given: affine_r_squared(Y, _require(given.truth)),
         ),
         Score(
             name="residual_variance",
@@ -290,7 +290,7 @@ SCORES: dict[str, Score] = {
             "over one RBF + bias + white kernel for all features; compares embeddings of the same data only "
             "(Lawrence 2005; arXiv 1010.4830).",
             better="higher",
-            most_points=MOST_POINTS,
+            most_points=MAX_POINTS,
             growth="n^3",
             reproducible=False,
             run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,

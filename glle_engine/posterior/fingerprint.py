@@ -85,10 +85,10 @@ def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
     for number, posterior in enumerate(fits()):
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array
-        yield from ((f"{number} {name}", array) for name, array in _drawn(posterior))
+        yield from ((f"{number} {name}", array) for name, array in _reference_draws(posterior))
 
 
-def _drawn(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
+def _reference_draws(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
     keys = [DrawKey(index, 1, 1.0) for index in range(_DRAWS)]
     for align in _ALIGNMENTS:
         for draw in posterior.draws_of(keys, align=align):

@@ -26,13 +26,13 @@ from glle_engine.base.validation import (
     require_enough_points,
     require_resolved,
 )
-from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.neighbors import kneighbors, search_figures
-from glle_engine.graph.relations import Distances, coordinates, located
+from glle_engine.graph.relations import Distances, coordinates, locate
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
 from glle_engine.posterior.findings.trust import is_examinable, of_chosen_noise, with_trust
@@ -132,7 +132,7 @@ def fit(
     if neighbors is not None:
         indices = checked_neighbors(neighbors, n)
         spec = with_neighbors(spec, parameters, indices.shape[1])
-    spec = _merged(spec, parameters).of_points(n)
+    spec = _merge(spec, parameters).of_points(n)
     require_enough_points(n, spec)
     if not isinstance(given, np.ndarray):
         require_possible(spec)
@@ -142,7 +142,7 @@ def fit(
     described = given_figures(given)
     if spec.landmarks is None:
         try:
-            fitted = _fitted(located(given, spec, space), spec, on_progress, described, indices)
+            fitted = _fit_located(locate(given, spec, space), spec, on_progress, described, indices)
         except DisconnectedGraphError as error:
             if indices is None:
                 raise
@@ -157,12 +157,12 @@ def fit(
 def _fitted_on_landmarks(
     placed: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]
 ) -> Posterior:
-    """Fit a posterior with landmarks: see `_fitted`."""
+    """Fit a posterior with landmarks: see `_fit_located`."""
     assert spec.landmarks is not None
-    landmarks = chosen_landmarks(Unit.of(placed).scaled(placed), spec.landmarks, on_progress)
+    landmarks = chosen_landmarks(Unit.of(placed).scale(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks=None)
     try:
-        fitted = _fitted(in_unit(placed[landmarks], alone), alone, on_progress, described)
+        fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"The graph of the {len(landmarks):,} landmarks is not connected. {error.message}",
@@ -188,7 +188,7 @@ def _fitted_on_landmarks(
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
     """Return a specification with the number of given neighbors; raise `InvalidParameterError` if it has no meaning."""
     wanted = parameters.get("n_neighbors", k if spec is None else spec.n_neighbors)
-    merged = _merged(spec, {**parameters, "n_neighbors": k})
+    merged = _merge(spec, {**parameters, "n_neighbors": k})
     for is_wrong, option, needed in (
         (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
         (merged.landmarks is not None, f"landmarks={merged.landmarks}", "landmarks=None"),
@@ -206,14 +206,14 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     return merged
 
 
-def _fitted(
+def _fit_located(
     data: Data,
     spec: FitSpec,
     on_progress: OnProgress,
     described: dict[str, Any],
     indices: NDArray[np.int32] | None = None,
 ) -> Posterior:
-    """Fit a posterior without landmarks to located data (`located`).
+    """Fit a posterior without landmarks to located data (`locate`).
 
     `described` are the figures of the data, and `indices` (n, k) given neighbors.
     """
@@ -358,12 +358,12 @@ def reference_embedding(
     on_progress(0, 1, "embedding")
     classes = closed_classes(graph)
     problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1, factorizations)
-    embedding = scaled(pairs.vectors[:, : spec.n_components])
+    embedding = scale_embedding(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
     return Reference(neighbors, classes, bridges, frames, kept, flatness, weights, problem, pairs, embedding)
 
 
-def _merged(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
+def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
     require_known_names(FitSpec, parameters)
     return replace(spec or FitSpec(), **parameters)

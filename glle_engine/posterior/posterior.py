@@ -298,9 +298,9 @@ class Posterior:
         space = Space.of(data, self.spec)
         placed = space.points(data)
         rebuilt = reconstruct(placed, self.neighbors, weights)
-        return space.restored(rebuilt + placed.mean(axis=0) if self.spec.method == "em" else rebuilt)
+        return space.restore(rebuilt + placed.mean(axis=0) if self.spec.method == "em" else rebuilt)
 
-    def placed(self, X: ArrayLike) -> Data:
+    def locate(self, X: ArrayLike) -> Data:
         """Return the data X (n, d) of the fit in their space (`glle_engine.base.space`), or their distances."""
         data = finite_matrix(X)
         if self.spec.metric == "precomputed":

@@ -69,7 +69,7 @@ class Sampler:
         self._check_source(source)
         check_choice("align", align, get_args(Align))
         threads = check_integer("threads", threads, 1)
-        for group in ordered_map(lambda keys: self._solved(keys, source, align), self._groups(keys), threads):
+        for group in ordered_map(lambda keys: self._solve(keys, source, align), self._groups(keys), threads):
             yield from group
 
     def _check_source(self, source: Source) -> None:
@@ -86,7 +86,7 @@ class Sampler:
         while group := list(itertools.islice(remaining, LANES if self.solver else 1)):
             yield group
 
-    def _solved(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
+    def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
         """Return the draws of a group; a key that the lanes reject is solved alone."""
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]

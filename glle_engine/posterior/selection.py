@@ -14,10 +14,10 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix
-from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.graph.connectivity import closed_classes, components
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.relations import located
+from glle_engine.graph.relations import locate
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.metrics.ranks import continuity, trustworthiness
@@ -167,7 +167,7 @@ def advise(
         n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg, standardize=standardize, metric=metric
     )
     given = finite_matrix(X)
-    data = located(given, spec)
+    data = locate(given, spec)
     ks = [k for k in ks if k < len(data)]
     if not ks:
         raise InvalidParameterError("The range of n_neighbors is empty.", remedy="Give at least one k below n.")
@@ -182,7 +182,7 @@ def advise(
         connected = n_parts == 1
         if connected:
             _, pairs = Eigenproblem.prepare(neighbors, weights, classes, n_components)
-            embeddings[k] = scaled(pairs.vectors)
+            embeddings[k] = scale_embedding(pairs.vectors)
         quality_k = min(10, (len(data) - 1) // 2)
         rows.append(
             NeighborsRow(

@@ -143,7 +143,7 @@ def _doubled_centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (below - above).astype(np.float64)
 
 
-def corrected(r: float, times: float) -> float:
+def spearman_brown(r: float, times: float) -> float:
     """Return the reliability of a number of times as many embeddings as those that correlate by r; 0 for r below 0."""
     return times * r / (1 + (times - 1) * r) if r > 0 else 0.0
 

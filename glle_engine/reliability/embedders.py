@@ -10,10 +10,10 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import checked_matrix, finite_data, require_training_data
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.relations import Distances, located
+from glle_engine.graph.relations import Distances, locate
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
-from glle_engine.linalg.procrustes import procrustes_rotation, turned
+from glle_engine.linalg.procrustes import procrustes_rotation, rotate
 from glle_engine.posterior.fit import reference_embedding
 from glle_engine.posterior.placement.out_of_sample import hang
 from glle_engine.reliability.resamples import Embedder
@@ -72,7 +72,7 @@ class PosteriorEmbedder(Embedder):
         given = bool(posterior.diagnostics.figures.get("given_neighbors"))
         require_resamplable_posterior(posterior.spec, posterior.n_points, given_neighbors=given)
         require_training_data(X, posterior.data_sha256)
-        points = located(finite_data(X), posterior.spec)
+        points = locate(finite_data(X), posterior.spec)
         return cls(points, posterior.spec, posterior.embedding, posterior.landmarks)
 
     @property
@@ -103,7 +103,7 @@ class PosteriorEmbedder(Embedder):
         )
         placed = np.empty(self.shape)
         placed[sample.chosen], placed[sample.others] = fitted.embedding, extension.embed(fitted.embedding)
-        return turned(placed, procrustes_rotation(placed, self.reference))
+        return rotate(placed, procrustes_rotation(placed, self.reference))
 
 
 @dataclass(frozen=True, eq=False)

@@ -209,7 +209,7 @@ def movement(
         raise InvalidParameterError(
             f"n_neighbors={k} is too many for {n} points.", remedy=f"Give n_neighbors of at most {n - 2}."
         )
-    whole, center, size = _normed(reference)
+    whole, center, size = _normalize(reference)
     classes = _classes(whole, labels)
     refitted = _normed_all(samples.embeddings)
     if len(refitted) < FEWEST:
@@ -283,7 +283,7 @@ def adjusted_rand(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
     return 1.0 if most == expected else (together - expected) / (most - expected)
 
 
-def _normed(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def _normalize(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return an embedding with mean 0 and mean square radius 1, its mean, and its root mean square radius."""
     center = Y.mean(axis=0)
     size = float(np.sqrt(((Y - center) ** 2).sum(axis=1).mean()))
@@ -291,7 +291,7 @@ def _normed(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 
 def _normed_all(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.array([_normed(Y)[0] for Y in embeddings]).reshape(embeddings.shape)
+    return np.array([_normalize(Y)[0] for Y in embeddings]).reshape(embeddings.shape)
 
 
 def _variance_by_seeds(seeds: Resamples | None, whole: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:

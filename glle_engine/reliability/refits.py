@@ -92,7 +92,7 @@ class MethodEmbedder(Embedder, Generic[S]):
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
         points = Space.of(self.data, self.spec).points(self.data)
         unit = Unit.of(points)
-        return unit.scaled(points), unit.exponent
+        return unit.scale(points), unit.exponent
 
     def require_possible(self, stream: Stream) -> None:
         """Raise the `GlleError` of a sample that the method refuses, or of other seeds for a method without one."""

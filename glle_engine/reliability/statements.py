@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from glle_engine.base.brief import brief
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.reliability.alignment import corrected, mean_covariance, spread_correlation
+from glle_engine.reliability.alignment import mean_covariance, spearman_brown, spread_correlation
 
 if TYPE_CHECKING:
     from glle_engine.reliability.alignment import Alignment
@@ -120,10 +120,10 @@ def spread_reliability(
     "reliability").
     """
     whole, _, *kinds = aligned.split_half_correlations(on_progress)
-    each = [corrected(r, STANDARD / (len(kind) // 2)) for r, kind in zip(kinds, aligned.kinds[1:], strict=True)]
+    each = [spearman_brown(r, STANDARD / (len(kind) // 2)) for r, kind in zip(kinds, aligned.kinds[1:], strict=True)]
     drawn, *covariances = aligned.covariances
     agreement = spread_correlation(drawn, mean_covariance(covariances, aligned.factors[1:]))
-    return state_spread(corrected(whole, 2), sum(each) / len(each), agreement, saturated=saturated)
+    return state_spread(spearman_brown(whole, 2), sum(each) / len(each), agreement, saturated=saturated)
 
 
 def movement_reliability(aligned: Alignment, seed_share: float = 0.0) -> Reliability:
@@ -132,7 +132,7 @@ def movement_reliability(aligned: Alignment, seed_share: float = 0.0) -> Reliabi
     `seed_share` in [0, 1] is the share of the variance that other seeds explain.
     """
     r, *_ = aligned.split_half_correlations()
-    return state_movement(corrected(r, 2), corrected(r, STANDARD / (len(aligned.kinds[0]) // 2)), seed_share)
+    return state_movement(spearman_brown(r, 2), spearman_brown(r, STANDARD / (len(aligned.kinds[0]) // 2)), seed_share)
 
 
 def state_spread(

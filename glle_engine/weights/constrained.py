@@ -34,7 +34,7 @@ from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor
 from glle_engine.weights.residuals import residual_dimension
-from glle_engine.weights.tangent import whitened
+from glle_engine.weights.tangent import whiten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -176,7 +176,7 @@ def law_at(
     for block in neighborhoods(X, neighbors, "posterior", on_progress, kept, points):
         rows, own = block.rows, block.kept
         count = own.sum(axis=1)
-        precision, unit = normalised_precision(whitened(block, frames), block.trace, spec.reg)
+        precision, unit = normalised_precision(whiten(block, frames), block.trace, spec.reg)
         if spec.method == "direct":
             apart = (embedding[neighbors[rows]] - places[rows, None, :]) * own[:, :, None]
             precision += (noise.unit_ratio / unit)[:, None, None] * dense.gram(apart)

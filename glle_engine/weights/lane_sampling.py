@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted, store
+from glle_engine.linalg.vectors import address, advance, fill, fma, load, offset, store
 from glle_engine.weights.philox_lanes import normals
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def sample(
         for i in range(_GROUP * k):
             store(z, i, load(tag, z, i) * scale)
         for point in range(first, min(first + _GROUP, n)):
-            at, own = position[point] * k, shifted(tag, z, (point - first) * k)
+            at, own = position[point] * k, advance(tag, z, (point - first) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
             fours = k - k % 4
             for a in range(0, fours, 4):  # four sums at once, since one waits for itself

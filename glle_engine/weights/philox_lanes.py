@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import types
 
 from glle_engine.linalg.compiled import compiled, instruction
-from glle_engine.linalg.vectors import address, constant, fused, read, square_root, vector_at, write
+from glle_engine.linalg.vectors import address, constant, emit_fma, read, square_root, vector_at, write
 
 if TYPE_CHECKING:
     from glle_engine.linalg.vectors import Address
@@ -74,7 +74,7 @@ def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> 
     """Return sum_j c_j x^j by Horner's rule."""
     value = constant(lanes, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        value = fused(builder, value, x, constant(lanes, coefficient))
+        value = emit_fma(builder, value, x, constant(lanes, coefficient))
     return value
 
 
@@ -97,7 +97,7 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
     s = builder.fdiv(builder.fsub(mantissa, constant(lanes, 1.0)), builder.fadd(mantissa, constant(lanes, 1.0)))
     series = _polynomial(builder, lanes, builder.fmul(s, s), [2.0 / (2 * j + 1) for j in range(11)])
     power = builder.sitofp(exponent, ir.VectorType(ir.DoubleType(), lanes))
-    return fused(builder, power, constant(lanes, LOG_2), builder.fmul(s, series))
+    return emit_fma(builder, power, constant(lanes, LOG_2), builder.fmul(s, series))
 
 
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
@@ -108,8 +108,8 @@ def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
     def number(value: int) -> Any:
         return ir.Constant(integers, [value] * lanes)
 
-    quarter = builder.fptosi(fused(builder, turn, constant(lanes, 4.0), constant(lanes, 0.5)), integers)
-    rest = fused(builder, builder.sitofp(quarter, vector), constant(lanes, -0.25), turn)
+    quarter = builder.fptosi(emit_fma(builder, turn, constant(lanes, 4.0), constant(lanes, 0.5)), integers)
+    rest = emit_fma(builder, builder.sitofp(quarter, vector), constant(lanes, -0.25), turn)
     angle = builder.fmul(rest, constant(lanes, 2.0 * np.pi))
     square = builder.fmul(angle, angle)
     factorials = np.cumprod(np.concatenate([[1.0], np.arange(1.0, 20.0)]))

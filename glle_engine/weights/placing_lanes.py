@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted, store
+from glle_engine.linalg.vectors import address, advance, fill, fma, load, offset, store
 from glle_engine.weights.philox_lanes import normals
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def place(
     lanes = len(tag)
     p = len(places) // (n * lanes)
     z, target, known = address(scratch), address(places), address(values)
-    weights = shifted(tag, z, GROUP * k)
+    weights = advance(tag, z, GROUP * k)
     scale = load(tag, address(spread), 0)
     means, factors = address(mean), address(factor)
     keys, counters = address(seeds), address(indices)
@@ -63,7 +63,7 @@ def place(
         for i in range(GROUP * k):
             store(z, i, load(tag, z, i) * scale)
         for point in range(start, min(start + GROUP, n)):
-            own = shifted(tag, z, (point - start) * k)
+            own = advance(tag, z, (point - start) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
             for a in range(k):
                 value = fill(tag, centre[a])

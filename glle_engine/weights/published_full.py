@@ -130,7 +130,7 @@ def corrected_m_step(
 
     """
     back, right, row_space = _row_space(raw)
-    first, regression, rest = _regressed(_congruence(right, second), row_space)
+    first, regression, rest = _regress(_congruence(right, second), row_space)
     first += _congruence(back.transpose(0, 2, 1), scatter)
     spread = np.eye(raw.shape[2]) * row_space[:, None, :] + regression
     inner = _congruence(spread, first / 2) + rest
@@ -154,7 +154,7 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     return back, right, held.astype(float)
 
 
-def _regressed(
+def _regress(
     rotated: NDArray[np.float64], row_space: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each (m, k, k) and zero outside its block."""
@@ -201,7 +201,7 @@ def _condition(
     In the blocks of `corrected_m_step` the covariance is that of block 2 given block 1, which annihilates X exactly.
     """
     back, right, row_space = _row_space(raw)
-    _, regression, rest = _regressed(_congruence(right, omega), row_space)
+    _, regression, rest = _regress(_congruence(right, omega), row_space)
     projected = dense.matmul(back.transpose(0, 2, 1), centred[:, :, None])
     mean = dense.matmul(right.transpose(0, 2, 1), projected + dense.matmul(regression, projected))
     covariance = _congruence(right.transpose(0, 2, 1), rest)

@@ -92,9 +92,7 @@ def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.floa
     return frames
 
 
-def whitened(
-    block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0
-) -> NDArray[np.float64]:
+def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
     """Return the Gram matrices (m, k, k) of the differences in units of the noise; G itself without frames.
 
     `frames` is (n, p, d), and `tangent_noise` the variance along the sheet.
@@ -120,6 +118,6 @@ def frame_weights(
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):
-        precision, _ = normalised_precision(whitened(block, frames, VANISHING), block.trace, reg)
+        precision, _ = normalised_precision(whiten(block, frames, VANISHING), block.trace, reg)
         weights[block.rows] = dense.affine_solution(ridge_factor(precision))[0]
     return weights

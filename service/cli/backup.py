@@ -38,7 +38,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 
 
 def _backup(options: argparse.Namespace, settings: Settings) -> int:
-    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.dump import dump  # noqa: PLC0415 # each command loads what it needs
@@ -51,7 +51,7 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
     if path.is_dir():
         path /= time.strftime("glle-%Y%m%dT%H%M%SZ.tar", time.gmtime())
     try:
-        with connected(settings) as stores, temporary(path.parent) as file:  # readable by its owner alone
+        with connect_stores(settings) as stores, temporary(path.parent) as file:  # readable by its owner alone
             counts = dump(stores, Writer(file), _selection(options))
             file.publish(path)
     except OSError as error:
@@ -73,13 +73,13 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _restore(options: argparse.Namespace, settings: Settings) -> int:
-    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.restore import COLUMNS, restore  # noqa: PLC0415 # each command loads what it needs
 
     with _open(options.file) as file:
         archive = Archive(file)  # checked before a server starts or a folder is created
-        with connected(settings) as stores:
+        with connect_stores(settings) as stores:
             report = restore(stores, archive, _selection(options), rename=options.overwrite, dry=options.dry_run)
     _print_table(options, report, COLUMNS)
     print_message("Nothing was changed: --dry-run." if options.dry_run else "Restored.")

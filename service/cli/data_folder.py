@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def locked(data: Path) -> Iterator[None]:
+def lock_data_folder(data: Path) -> Iterator[None]:
     """Lock the data folder, because two process trees would write the same files.
 
     Raises
@@ -47,7 +47,7 @@ def locked(data: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def published(data: Path, settings: Settings) -> Iterator[None]:
+def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
     """Keep the addresses of the running servers in the data folder."""
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
     with temporary(data) as file:  # readable by its owner alone
@@ -60,7 +60,7 @@ def published(data: Path, settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connected(settings: Settings) -> Iterator[Stores]:
+def connect_stores(settings: Settings) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
     Without URLs in the settings the servers are embedded: those of a running `glle up`, else temporary ones.
@@ -78,11 +78,11 @@ def connected(settings: Settings) -> Iterator[Stores]:
         if not settings.redis_url:
             data = Path(settings.data_dir).resolve()
             try:
-                stack.enter_context(locked(data))
+                stack.enter_context(lock_data_folder(data))
             except StartError:
                 settings = _running(data, settings)
             else:
-                settings = stack.enter_context(_started(settings))
+                settings = stack.enter_context(_start_servers(settings))
         yield stack.enter_context(contextlib.closing(Stores.connect(settings)))
 
 
@@ -97,7 +97,7 @@ def _running(data: Path, settings: Settings) -> Settings:
 
 
 @contextlib.contextmanager
-def _started(settings: Settings) -> Iterator[Settings]:
+def _start_servers(settings: Settings) -> Iterator[Settings]:
     servers = queue_server(settings), cache_server(settings)
     try:
         for server in servers:

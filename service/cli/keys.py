@@ -92,7 +92,7 @@ def _rotate(options: argparse.Namespace, settings: Settings) -> int:
 @contextlib.contextmanager
 def _keys(settings: Settings) -> Iterator[KeyStore]:
     """Yield the keys of the deployment, whether its servers run or not."""
-    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
-    with connected(settings) as stores:
+    with connect_stores(settings) as stores:
         yield stores.keys

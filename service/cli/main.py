@@ -142,7 +142,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     """Run one API process on a socket, whose address, which may differ from the setting, decides about keys."""
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
-    from service.server.uvicorn_server import Server  # noqa: PLC0415 # each command loads what it needs
+    from service.server.uvicorn_server import ApiServer  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     if tracing.has_collector():
@@ -151,7 +151,7 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     app.state.stores.datasets.files.remove_abandoned()
     app.state.readers.start()
     with sock, contextlib.suppress(KeyboardInterrupt):
-        Server(app, settings).run(sockets=[sock])
+        ApiServer(app, settings).run(sockets=[sock])
     app.state.readers.close()
     metrics = app.state.metrics
     metrics.flush(metrics.take())
@@ -212,7 +212,7 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
         settings_page.PAGE.write_text(settings_page.page(), encoding="utf-8")
         print_message(f"Wrote {settings_page.PAGE}.")
     else:
-        print_result(settings_page.current(os.environ) if options.current else settings_page.listed())
+        print_result(settings_page.current(os.environ) if options.current else settings_page.list_settings())
     return 0
 
 

@@ -28,7 +28,7 @@ def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Seque
     for row in rows():
         if names and row.name not in names:
             continue
-        value = row.shown(getattr(settings, row.name))
+        value = row.format(getattr(settings, row.name))
         choices = f" One of {', '.join(row.choices)}." if row.choices else ""
         group.add_argument(
             row.flag,
@@ -52,7 +52,7 @@ def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Sett
         text = getattr(options, _DEST + row.name, None)
         if text is None:
             continue
-        if row.secret and row.shown(text) != text:
+        if row.secret and row.format(text) != text:
             raise SettingsError(f"{row.flag} has a password, which command lines show: set {row.variable} instead.")
         flags[row.name] = text
     return Settings.from_env(environ, flags)

@@ -26,16 +26,16 @@ A size is a number of bytes, or a number with a unit: `512MB` is 512,000,000 byt
 """
 
 
-def listed() -> str:
+def list_settings() -> str:
     """Return one line for each setting: variable, default, help."""
     width = max(len(row.variable) for row in rows())
-    return "\n".join(f"{row.variable:<{width}}  {row.shown(row.default):<12}  {row.help}" for row in rows())
+    return "\n".join(f"{row.variable:<{width}}  {row.format(row.default):<12}  {row.help}" for row in rows())
 
 
 def current(environ: Mapping[str, str]) -> str:
     """Return one line for each setting: variable, value without secrets, and its origin."""
     settings = Settings.from_env(environ)
-    shown = [(row, row.shown(getattr(settings, row.name)) or "(empty)") for row in rows()]
+    shown = [(row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows()]
     width = max(len(row.variable) for row, _ in shown)
     wide = max(len(value) for _, value in shown)
     return "\n".join(
@@ -49,6 +49,6 @@ def page() -> str:
     lines = []
     for row in rows():
         choices = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""
-        default = f"`{row.shown(row.default)}`" if row.default != "" else ""
+        default = f"`{row.format(row.default)}`" if row.default != "" else ""
         lines.append(f"| `{row.variable}` | `{row.flag}` | {default} | {row.help}{choices} |\n")
     return _HEAD + "".join(lines)

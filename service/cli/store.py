@@ -43,9 +43,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
     del options
-    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
-    with connected(settings) as stores:
+    with connect_stores(settings) as stores:
         usage = stores.datasets.usage()
         print_result(f"{usage['datasets']:,} data sets; with imported posteriors {usage['stored_bytes']:,} bytes.")
         if stores.cache.objects is not None:
@@ -55,12 +55,12 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _sweep(options: argparse.Namespace, settings: Settings) -> int:
-    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.store_sweep import sweep  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.unnamed_files import unnamed_files  # noqa: PLC0415 # each command loads what it needs
 
     action = "removed" if options.orphans else "kept; --orphans removes them"
-    with connected(settings) as stores:
+    with connect_stores(settings) as stores:
         age = 3600 * options.age_hours
         if stores.cache.objects is not None:
             swept = sweep(stores, stores.cache.objects, age=age)
@@ -76,14 +76,14 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
 
 def _scrub(options: argparse.Namespace, settings: Settings) -> int:
     del options
-    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
-    with connected(settings) as stores:
-        damaged = list(stores.datasets.damaged())
+    with connect_stores(settings) as stores:
+        damaged = list(stores.datasets.find_damaged())
         for id_ in damaged:
             print_result(f"{id_} is damaged: upload the same data again, or restore a backup.")
         print_result(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
-        imported = list(stores.imports.damaged(stores.posteriors))
+        imported = list(stores.imports.find_damaged(stores.posteriors))
         broken = [record.id for record, is_damaged in imported if is_damaged]
         for id_ in broken:
             print_result(f"{id_} is damaged: import its file again, or restore a backup.")

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.data_folder import locked, published
+from service.cli.data_folder import lock_data_folder, publish_addresses
 from service.cli.options import CANNOT_START, StartError
 from service.server.listening import STOP_SECONDS, answers, url_of
 from worker.execution.supervisor import COLD_SECONDS, Supervisor
 from worker.observability import logging
-from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server
+from worker.operations.embedded_redis import EmbeddedRedis, ServerError, cache_server, queue_server
 from worker.storage.free_space import DiskReserve
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ class UpHead(ServeHead):
     def __init__(self, settings: Settings, sock: socket.socket, main: Main) -> None:
         super().__init__(settings, sock, main)
         self._data = Path(settings.data_dir).resolve()
-        self._servers: list[Server] = []
+        self._servers: list[EmbeddedRedis] = []
         self._reserve = DiskReserve.of(settings)
         self._stack = contextlib.ExitStack()
 
     def run(self) -> int:
         """Run until a signal; return the exit code."""
-        with locked(self._data), self._stack:
+        with lock_data_folder(self._data), self._stack:
             try:
                 return super().run()
             except ServerError as error:
@@ -167,7 +167,7 @@ class UpHead(ServeHead):
             supervisor.add_forked(f"glle-worker-{number}", partial(self._run_worker, environment))
         supervisor.start_due()
         if self._servers:
-            self._stack.enter_context(published(self._data, settings))
+            self._stack.enter_context(publish_addresses(self._data, settings))
 
     def _run_worker(self, environment: Mapping[str, str]) -> int:
         # A new name, because the registry remembers that of a killed worker for a while.

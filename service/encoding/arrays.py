@@ -86,7 +86,7 @@ class Stack:
             row = size // len(matrix)
             begin, end = start - number * size, min(size, stop - number * size)
             rows = matrix[begin // row : -(-end // row)]
-            yield from _trimmed(Stack((), rows.shape, self.dtype, [rows]).pieces(), begin % row, end - begin)
+            yield from _trim(Stack((), rows.shape, self.dtype, [rows]).pieces(), begin % row, end - begin)
             number += 1
             start = number * size
 
@@ -172,7 +172,7 @@ async def _without_thread(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-async def buffered(response: AbortableResponse, nbytes: int) -> RangedResponse:
+async def buffer_response(response: AbortableResponse, nbytes: int) -> RangedResponse:
     """Return a streaming response of `nbytes` of values as a complete one; a thread encodes a larger one."""
     is_small = nbytes <= _INLINE_BYTES
     body = _whole(response.content) if is_small else await run_in_threadpool(_whole, response.content)
@@ -224,7 +224,7 @@ def check_float32(values: Array | Stack) -> None:
             )
 
 
-def _trimmed(pieces: Iterator[bytes], skip: int, length: int) -> Iterator[bytes]:
+def _trim(pieces: Iterator[bytes], skip: int, length: int) -> Iterator[bytes]:
     """Yield `length` bytes after the first `skip`."""
     for piece in pieces:
         part = piece[skip : skip + length]

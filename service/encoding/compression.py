@@ -107,6 +107,6 @@ def matches_tag(if_none_match: bytes, etag: bytes) -> bool:
     return not tags.isdisjoint({b"*", etag, gzip_tag(etag)})
 
 
-def gzipped(body: bytes) -> bytes:
+def gzip_body(body: bytes) -> bytes:
     """Return a complete body as `CompressionMiddleware` compresses it."""
     return zlib.compress(body, LEVEL, 16 + zlib.MAX_WBITS)

@@ -15,7 +15,7 @@ from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Stack
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
 from service.encoding.compression import matches_tag
-from service.encoding.tables import Table, table_response
+from service.encoding.tables import ResultTable, table_response
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ArraysResult:
     main: str | None = None
     members: Iterable[tuple[str, Any]] = ()
     has_names: bool = False
-    table: Callable[[], Table] | None = None
+    table: Callable[[], ResultTable] | None = None
 
     def response(self, media: str, dtype: str, headers: dict[str, str] | None = None) -> AbortableResponse:
         """Return the result in a media type, or raise ``float32-overflow``."""

@@ -21,14 +21,14 @@ _CSV_VALUES = 2**11  # written at a time; the writer holds the interpreter, 3 ms
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Named columns with their dtypes, as an iterable of row blocks, each a list of equally long vectors."""
 
     columns: Sequence[tuple[str, np.dtype[Any]]]
     parts: Iterable[Sequence[Array]]
 
     @classmethod
-    def of(cls, columns: dict[str, Array], dtype: str | None = None) -> Table:
+    def of(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
         """Return the table of columns in memory; `dtype` converts floating-point columns."""
         kinds = [np.dtype(dtype) if dtype and c.dtype.kind == "f" else c.dtype for c in columns.values()]
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
@@ -67,7 +67,7 @@ def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
     return first | columns
 
 
-def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> AbortableResponse:
+def table_response(table: ResultTable, media: str, headers: dict[str, str] | None = None) -> AbortableResponse:
     """Return a table as CSV or as an Arrow stream."""
     if media == CSV:
         # The parameter `header` is from RFC 4180.
@@ -75,7 +75,7 @@ def table_response(table: Table, media: str, headers: dict[str, str] | None = No
     return AbortableResponse(_arrow(table), media_type=ARROW, headers=headers)
 
 
-def _csv(table: Table) -> Iterator[str]:
+def _csv(table: ResultTable) -> Iterator[str]:
     """Yield a header and the rows; each number is the shortest decimal that reads back to the same bits."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
@@ -87,7 +87,7 @@ def _csv(table: Table) -> Iterator[str]:
         buffer.truncate()
 
 
-def _arrow(table: Table) -> Iterator[bytes]:
+def _arrow(table: ResultTable) -> Iterator[bytes]:
     """Yield the schema, record batches, and the end of the stream."""
     import pyarrow as pa  # noqa: PLC0415 # an extra; its import takes 0.1 s
 

@@ -20,7 +20,7 @@ import redis
 from opentelemetry.trace import get_current_span
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped, matches_tag
+from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_body, gzip_tag, matches_tag
 from service.encoding.ranges import header, send_body
 from service.middleware.authentication import tenant_of
 from service.schemas.problems import problem_response, redis_problem
@@ -83,7 +83,7 @@ class AnswerCache:
         key, body = _key(scope), bytes(response.body)
         if len(body) > min(MAX_ANSWER_BYTES, self._budget) or key in self._answers:
             return
-        headers = {self._shared(name): self._shared(value) for name, value in response.raw_headers}
+        headers = {self._intern(name): self._intern(value) for name, value in response.raw_headers}
         is_compressible = headers.get(b"content-type") == b"application/json" and len(body) >= LEAST
         if is_compressible:
             headers[b"vary"] = b", ".join([*filter(None, [headers.get(b"vary")]), VARY])
@@ -112,7 +112,7 @@ class AnswerCache:
         while self._bytes > self._budget:
             self._bytes -= _cost(*self._answers.popitem(last=False))
 
-    def _shared(self, word: bytes) -> bytes:
+    def _intern(self, word: bytes) -> bytes:
         """Return one shared object for equal header names or values; most recur in every response."""
         if len(self._words) >= MAX_WORDS:
             self._words.clear()
@@ -134,16 +134,16 @@ class AnswerCache:
         if key in self._answers:  # not evicted during the check
             self._answers.move_to_end(key)
         if answer.is_compressible and accepts_gzip(header(scope, b"accept-encoding")):
-            return await self._compressed(key, answer)
+            return await self._compress(key, answer)
         return answer
 
-    async def _compressed(self, key: bytes, plain: CachedAnswer) -> CachedAnswer:
+    async def _compress(self, key: bytes, plain: CachedAnswer) -> CachedAnswer:
         """Return the compressed form of a response, and cache it."""
         key += _GZIP_KEY
         if (cached := self._answers.get(key)) is not None:
             self._answers.move_to_end(key)
             return cached
-        body = await run_in_threadpool(gzipped, plain.body)
+        body = await run_in_threadpool(gzip_body, plain.body)
         changed = {
             b"content-length": b"%d" % len(body),
             b"etag": gzip_tag(plain.etag),
@@ -217,11 +217,11 @@ async def _send(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send
 
 def _key(scope: Scope) -> bytes:
     """Return the cache key of a request: path, query and Accept, or their digest if they are long."""
-    key: bytes = b" ".join((scope["path"].encode(), _normalized(scope["query_string"]), header(scope, b"accept")))
+    key: bytes = b" ".join((scope["path"].encode(), _normalize_query(scope["query_string"]), header(scope, b"accept")))
     return key if len(key) <= MAX_KEY_BYTES else hashlib.sha256(key).digest()
 
 
-def _normalized(query: bytes) -> bytes:
+def _normalize_query(query: bytes) -> bytes:
     """Return a query with its parameters sorted by name and encoded alike; values of one name keep their order."""
     if _PLAIN_QUERY.fullmatch(query):
         parameters = query.split(b"&")

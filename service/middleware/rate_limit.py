@@ -66,7 +66,7 @@ class RateLimiter:
             self._empty_until[tenant] = time.monotonic() + seconds
         raise too_many_requests(tenant, limit, math.ceil(seconds))
 
-    def used(self, tenant: str) -> tuple[int, float]:
+    def usage(self, tenant: str) -> tuple[int, float]:
         """Return the requests of a tenant that its bucket misses, and the seconds until it is full again."""
         limit = self._quotas.of(tenant).requests
         if not limit:

@@ -46,7 +46,7 @@ class RequestLimitMiddleware:
             await problem_response(problem)(scope, receive, send)
             return
         if _has_body(scope):
-            receive = _limited(receive, None if scope["path"] in UPLOADS else COMMAND_BYTES)
+            receive = _limit_body(receive, None if scope["path"] in UPLOADS else COMMAND_BYTES)
         self._running += is_counted
         try:
             await self._app(scope, receive, send)
@@ -85,7 +85,7 @@ def _command_problem(scope: Scope) -> Problem | None:
     return None
 
 
-def _limited(receive: Receive, most: int | None) -> Receive:
+def _limit_body(receive: Receive, most: int | None) -> Receive:
     """Return a `receive` that raises 408 for a body that arrives too slowly, and 413 beyond `most` bytes.
 
     After `size` bytes the deadline is ``PATIENCE_SECONDS + size / MIN_SPEED``. Frameworks pass an HTTPException through

@@ -223,7 +223,7 @@ def limited_protocol(settings: Settings) -> type[LimitedProtocol]:
 def _probes_only(app: ASGIApplication, problem: Problem) -> ASGIApplication:
     """Return an app that serves probes and refuses other requests; each response closes its connection."""
 
-    async def limited(scope: Any, receive: Any, send: Any) -> None:
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
         async def send_last(message: Any) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
@@ -233,7 +233,7 @@ def _probes_only(app: ASGIApplication, problem: Problem) -> ASGIApplication:
         served: Any = app if is_probe else problem_response(problem)
         await served(scope, receive, send_last)
 
-    return limited
+    return serve
 
 
 def _decrement(counts: Counter[str], name: str) -> None:

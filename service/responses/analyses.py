@@ -12,7 +12,7 @@ from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype
 from service.encoding.arrow import ARROW
 from service.encoding.result import ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
 from service.encoding.selection import Selection, reject_slice
-from service.encoding.tables import Table, matrix_columns, with_ids
+from service.encoding.tables import ResultTable, matrix_columns, with_ids
 from service.schemas.embeddings import embedding_links
 from worker.analyses.embedding import MAP
 
@@ -140,7 +140,7 @@ def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> 
     return _Part({name: points.take(array) for name, array in arrays.items()}, points)
 
 
-def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> Table:
+def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> ResultTable:
     """Return a row per point: ids, number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point."""
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
@@ -149,10 +149,10 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     for name, array in part.arrays.items():
         for indices in np.ndindex(array.shape[1:]):
             columns["_".join([name, *(str(index + 1) for index in indices)])] = array[(slice(None), *indices)]
-    return Table.of(with_ids(columns, None if ids is None else part.points.take(ids)), dtype)
+    return ResultTable.of(with_ids(columns, None if ids is None else part.points.take(ids)), dtype)
 
 
-def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:
+def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> ResultTable:
     """Return a row per point of each generated data set: draw, point, x1 to xd."""
     assert part.draws is not None
     data = part.arrays["data"]
@@ -162,7 +162,7 @@ def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> T
         [np.full(len(numbers), first + draw, np.uint64), numbers, *matrix_columns(matrix, "x").values()]
         for draw, matrix in zip(part.draws.positions, data, strict=True)
     )
-    return Table(columns, parts)
+    return ResultTable(columns, parts)
 
 
 def _with_nulls(array: Array) -> list[Any]:

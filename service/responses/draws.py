@@ -14,7 +14,7 @@ from service.encoding.arrays import CSV, JSON, Array, Stack
 from service.encoding.arrow import ARROW
 from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
 from service.encoding.selection import Selection
-from service.encoding.tables import Table, id_columns, matrix_columns
+from service.encoding.tables import ResultTable, id_columns, matrix_columns
 from worker.records.draws import batch_end
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from service.responses.analyses import ResultQuery
     from worker.records.cache_entry import Entry
-    from worker.records.draws import DrawKey, DrawsSpec
+    from worker.records.draws import DrawAddress, DrawsSpec
     from worker.storage.draw_cache import DrawCache
 
 _TABLE_BYTES = 2**20  # of the rows of a table that are made at once
@@ -94,7 +94,7 @@ class _DrawReader:
 
     cache: DrawCache
     posterior: str
-    draws: Sequence[DrawKey]
+    draws: Sequence[DrawAddress]
     points: Selection
     nbytes: int
     restore: Callable[[], None]
@@ -138,7 +138,7 @@ class _DrawReader:
                 self.eigenvalues.append(entry.arrays["eigenvalues"])
                 yield self.points.take(entry.arrays["embedding"])
 
-    def _read(self, keys: Sequence[DrawKey]) -> list[Entry]:
+    def _read(self, keys: Sequence[DrawAddress]) -> list[Entry]:
         """Return these draws; evicted ones are restored first, because the response has started."""
         for _ in range(_ATTEMPTS):
             entries = [entry for entry in self.cache.views(self.posterior, keys) if entry is not None]
@@ -150,7 +150,7 @@ class _DrawReader:
 
 def _table(
     result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
-) -> Table:
+) -> ResultTable:
     """Return a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
     names = id_columns(None if ids is None else result.points.take(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
@@ -173,4 +173,4 @@ def _table(
             rows = [np.tile(values, len(group)) for values in names.values()]
             yield [*rows, draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
 
-    return Table(columns, parts())
+    return ResultTable(columns, parts())

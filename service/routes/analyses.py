@@ -19,7 +19,7 @@ from service.routes.params import ON_POSTERIOR, Command, CommandOptions, Id, Ten
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
-from service.submission.idempotency import once
+from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, load_or_compute
 from service.submission.validation import (
     MAX_NEIGHBORS,
@@ -198,7 +198,7 @@ def _analysis_once(
     """Return the job of an analysis, once for each Idempotency-Key."""
     terms = Terms.within(command.deadline)
     submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points, short=short)
-    return once(stores, command.key, request, submit)
+    return create_job_once(stores, command.key, request, submit)
 
 
 def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:

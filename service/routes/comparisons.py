@@ -11,7 +11,7 @@ from glle_engine.methods import Cost
 from glle_engine.reliability.refits import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.embeddings import ComparisonIn
-from service.submission.idempotency import once
+from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, shards_of
 from service.submission.planning import Allowance, Plan, require_affordable_together, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
@@ -69,7 +69,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         parts = shards_of(spec, "refits", sum(cost.seconds for cost in costs))
         return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
 
-    return once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)
+    return create_job_once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)
 
 
 def _is_resamplable(dataset: Dataset, plan: Plan, *, labels: bool) -> bool:

@@ -18,7 +18,7 @@ from service.encoding.arrays import JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
 from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, unless_current
 from service.encoding.selection import Points, Selection
-from service.encoding.tables import Table as Columns
+from service.encoding.tables import ResultTable as Columns
 from service.encoding.tables import id_columns, matrix_columns, with_ids
 from service.middleware.authentication import tenant_of
 from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, forms, returns_arrays
@@ -123,7 +123,7 @@ Roles = Annotated[dict[str, Any], Depends(_roles)]
 
 
 @contextlib.asynccontextmanager
-async def _received(
+async def _receive_upload(
     request: Request, stores: TenantStores, options: dict[str, Any]
 ) -> AsyncIterator[tuple[IO[bytes], Callable[[], Table]]]:
     """Yield the spooled body of a request and its reader, which has a slot if it needs one."""
@@ -165,14 +165,14 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
     refused, with the options that help; columns that number or name the rows are set apart as ids. The body may be
     compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
     """
-    async with _received(request, stores, options) as (file, read_table):
+    async with _receive_upload(request, stores, options) as (file, read_table):
 
-        def stored() -> tuple[Dataset, bool]:
-            return _added(stores, read_table())
+        def store() -> tuple[Dataset, bool]:
+            return _add(stores, read_table())
 
         identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
-        return _stored(
-            *await run_in_threadpool(recall_or_create, stores, key, identity, stored, creations(stores.datasets.get))
+        return _created_response(
+            *await run_in_threadpool(recall_or_create, stores, key, identity, store, creations(stores.datasets.get))
         )
 
 
@@ -188,7 +188,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
 
     A table that an upload would refuse has its `problem`, with the columns as far as they are known.
     """
-    async with _received(request, stores, options) as (_, read_table):
+    async with _receive_upload(request, stores, options) as (_, read_table):
 
         def read() -> DatasetPreviewOut:
             try:
@@ -197,7 +197,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
             except ProblemError as error:
                 if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:
                     raise
-                return DatasetPreviewOut.refused(error.problem)
+                return DatasetPreviewOut.of_problem(error.problem)
 
         return await run_in_threadpool(read)
 
@@ -223,13 +223,13 @@ def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Respo
     """Sample a synthetic manifold of the literature; its true coordinates are stored with it."""
     Limits.of(stores.settings).check((body.n, 3))
 
-    def sampled() -> tuple[Dataset, bool]:
+    def sample() -> tuple[Dataset, bool]:
         sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
         source = {"kind": "synthetic", **body.model_dump()}
-        return _added(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
+        return _add(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
 
     request = ("POST /v1/datasets/synthetic", body.model_dump())
-    return _stored(*recall_or_create(stores, key, request, sampled, creations(stores.datasets.get)))
+    return _created_response(*recall_or_create(stores, key, request, sample, creations(stores.datasets.get)))
 
 
 @router.get("", summary="List data sets", response_model=DatasetPage, responses=failures(_422="Bad cursor."))
@@ -408,7 +408,7 @@ def _identity(request: Request, file: IO[bytes]) -> tuple[str, Any]:
     return f"POST /v1/datasets?{request.url.query}", {**headers, "sha256": content_digest(file)}
 
 
-def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:
+def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table and start its cache index; return its record and whether it is new."""
     require_room(Path(stores.settings.data_dir), 8 * table.values.size)
     source = {name: value for name, value in table.source.items() if name != "layout"}
@@ -419,7 +419,7 @@ def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     return replace(dataset, source=source), new  # an earlier upload of the content may have had other columns
 
 
-def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns
+def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns
     body = DatasetOut.of(dataset).model_dump_json()
     headers = {"Location": f"/v1/datasets/{dataset.id}"}
     return Response(body, 201 if new else 200, headers, "application/json")

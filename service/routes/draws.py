@@ -7,18 +7,18 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import AbortableResponse
-from service.encoding.arrays import CSV, JSON, buffered
+from service.encoding.arrays import CSV, JSON, buffer_response
 from service.encoding.arrow import ARROW
 from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
 from service.encoding.selection import Points, Selection
-from service.encoding.tables import Table, matrix_columns, with_ids
+from service.encoding.tables import ResultTable, matrix_columns, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.responses.analyses import ResultQuery
 from service.routes import params
 from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
-from service.submission.idempotency import once
+from service.submission.idempotency import create_job_once
 from service.submission.jobs import compute, job_response, submit_job
 from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import (
@@ -91,7 +91,7 @@ async def draw_one(
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
     recent = request.app.state.recent_posteriors
     record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
-    cached = partial(_cached, stores, record, spec)
+    cached = partial(_find_cached, stores, record, spec)
     if entry is None and not spec.is_auto:
         began = time.monotonic()
         entry = await requested_draw(stores, record, spec.key(0), cached, wait)
@@ -99,7 +99,7 @@ async def draw_one(
         if entry is None:  # perhaps because the posterior was deleted and fitted again
             recent.clear()
             record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
-            cached = partial(_cached, stores, record, spec)
+            cached = partial(_find_cached, stores, record, spec)
     if entry is None:
         entry = await compute(stores, cached, partial(_single, stores, record, spec), wait)
     ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
@@ -108,7 +108,7 @@ async def draw_one(
     response = _draw_response(request, entry, ResultQuery(request, dtype, points, ids=lambda: ids, notes=notes), media)
     nbytes = entry.arrays["embedding"].nbytes
     if isinstance(response, AbortableResponse) and nbytes <= MAX_ANSWER_BYTES:
-        response = await buffered(response, nbytes)
+        response = await buffer_response(response, nbytes)
         request.app.state.answer_cache.keep(request.scope, id_, record.state, response)
     return response
 
@@ -118,17 +118,17 @@ def _lookup(
 ) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
     """Return the posterior, the specification of one draw, and the draw if it is cached."""
     record = recent.require(stores, id_)
-    spec = _calibrated(stores, record.id, _spec(stores, record, body))
-    return record, spec, _cached(stores, record, spec)
+    spec = _resolve_scale(stores, record.id, _spec(stores, record, body))
+    return record, spec, _find_cached(stores, record, spec)
 
 
-def _cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
+def _find_cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache."""
-    spec = _calibrated(stores, record.id, spec)
+    spec = _resolve_scale(stores, record.id, spec)
     return None if spec.is_auto else stores.draws.view(record.arrays_id, spec.key(0))
 
 
-def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
+def _resolve_scale(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
     """Replace the scale ``auto`` by its number, once the posterior is calibrated."""
     calibration = stores.posteriors.calibration(id_) if spec.is_auto else None
     return spec if calibration is None else spec.at(calibration["scale"])
@@ -144,8 +144,10 @@ def _draw_response(request: Request, entry: Entry, query: ResultQuery, media: st
     # Seconds differ between two computations of one draw, which have the same ETag.
     members = [item for item in entry.meta.items() if item[0] not in {"sha256", "seconds"}]
 
-    def table() -> Table:
-        return Table.of(with_ids(matrix_columns(embedding, "y"), None if ids is None else selection.take(ids)), dtype)
+    def table() -> ResultTable:
+        return ResultTable.of(
+            with_ids(matrix_columns(embedding, "y"), None if ids is None else selection.take(ids)), dtype
+        )
 
     result = ArraysResult(
         arrays={"embedding": embedding},
@@ -168,7 +170,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandO
     if terms.priority == "interactive":
         require_quick(spec, sharding.SHARD_SECONDS)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return once(stores, command.key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
+    return create_job_once(stores, command.key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
 
 
 def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
@@ -199,7 +201,7 @@ def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
 def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
     """Return the job of draws; the job of a single draw is shared only until it ends."""
     if single:  # requests for auto and for its number share one job
-        spec = _calibrated(stores, record.id, spec)
+        spec = _resolve_scale(stores, record.id, spec)
     return submit_job(
         stores,
         terms,

@@ -23,7 +23,7 @@ from service.schemas.derived import ArrayOut
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
 from service.schemas.problems import ProblemOut, failures
 from service.schemas.results import CoordinatesOut
-from service.submission.idempotency import Answers, once, recall_or_create
+from service.submission.idempotency import Answers, create_job_once, recall_or_create
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
@@ -273,7 +273,7 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
     request = (f"POST /v1/embeddings/{recipe.id}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
     submit = partial(analysis_job, stores, spec, posterior=None, terms=terms, points=points)
-    return once(stores, command.key, request, submit)
+    return create_job_once(stores, command.key, request, submit)
 
 
 def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -> Job:
@@ -305,7 +305,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
         terms = Terms.within(command.deadline, "interactive" if seconds <= sharding.SHARD_SECONDS else "batch")
         return analysis_job(stores, spec, posterior=None, terms=terms, parts=shards_of(spec, "refits", seconds))
 
-    return once(stores, command.key, (f"POST /v1/embeddings/{recipe.id}/spread", body.model_dump()), submit)
+    return create_job_once(stores, command.key, (f"POST /v1/embeddings/{recipe.id}/spread", body.model_dump()), submit)
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:

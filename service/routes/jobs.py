@@ -58,7 +58,7 @@ async def list_jobs(
     A tenant keeps the newest records of ended jobs, as many as its quota allows.
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
-    records = stores.jobs.listed(position(cursor), status, kind, together)
+    records = stores.jobs.iterate(position(cursor), status, kind, together)
     return await page_response(records, limit, JobOut.of)
 
 

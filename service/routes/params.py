@@ -25,7 +25,7 @@ from service.submission.fit_planning import SummaryQuery
 from service.submission.idempotency import IN_USE, Key
 from worker.analyses.posterior_analyses import MAX_RESAMPLES, MAX_SUMMARIZED
 from worker.base.problems import ProblemError, refuse
-from worker.observability.logging import redacted
+from worker.observability.logging import redact_keys
 from worker.stores import Stores
 
 STRICT = "/v1/"  # pages and probes ignore a query, because browsers, links and load balancers add parameters
@@ -50,7 +50,7 @@ async def require_known_query(request: Request) -> None:
     if not query or not isinstance(route, APIRoute) or not request.scope["path"].startswith(STRICT):
         return
     is_list = _query_parameters(route)
-    if unknown := [redacted(name)[:50] for name in query if name not in is_list]:
+    if unknown := [redact_keys(name)[:50] for name in query if name not in is_list]:
         raise _unknown_parameter(request.method, route, unknown, sorted(is_list))
     counts = Counter(name for name, _ in query.multi_items())
     if repeated := next((name for name, count in counts.items() if count > 1 and not is_list[name]), ""):

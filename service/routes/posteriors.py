@@ -55,7 +55,7 @@ from worker.records.ids import DEFAULT, dataset_id, posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
 from worker.storage.imported_posteriors import imported_id
-from worker.storage.posteriors import PosteriorRecord, recorded
+from worker.storage.posteriors import PosteriorRecord, recorded_parameters
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
@@ -356,7 +356,7 @@ def _open_job(stores: Stores, id_: str) -> Job | None:
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.CommandOptions) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _check(stores, body)
-    parameters = recorded(spec, body.neighbors)
+    parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters, stores.numbers)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 

@@ -80,7 +80,7 @@ async def info(stores: TenantStores) -> InfoOut:
 @router.get("/v1/usage", summary="Usage and quotas", responses=failures())
 async def usage(request: Request, stores: TenantStores) -> UsageOut:
     """Return what the tenant of the key stores and does, beside its quotas."""
-    reset = await on_loop(request.app.state.rate_limiter.used, tenant_of(request.scope))
+    reset = await on_loop(request.app.state.rate_limiter.usage, tenant_of(request.scope))
     return await on_loop(_usage, stores, *reset)
 
 

@@ -19,7 +19,7 @@ from starlette.routing import compile_path
 
 from glle_engine import GlleError
 from worker.base.problems import Problem, ProblemError
-from worker.observability.logging import redacted
+from worker.observability.logging import redact_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem."""
-    body = redacted(json.dumps(problem.to_dict(), allow_nan=False))
+    body = redact_keys(json.dumps(problem.to_dict(), allow_nan=False))
     seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
     retry = {} if seconds is None else {"Retry-After": str(seconds)}
     return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)

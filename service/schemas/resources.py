@@ -209,7 +209,7 @@ class DatasetPreviewOut(BaseModel):
         )
 
     @classmethod
-    def refused(cls, problem: Problem) -> Self:
+    def of_problem(cls, problem: Problem) -> Self:
         """Return the preview of a table that is refused."""
         empty = dict.fromkeys(cls.model_fields) | {"dialect": {}, "notices": [], "rows": []}
         known = {"columns": problem.details.get("columns", []), "problem": problem.to_dict()}

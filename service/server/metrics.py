@@ -163,16 +163,16 @@ class _Deployment(Collector):
             _gauge("glle_workers_busy", "Those of them that are busy.", sum(worker.busy > 0 for worker in workers)),
             _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info.get("used_memory", UNKNOWN)),
             _gauge("glle_redis_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
-            *self._stored(),
-            *self._counted(),
+            *self._object_metrics(),
+            *self._counter_metrics(),
         ]
 
-    def _stored(self) -> Iterator[Metric]:
+    def _object_metrics(self) -> Iterator[Metric]:
         count, size = ObjectIndex(self._stores.client).sums()
         yield _gauge("glle_stored_objects", "Objects of the object store.", count)
         yield _gauge("glle_stored_object_bytes", "Their bytes.", size)
 
-    def _counted(self) -> Iterator[Metric]:
+    def _counter_metrics(self) -> Iterator[Metric]:
         counters, histograms = self._stores.counts.read()
         for name, (text, labels) in _COUNTERS.items():
             counter = CounterMetricFamily(f"glle_{name}", text, labels=labels)

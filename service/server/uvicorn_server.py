@@ -69,7 +69,7 @@ class Shutdown:
             )
 
 
-class Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """Uvicorn server with graceful shutdown.
 
     It serves `settings.drain` seconds after the signal, until load balancers notice; 0 suffices if another process

@@ -8,7 +8,7 @@ from worker.connections.event_loop import on_loop
 from worker.jobs.draw_stream import DrawAnswer, waited_name
 from worker.observability.request_context import task_metadata
 from worker.records.cache_entry import Entry
-from worker.records.draws import QUICK_SECONDS, DrawKey
+from worker.records.draws import QUICK_SECONDS, DrawAddress
 from worker.records.ids import DEFAULT
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -18,7 +18,7 @@ _SENT: dict[str, list[str]] = {}  # the entries of each awaited draw; the last i
 
 
 async def requested_draw(
-    stores: Stores, record: PosteriorRecord, key: DrawKey, cached: Callable[[], Entry | None], wait: float
+    stores: Stores, record: PosteriorRecord, key: DrawAddress, cached: Callable[[], Entry | None], wait: float
 ) -> Entry | None:
     """Return a draw that a sampler makes within `wait` seconds, or None if a job must make it.
 

@@ -98,7 +98,7 @@ def creations(get: Callable[[str], R | None]) -> Answers[tuple[R, bool]]:
     return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 
 
-def once(stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
+def create_job_once(stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
     """Return the job of an Idempotency-Key, or create it; see `recall_or_create`."""
     return recall_or_create(stores, key, request, create, Answers(name=lambda job: job.id, recall=stores.jobs.get))
 

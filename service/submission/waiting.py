@@ -70,7 +70,7 @@ async def wait_for_outcome(
         return (await look(None))[0]
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
     with WAITS.count(tenant), notifications.of(name) as notification:
-        await notifications.subscribed()
+        await notifications.wait_until_subscribed()
         while True:
             notification.clear()
             state, is_final = await look(notification.outcome)

@@ -154,7 +154,7 @@ def _boundary(content_type: str) -> bytes:
     head["content-type"] = content_type
     boundary = head.get_param("boundary")
     if not isinstance(boundary, str) or not 0 < len(boundary) <= 70 or not boundary.isascii():
-        raise _malformed("its Content-Type has no boundary")
+        raise _malformed_form("its Content-Type has no boundary")
     return b"--" + boundary.encode()
 
 
@@ -171,7 +171,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Packing]:
             remedy = f"Send one file, and any of the fields {', '.join(FIELDS)}."
             raise refuse("unknown-field", 422, detail, remedy, field=name[:50])
         elif end - start > _MAX_FIELD:
-            raise _malformed(f"its field {name!r} has {end - start:,} bytes")
+            raise _malformed_form(f"its field {name!r} has {end - start:,} bytes")
         elif value := body[start:end].decode("utf-8", "replace").strip():
             if name in LIST_FIELDS:
                 fields.setdefault(name, []).append(value)
@@ -202,7 +202,7 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
     elif (place := body.find(_LINE + delimiter)) >= 0:
         place += len(_LINE + delimiter)
     else:
-        raise _malformed("its boundary is not in the body")
+        raise _malformed_form("its boundary is not in the body")
     for _ in range(_MAX_PARTS):
         if body[place : place + 2] == b"--":
             return
@@ -210,11 +210,11 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
         start = body.find(_LINE + _LINE, line, line + _MAX_HEAD) if line >= 0 else -1
         end = body.find(_LINE + delimiter, start + 2) if start >= 0 else -1
         if end < 0:
-            raise _malformed("a part is cut")
+            raise _malformed_form("a part is cut")
         head = BytesHeaderParser().parsebytes(body[line + 2 : start + 4])
         yield min(start + 4, end), end, head
         place = end + len(_LINE + delimiter)
-    raise _malformed(f"it has more than {_MAX_PARTS:,} parts")
+    raise _malformed_form(f"it has more than {_MAX_PARTS:,} parts")
 
 
 def _parameter(head: Message, name: str) -> str:
@@ -231,6 +231,6 @@ def _media_of(head: bytes) -> str:
     return "application/json" if head.lstrip()[:1] in {b"[", b"{"} else "text/csv"
 
 
-def _malformed(reason: str) -> ProblemError:
+def _malformed_form(reason: str) -> ProblemError:
     remedy = "Send it as multipart/form-data with one file, as by curl -F file=@data.csv."
     return refuse("malformed-multipart", 422, f"The body is not a form: {reason}.", remedy)

@@ -17,7 +17,7 @@ import pytest
 
 from glle import cli
 from glle.cli.connection import UNREAD, report_all
-from glle.cli.options import add_options, selected
+from glle.cli.options import add_options, select_options
 from glle.cli.posteriors import duration
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine import load
@@ -299,7 +299,7 @@ def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
     add_options(parser, options, {})
     flags = {flag for action in parser._actions for flag in action.option_strings}
     assert {"--" + name.replace("_", "-") for name in get_type_hints(options)} <= flags
-    assert selected(parser.parse_args([]), options) == {}
+    assert select_options(parser.parse_args([]), options) == {}
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_options_have_the_types_of_the_contract(arguments: list[str], parsed: di
     """Numbers, words, and both."""
     parser = argparse.ArgumentParser()
     add_options(parser, DrawsOptions, {})
-    assert selected(parser.parse_args(arguments), DrawsOptions) == parsed
+    assert select_options(parser.parse_args(arguments), DrawsOptions) == parsed
 
 
 def test_invalid_option_names_its_types(capsys: pytest.CaptureFixture[str]) -> None:

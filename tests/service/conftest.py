@@ -29,7 +29,7 @@ from worker.base.settings import Settings
 from worker.execution.draws import draw_and_cache
 from worker.jobs.rq_types import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
@@ -224,7 +224,7 @@ def drawn(stores: Stores) -> str:
             created="now", provenance={"numbers": glle_engine.NUMBERS, ARRAYS: sha256},
         )
     )  # fmt: skip
-    keys = [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)]
+    keys = [DrawAddress(0, i, 1.0, "posterior", "procrustes") for i in range(4)]
     draw_and_cache(stores.draws, stores.posteriors.arrays_id(id_), posterior, keys)
     return f"/v1/posteriors/{id_}"
 

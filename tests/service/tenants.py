@@ -17,7 +17,7 @@ from tests.service.conftest import connected_app, serving
 from worker.analyses.embedding import Recipe
 from worker.execution.context import TaskContext
 from worker.execution.draws import draw_and_cache
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
@@ -110,7 +110,7 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     )  # fmt: skip
     stores.jobs.succeed(job.id)
     arrays_id = stores.posteriors.arrays_id(id_)
-    draw_and_cache(stores.draws, arrays_id, posterior, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
+    draw_and_cache(stores.draws, arrays_id, posterior, [DrawAddress(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, recipe.cache_key)
     recipe.load_or_compute(TaskContext(stores, job), silent)

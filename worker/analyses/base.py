@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from glle_engine import NUMBERS
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.reliability.resamples import Stream
     from worker.records.cache_entry import Array, Entry
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.records.job import Kind
     from worker.records.sharding import ResampleBlock
 
@@ -54,7 +54,7 @@ class AnalysisContext(Protocol):
     def calibration(self) -> Entry:
         """Return the posterior's default calibration, the result of `CalibrationSpec()`."""
 
-    def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
+    def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
 
     def resamples(self, stream: Stream, count: int, *, seed: int) -> Array:
@@ -66,7 +66,7 @@ class AnalysisContext(Protocol):
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays: labels, color, coordinates, if any."""
 
-    def cached(self, key: str) -> Entry | None:
+    def find_cached(self, key: str) -> Entry | None:
         """Return an entry of the cache, or None."""
 
     def cache(self, key: str, entry: Entry) -> Entry:
@@ -134,4 +134,4 @@ def arrays_of(result: object) -> dict[str, Array]:
 
 def results_prefix(subject: str) -> str:
     """Return the prefix of the cache keys of all results about a posterior or a data set."""
-    return versioned(f"result:{subject}:")
+    return versioned_key(f"result:{subject}:")

@@ -90,7 +90,7 @@ class Recipe:
 
     def load_or_compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
         """Return the embedding from the cache; compute and cache it if it is missing."""
-        entry = context.cached(self.cache_key) or context.cache(self.cache_key, self.compute(context, on_progress))
+        entry = context.find_cached(self.cache_key) or context.cache(self.cache_key, self.compute(context, on_progress))
         return Entry({name: value for name, value in entry.meta.items() if name != "sha256"}, entry.arrays)
 
 

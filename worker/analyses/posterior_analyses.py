@@ -22,7 +22,7 @@ from glle_engine.reliability.ensemble import combine
 from glle_engine.reliability.resamples import HALVES, STREAMS, Stream
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.records.cache_entry import Array, Entry
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.records.sharding import PER_BLOCK, ResampleBlock, resample_blocks
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class SampleSpec(AnalysisSpec):
     scale: float
     source: Source
 
-    def keys(self, count: int) -> list[DrawKey]:
+    def keys(self, count: int) -> list[DrawAddress]:
         """Return its first `count` draws, with the cache entries of draws jobs."""
-        return [DrawKey(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(count)]
+        return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(count)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class SummarySpec(SampleSpec):
             warnings = calibration.meta["notes"]
         draws = list(context.draws(posterior, sample.keys(self.count)))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
-        trust = _local_trust(posterior.placed(data), posterior, context.on_progress)
+        trust = _local_trust(posterior.locate(data), posterior, context.on_progress)
         places = {"consensus": summary.consensus, "covariance": summary.covariance, "spread": summary.spread}
         notes = [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)]
         if stacks:

@@ -65,7 +65,7 @@ class Refits:
         self, context: AnalysisContext, kind: Kind, indices: range, key: str, on_progress: OnProgress
     ) -> Entry:
         """Return a part from the cache, or compute and cache it."""
-        entry = context.cached(key)
+        entry = context.find_cached(key)
         return entry or context.cache(key, self._compute(context, kind, indices, on_progress))
 
     def embedder(self, context: AnalysisContext) -> MethodEmbedder[Any]:

@@ -68,7 +68,7 @@ def temporary(folder: Path) -> Iterator[Temporary]:
 
     The file stays locked meanwhile, so that `remove_abandoned` recognizes the file of a killed writer.
     """
-    file = _locked(folder)
+    file = _create_locked(folder)
     try:
         with file:
             yield Temporary(file)
@@ -87,7 +87,7 @@ def remove_abandoned(folder: Path) -> int:
     return removed
 
 
-def _locked(folder: Path) -> IO[bytes]:
+def _create_locked(folder: Path) -> IO[bytes]:
     """Return a new locked temporary file."""
     while True:
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=PREFIX, delete=False)  # noqa: SIM115 # the caller closes it

@@ -56,8 +56,8 @@ class Problem:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "detail", shortened(self.detail))
-        object.__setattr__(self, "remedy", shortened(self.remedy))
+        object.__setattr__(self, "detail", shorten(self.detail))
+        object.__setattr__(self, "remedy", shorten(self.remedy))
         object.__setattr__(self, "details", quotable(self.details))
 
     @property
@@ -174,7 +174,7 @@ def internal_error(error: Exception) -> Problem:
     )
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the start of a text, and a note on the rest."""
     rest = len(text) - MAX_TEXT
     return text if rest <= 0 else f"{text[:MAX_TEXT]}... ({rest:,} more characters)"
@@ -200,7 +200,7 @@ def quotable(details: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, dict | list | tuple | set | frozenset):
             text = value if isinstance(value, str) else str(value)
             is_cut |= len(text) > MAX_TEXT
-            return shortened(text)
+            return shorten(text)
         is_cut |= len(value) > MAX_MEMBERS or depth > MAX_DEPTH
         if depth > MAX_DEPTH:
             return "..."

@@ -183,7 +183,7 @@ class Row:
         noun = "an integer" if isinstance(self.default, int) else "a number"
         return f"{noun} of at least {self.at_least:g}"
 
-    def shown(self, value: Any) -> str:
+    def format(self, value: Any) -> str:
         """Return a value as text without secrets: a URL loses its login and query."""
         if self.is_size:
             return show_size(value)

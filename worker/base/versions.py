@@ -85,7 +85,7 @@ def load_record(name: str, raw: str | bytes, convert: Callable[[Record], T]) -> 
         raise unreadable(name) from error
 
 
-def versioned(key: str) -> str:
+def versioned_key(key: str) -> str:
     """Return a Redis key that only this schema uses."""
     return f"v{SCHEMA}:{key}"
 

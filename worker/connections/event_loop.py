@@ -80,13 +80,13 @@ def suspend(awaitable: Awaitable[T], seconds: float | None = None) -> T:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return] # the coroutine's
     if seconds is not None:
-        awaitable = _limited(awaitable, seconds)
+        awaitable = _wait_at_most(awaitable, seconds)
     parent = getcurrent().parent
     assert parent is not None
     return parent.switch(awaitable)  # type: ignore[no-any-return] # greenlets are untyped
 
 
-async def _limited(awaitable: Awaitable[T], seconds: float) -> T:
+async def _wait_at_most(awaitable: Awaitable[T], seconds: float) -> T:
     async with timeout(seconds):
         return await awaitable
 

@@ -71,7 +71,7 @@ def parse_redis_url(url: str) -> RedisUrl:
     scheme, _, rest = url.partition("://")
     encrypted = scheme in _ENCRYPTED
     if (kind := _KINDS.get(scheme)) is None:
-        options = _with_files(_parsed(url))
+        options = _with_files(_parse(url))
         return RedisUrl(kind="server", url=url, encrypted=encrypted, options=options, login={}, replicas=replicas)
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
@@ -85,7 +85,7 @@ def parse_redis_url(url: str) -> RedisUrl:
             raise ValueError(_LOGIN) from None
         raise
     service, database = _service(path) if kind == "sentinel" else ("", _only_database(path))
-    parsed = _parsed(f"redis{'s' * encrypted}://{login}{at}host/{database}?{query}")
+    parsed = _parse(f"redis{'s' * encrypted}://{login}{at}host/{database}?{query}")
     options = {name: value for name, value in parsed.items() if name not in {"host", "connection_class"}}
     credentials = {name: options.pop(option) for option, name in _SENTINEL_LOGIN.items() if option in options}
     return RedisUrl(
@@ -111,7 +111,7 @@ def _without_replicas(url: str) -> tuple[str, int]:
     return f"{place}?{rest}" if rest else place, int(values[-1]) if values else 0
 
 
-def _parsed(url: str) -> dict[str, Any]:
+def _parse(url: str) -> dict[str, Any]:
     """Parse a URL with redis-py; replace errors of Python that quote the password."""
     try:
         return dict(parse_url(url))  # type: ignore[no-untyped-call] # redis-py's

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.records.sharding import ResampleBlock
     from worker.storage.array_cache import Tier
     from worker.storage.posteriors import PosteriorRecord
@@ -127,7 +127,7 @@ class TaskContext:
         entry = self.stores.cache.get(spec.cache_key(self.record.id))
         return entry or cache_result(self.stores, self.record.id, spec, spec.run(self))
 
-    def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
+    def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
         keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
         cache = self.stores.draws
@@ -195,7 +195,7 @@ class TaskContext:
         """The job's posterior and its data, to be embedded again."""
         return PosteriorEmbedder.of(self.posterior(), self.training())
 
-    def cached(self, key: str) -> Entry | None:
+    def find_cached(self, key: str) -> Entry | None:
         """Return an entry of the cache, or None."""
         return self.stores.cache.get(key)
 

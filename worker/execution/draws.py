@@ -22,7 +22,7 @@ from worker.records.ids import content_sha256
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.storage.array_cache import Tier
     from worker.storage.draw_cache import DrawCache
 
@@ -67,14 +67,14 @@ def group_size(posterior: Posterior) -> int:
         return LANES if posterior.lane_solver else 1
 
 
-def lane_group(key: DrawKey, size: int) -> list[DrawKey]:
+def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
     """Return a draw and the others of its lane group of a size, which cost next to nothing."""
     first = key.index - key.index % size
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
 
 def draw_and_cache(
-    cache: DrawCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Tier = "cache"
+    cache: DrawCache, id_: str, posterior: Posterior, keys: Sequence[DrawAddress], keep: Tier = "cache"
 ) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
     draws, seconds = make_draws(posterior, keys)
@@ -82,7 +82,7 @@ def draw_and_cache(
     return draws
 
 
-def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
     """Make draws of one source and alignment; return them and the seconds per draw.
 
     Raises ``too-much-memory``, and ``no-convergence`` if a draw is not finite.
@@ -107,16 +107,16 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw
 def store_draws(
     cache: DrawCache,
     id_: str,
-    keys: Sequence[DrawKey],
+    keys: Sequence[DrawAddress],
     draws: Sequence[Draw],
     seconds: float,
     keep: Tier = "cache",
-) -> dict[DrawKey, Entry]:
+) -> dict[DrawAddress, Entry]:
     """Cache draws, or store those of a job that is larger than the cache; return them.
 
     `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`.
     """
-    entries: dict[DrawKey, Entry] = {}
+    entries: dict[DrawAddress, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):
         meta = {**asdict(key), "diagnostics": draw.diagnostics}
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
@@ -128,7 +128,7 @@ def store_draws(
     return entries
 
 
-def cached_draw(key: DrawKey, entry: Entry) -> Draw:
+def cached_draw(key: DrawAddress, entry: Entry) -> Draw:
     """Return the draw of a cache entry."""
     arrays, diagnostics = entry.arrays, entry.meta["diagnostics"]
     return Draw(

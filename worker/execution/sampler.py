@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from glle_engine import Draw, Posterior
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
 WAIT_SECONDS = 2.0  # for requests, at a time; less than the time-out of an answer
@@ -52,7 +52,7 @@ TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time tha
 
 SOLVER_FACTOR = 4  # a posterior with its solver takes some times the bytes of its arrays
 
-NO_GROUP: tuple[str, frozenset[DrawKey], float] = ("", frozenset(), 0.0)
+NO_GROUP: tuple[str, frozenset[DrawAddress], float] = ("", frozenset(), 0.0)
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class ResidentPosteriors:
         self._posteriors.pop(arrays_id, None)
 
 
-class Sampler:
+class SamplerLoop:
     """The loop of a sampler.
 
     Parameters
@@ -181,7 +181,7 @@ class Sampler:
 
     def _draw_abandoned(self, *, own: bool) -> None:
         """Draw the requests of a sampler that is gone, each by itself, because one may have ended it."""
-        for request in self._stream.abandoned(own=own):
+        for request in self._stream.claim_abandoned(own=own):
             self._draw(DrawBatch([request]))
             self._writer.flush()
 
@@ -242,7 +242,7 @@ class Sampler:
             for key in batch.keys:
                 self._has_drawn(batch.of([key]), posterior, [key])
 
-    def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawKey]) -> bool:
+    def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
         """Draw a lane group, the requests' first; return False if it fails.
 
         A draw that fails by itself is refused: the other clients' draws of its batch are not.
@@ -278,7 +278,7 @@ class Sampler:
                 self._resident.keep(batch.arrays_id, posterior, record.nbytes)
         return posterior
 
-    def _finish(self, batch: DrawBatch, keys: Sequence[DrawKey], draws: Sequence[Draw], seconds: float) -> None:
+    def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
         """Cache and publish the requested draws, then cache large others; remove all if their posterior was deleted.
 
         If a server does not answer, the requests stay in their streams, and are drawn again after their lease.

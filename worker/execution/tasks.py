@@ -33,14 +33,14 @@ from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
-from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, recorded, spec_of
+from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, recorded_parameters, spec_of
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from glle_engine import Draw
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.storage.array_cache import Tier
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
@@ -161,7 +161,7 @@ def _fit(context: TaskContext) -> Job | None:
         dataset=dataset,
         n=posterior.n_points,
         d=values.shape[1],
-        spec=recorded(spec_of(parameters), neighbors),  # as requested: noise='auto' is resolved in the posterior
+        spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the posterior resolves noise='auto'
         diagnostics=posterior.diagnostics.to_dict(),
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
@@ -241,12 +241,12 @@ def _draw_shard(shard: _Shard) -> Job | None:
     return shard.report(len(keys))
 
 
-def _draw_missing(shard: _Shard, missing: list[DrawKey], cached: int, keep: Tier) -> None:
+def _draw_missing(shard: _Shard, missing: list[DrawAddress], cached: int, keep: Tier) -> None:
     """Make draws of a shard, of which `cached` others are cached; draws are written while the next ones are made."""
     stores, posterior = shard.stores, shard.context.posterior()
     arrays_id = shard.context.record.arrays_id
 
-    def store(group: list[DrawKey], draws: list[Draw], seconds: float) -> None:
+    def store(group: list[DrawAddress], draws: list[Draw], seconds: float) -> None:
         nonlocal cached
         store_draws(stores.draws, arrays_id, group, draws, seconds, keep)
         cached += len(group)

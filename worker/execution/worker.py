@@ -38,7 +38,7 @@ from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
 from worker.connections.clients import connect_queue
 from worker.execution import rq_worker
-from worker.execution.sampler import Sampler
+from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
 from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.observability import logging as logs
@@ -134,7 +134,7 @@ class Worker:
 
     def _run_sampler(self) -> int:
         process_stores.cache_clear()
-        Sampler(process_stores(), self._name, self._is_drawing).run()
+        SamplerLoop(process_stores(), self._name, self._is_drawing).run()
         return 0
 
 

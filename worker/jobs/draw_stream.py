@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 
 from worker.base.problems import Problem, refuse
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.records.ids import DEFAULT, text
 from worker.storage.array_cache import pack_entry, parse_entry
 
@@ -71,7 +71,7 @@ class DrawRequest:
     stream: str
     id: str
     name: str
-    key: DrawKey
+    key: DrawAddress
     metadata: dict[str, str]
     reply: str = DRAWN
 
@@ -98,11 +98,11 @@ class DrawBatch:
         return self.name.split(" ")[1]
 
     @property
-    def keys(self) -> list[DrawKey]:
+    def keys(self) -> list[DrawAddress]:
         """The draws, each once."""
         return list(dict.fromkeys(request.key for request in self.requests))
 
-    def of(self, keys: Iterable[DrawKey]) -> DrawBatch:
+    def of(self, keys: Iterable[DrawAddress]) -> DrawBatch:
         """Return the requests for some of the draws."""
         wanted = set(keys)
         return DrawBatch([request for request in self.requests if request.key in wanted])
@@ -198,7 +198,7 @@ class DrawStream:
             return []
         return [_request(*entry) for entry in _entries(reply)]
 
-    def abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
+    def claim_abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
         """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
 
         Each is claimed when the one before it was drawn, so that a request that ends this sampler counts no
@@ -227,7 +227,7 @@ class DrawStream:
         batch: DrawBatch,
         outcome: Outcome,
         problem: Problem | None = None,
-        entries: Mapping[DrawKey, Entry] | None = None,
+        entries: Mapping[DrawAddress, Entry] | None = None,
     ) -> None:
         """Remove answered requests, and publish their outcome, with the draws if they are small."""
         if not batch.requests:
@@ -302,7 +302,9 @@ def stream_state(client: redis.Redis) -> StreamState:
     return StreamState(sum(map(int, lengths)), max(0.0, *ages, 0.0) / 1000, drawing)
 
 
-def _message(batch: DrawBatch, outcome: Outcome, problem: Problem | None, entries: Mapping[DrawKey, Entry]) -> bytes:
+def _message(
+    batch: DrawBatch, outcome: Outcome, problem: Problem | None, entries: Mapping[DrawAddress, Entry]
+) -> bytes:
     """Return the message of an answer, which `draw_outcomes` reads."""
     draws: list[tuple[str, int, int]] = []
     parts: list[bytes] = []
@@ -330,7 +332,7 @@ def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
     return answers
 
 
-def waited_name(record: PosteriorRecord, key: DrawKey) -> str:
+def waited_name(record: PosteriorRecord, key: DrawAddress) -> str:
     """Return the name of a draw in requests and answers."""
     return f"{record.id} {record.arrays_id} {key.source} {key.align} {_draw(key)}"
 
@@ -356,7 +358,7 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
     values = {text(name): text(value) for name, value in fields.items()}
     seed, index, scale = values["draw"].split(":")
     _, _, source, align = values["name"].split(" ")
-    key = DrawKey(int(seed), int(index), float(scale), source, align)
+    key = DrawAddress(int(seed), int(index), float(scale), source, align)
     return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]), values["reply"])
 
 
@@ -368,7 +370,7 @@ def next_batch(waiting: list[DrawRequest], size: int, *, is_oldest: bool) -> Dra
     name = waiting[0].name
     if not is_oldest:
         name = Counter(request.name for request in waiting).most_common(1)[0][0]
-    keys: dict[DrawKey, None] = {}
+    keys: dict[DrawAddress, None] = {}
     taken: list[DrawRequest] = []
     left: list[DrawRequest] = []
     for request in waiting:
@@ -381,5 +383,5 @@ def next_batch(waiting: list[DrawRequest], size: int, *, is_oldest: bool) -> Dra
     return DrawBatch(taken)
 
 
-def _draw(key: DrawKey) -> str:
+def _draw(key: DrawAddress) -> str:
     return f"{key.seed}:{key.index}:{key.scale!r}"

@@ -85,7 +85,7 @@ class Notifications:
         """Return how many requests of the running loop wait for a name."""
         return len(self._subscription().waiters.get(name, ()))
 
-    async def subscribed(self) -> None:
+    async def wait_until_subscribed(self) -> None:
         """Return once the channel is subscribed, or after `SUBSCRIBE_SECONDS`."""
         is_subscribed = self._subscription().is_subscribed
         if not is_subscribed.is_set():

@@ -223,7 +223,7 @@ class JobStore:
         """Return the ids of all tenants' open jobs, or of a random sample of `limit`."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
-    def listed(
+    def iterate(
         self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, limit: int = LISTED
     ) -> Iterator[tuple[str, Job | None]]:
         """Yield (cursor, job), newest first, after the cursor `before`; `limit` jobs per two round trips.

@@ -29,7 +29,7 @@ class TextLines(logging.Formatter):
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
         line = _printable(line + (f" [{fields}]" if fields else ""))
-        return redacted(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        return redact_keys(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonLines(logging.Formatter):
@@ -46,7 +46,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return redacted(json.dumps(line, default=str))
+        return redact_keys(json.dumps(line, default=str))
 
 
 def configure(settings: Settings) -> None:
@@ -78,7 +78,7 @@ def announce(text: str, settings: Settings) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's output
 
 
-def redacted(text: str) -> str:
+def redact_keys(text: str) -> str:
     """Replace the secret of each API key in a text by ``***``; the key's id stays."""
     return _KEY.sub(r"\1_***", text)
 

@@ -122,14 +122,14 @@ class Tracing:
         self, name: str, *, parent: Context | None = None, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any
     ) -> AbstractContextManager[Span]:
         """Return the context manager of a new current span; ``__`` in an attribute's name becomes a dot."""
-        return use_span(self.tracer.start_span(name, parent, kind, _dotted(attributes)), end_on_exit=True)
+        return use_span(self.tracer.start_span(name, parent, kind, _dot_names(attributes)), end_on_exit=True)
 
     def record(
         self, name: str, began: float, seconds: float, *, parent: Context | None = None, **attributes: Any
     ) -> None:
         """Record a finished span that began at `began` (of `time.time`); attributes as in `span`."""
         start = int(began * 1e9)
-        span = self.tracer.start_span(name, parent, attributes=_dotted(attributes), start_time=start)
+        span = self.tracer.start_span(name, parent, attributes=_dot_names(attributes), start_time=start)
         span.end(start + int(seconds * 1e9))
 
 
@@ -140,7 +140,7 @@ def _is_installed() -> bool:
         return False
 
 
-def _dotted(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
+def _dot_names(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name.replace("__", "."): value for name, value in attributes.items()} if attributes else None
 
 

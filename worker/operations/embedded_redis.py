@@ -26,7 +26,7 @@ class ServerError(RuntimeError):
     """An embedded server does not start; the message quotes its log."""
 
 
-class Server:
+class EmbeddedRedis:
     """One embedded server on a free loopback port.
 
     Its folder has the log and the AOF; `options` are lines of its configuration beside port, password and folder.
@@ -106,7 +106,7 @@ class Server:
         return " / ".join(log.read_text(errors="replace").splitlines()[-3:]) if log.exists() else "no log"
 
 
-def queue_server(settings: Settings) -> Server:
+def queue_server(settings: Settings) -> EmbeddedRedis:
     """Return the persistent server of the queue and the records, without eviction.
 
     A write is on disk before its reply: with ``everysec`` and a slow disk a kill lost hundreds of accepted writes.
@@ -117,10 +117,10 @@ def queue_server(settings: Settings) -> Server:
         f"maxmemory {settings.queue_bytes}",
         "maxmemory-policy noeviction",
     )
-    return Server(Path(settings.data_dir) / "queue", options)
+    return EmbeddedRedis(Path(settings.data_dir) / "queue", options)
 
 
-def cache_server(settings: Settings) -> Server:
+def cache_server(settings: Settings) -> EmbeddedRedis:
     """Return the volatile server of the arrays, which evicts the least recently used."""
     options = (
         "appendonly no",
@@ -128,7 +128,7 @@ def cache_server(settings: Settings) -> Server:
         "maxmemory-policy allkeys-lru",
         "lazyfree-lazy-eviction yes",
     )
-    return Server(Path(settings.data_dir) / "cache", options)
+    return EmbeddedRedis(Path(settings.data_dir) / "cache", options)
 
 
 def _free_port() -> int:

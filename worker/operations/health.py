@@ -107,9 +107,11 @@ def readiness(stores: Stores) -> list[Check]:
     """Return the checks that must pass before the service can work."""
     settings, objects = stores.settings, stores.cache.objects
     return [
-        _checked("queue server", lambda: _queue_server(stores.client.info("memory"))),
-        _checked("cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")),
-        _checked("workers", lambda: _workers(stores.client)),
+        _check_server("queue server", lambda: _queue_server(stores.client.info("memory"))),
+        _check_server(
+            "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")
+        ),
+        _check_server("workers", lambda: _workers(stores.client)),
         *in_thread(disk_checks, settings),
         *([] if objects is None else [in_thread(_object_store, objects)]),
     ]
@@ -124,7 +126,7 @@ def _workers(client: redis.Redis) -> Check:
     )
 
 
-def _checked(name: str, check: Callable[[], Check]) -> Check:
+def _check_server(name: str, check: Callable[[], Check]) -> Check:
     """Return a check, or a problem if its server does not answer."""
     try:
         return check()
@@ -168,7 +170,7 @@ def data_folder(folder: Path) -> Check:
     """Check by a write that data sets can be written, or their folder made."""
     name, nearest = "data folder", nearest_existing(folder)
     try:
-        _probed(nearest, int(time.monotonic() / PROBE_SECONDS))
+        _probe_folder(nearest, int(time.monotonic() / PROBE_SECONDS))
     except OSError as error:
         detail = f"{folder} cannot be written: {error.strerror}."
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
@@ -179,7 +181,7 @@ def data_folder(folder: Path) -> Check:
 
 
 @lru_cache(8)
-def _probed(folder: Path, period: int) -> None:
+def _probe_folder(folder: Path, period: int) -> None:
     """Write to a folder once per period; failures are not cached."""
     del period
     probe(folder)

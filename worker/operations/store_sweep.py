@@ -30,7 +30,7 @@ def sweep(stores: Stores, objects: ObjectStore, *, age: float = ORPHAN_SECONDS) 
     """
     started = time.time()
     result, named = SweepResult(), set()
-    written = objects.bucket.modified(FOLDER)  # before the index is read
+    written = objects.bucket.modification_times(FOLDER)  # before the index is read
     old = {path for path, seconds in written.items() if seconds < started - age}
     for subject in objects.index.subjects():
         entries = dict(objects.index.of(subject))

@@ -35,10 +35,10 @@ def entry_bytes(*shapes: tuple[int, ...]) -> int:
     sizes = [8 * math.prod(shape) for shape in shapes]
     if sum(sizes) <= PIECE:  # one field
         sizes = [sum(sizes)]
-    return _HEAD_BYTES + sum(nbytes // PIECE * _allocated(PIECE) + _allocated(nbytes % PIECE) for nbytes in sizes)
+    return _HEAD_BYTES + sum(nbytes // PIECE * _allocation(PIECE) + _allocation(nbytes % PIECE) for nbytes in sizes)
 
 
-def _allocated(nbytes: int) -> int:
+def _allocation(nbytes: int) -> int:
     """Return the bytes that the server's allocator takes for a field: jemalloc has four sizes per power of two."""
     nbytes += 32  # the header of a string
     step = 1 << max(4, (nbytes - 1).bit_length() - 3)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from glle_engine.linalg import LANES
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.records.cache_entry import PIECE, entry_bytes
 from worker.records.sharding import MAX_SHARDS
 
@@ -20,7 +20,7 @@ QUICK_SECONDS = 1.0  # expected duration of the longest draw that a sampler make
 
 
 @dataclass(frozen=True)
-class DrawKey:
+class DrawAddress:
     """Address of a draw within a posterior."""
 
     seed: int
@@ -31,7 +31,7 @@ class DrawKey:
 
     def cache_key(self, posterior: str) -> str:
         """Return the draw's key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return versioned(f"{DRAW}:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}")
+        return versioned_key(f"{DRAW}:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}")
 
     def group_key(self, posterior: str) -> str:
         """Return the name of its lane group, the draws that differ only in ``index % LANES``."""
@@ -47,21 +47,21 @@ def place_of(key: str) -> tuple[str, str]:
         The key of a draw is malformed.
 
     """
-    if not key.startswith(prefix := versioned(f"{DRAW}:")):
+    if not key.startswith(prefix := versioned_key(f"{DRAW}:")):
         return key, ""
     stream, index, scale, source, align = key.removeprefix(prefix).rsplit(":", 4)
-    group = versioned(f"{LANE_GROUP}:{stream}:{int(index) // LANES}:{scale}:{source}:{align}")
+    group = versioned_key(f"{LANE_GROUP}:{stream}:{int(index) // LANES}:{scale}:{source}:{align}")
     return group, index
 
 
 def keys_of_group(group: str) -> list[str]:
     """Return the keys of the draws of a lane group."""
-    stream, number, scale, source, align = group.removeprefix(versioned(f"{LANE_GROUP}:")).rsplit(":", 4)
+    stream, number, scale, source, align = group.removeprefix(versioned_key(f"{LANE_GROUP}:")).rsplit(":", 4)
     first = LANES * int(number)
-    return [versioned(f"{DRAW}:{stream}:{first + lane}:{scale}:{source}:{align}") for lane in range(LANES)]
+    return [versioned_key(f"{DRAW}:{stream}:{first + lane}:{scale}:{source}:{align}") for lane in range(LANES)]
 
 
-def batch_end(keys: Sequence[DrawKey], start: int, stop: int, nbytes: int) -> int:
+def batch_end(keys: Sequence[DrawAddress], start: int, stop: int, nbytes: int) -> int:
     """Return the end of the draws before `stop` that are read together from `start`: some 1 MB, whole lane groups.
 
     Parameters
@@ -158,21 +158,21 @@ class DrawsSpec:
         """Return the number of draws in a shard; the last has the rest."""
         return min(self.per_shard, self.total - shard * self.per_shard)
 
-    def shard_keys(self, shard: int) -> list[DrawKey]:
+    def shard_keys(self, shard: int) -> list[DrawAddress]:
         """Return the draws of a shard."""
         start = shard * self.per_shard
         return [self.key(start + i) for i in range(self.shard_size(shard))]
 
-    def draws(self) -> Iterator[DrawKey]:
+    def draws(self) -> Iterator[DrawAddress]:
         """Yield all draws in the order of the result."""
         return (self.key(position) for position in range(self.total))
 
-    def key(self, position: int) -> DrawKey:
+    def key(self, position: int) -> DrawAddress:
         """Return the draw at a position of the result."""
         number, index = divmod(position, self.count)
         scale = self.scales[number]
         assert scale != AUTO
-        return DrawKey(self.seed, self.first + index, scale, self.source, self.align)
+        return DrawAddress(self.seed, self.first + index, scale, self.source, self.align)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""

@@ -97,7 +97,7 @@ def _limits(text: str) -> dict[str, int]:
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
     """Return the refusal of a data set."""
-    return _exceeded(
+    return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
         "Delete data sets that are no longer needed, or ask the service's operator for a larger quota.",
@@ -111,7 +111,7 @@ def too_many_jobs(tenant: str | None, allowed: int, seconds: int) -> ProblemErro
     """Return the refusal of a tenant's job; one of its jobs has ended in about `seconds`."""
     detail = f"Tenant {tenant} has {allowed:,} open jobs; no more are allowed."
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
-    return _exceeded("jobs", detail, remedy, seconds, allowed=allowed)
+    return _quota_exceeded("jobs", detail, remedy, seconds, allowed=allowed)
 
 
 def too_many_jobs_overall(allowed: int, seconds: int) -> ProblemError:
@@ -132,7 +132,7 @@ def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
     remedy = (
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise `posteriors` in GLLE_QUOTAS."
     )
-    return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
+    return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
 
 
 def too_many_idempotency_keys(tenant: str, allowed: int, seconds: int) -> ProblemError:
@@ -142,7 +142,7 @@ def too_many_idempotency_keys(tenant: str, allowed: int, seconds: int) -> Proble
         "Wait as long as Retry-After says, or send the request without a key: equal requests share one result. Keys are"
         " kept for a day at most."
     )
-    return _exceeded("idempotency_keys", detail, remedy, seconds, allowed=allowed)
+    return _quota_exceeded("idempotency_keys", detail, remedy, seconds, allowed=allowed)
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
@@ -152,15 +152,15 @@ def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> Prob
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise posteriors in GLLE_QUOTAS, "
         f"each of which allows {RECORD_BYTES:,} bytes."
     )
-    return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
+    return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
 
 
 def too_many_requests(tenant: str, allowed: int, seconds: int) -> ProblemError:
     """Return the refusal of a request; the next one is accepted in `seconds`."""
     detail = f"Tenant {tenant} sends more than {allowed:,} requests a minute; the next is accepted in {seconds} s."
     remedy = "Wait as long as Retry-After says; wait for jobs with ?wait= instead of polling."
-    return _exceeded("requests", detail, remedy, seconds, allowed=allowed)
+    return _quota_exceeded("requests", detail, remedy, seconds, allowed=allowed)
 
 
-def _exceeded(quota: str, detail: str, remedy: str, retry_after: int, **details: Any) -> ProblemError:
+def _quota_exceeded(quota: str, detail: str, remedy: str, retry_after: int, **details: Any) -> ProblemError:
     return refuse("quota-exceeded", 429, detail, remedy, quota=quota, retry_after=retry_after, **details)

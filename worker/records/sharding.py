@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ResampleBlock:
 
     def cache_key(self, posterior: str) -> str:
         """Return its cache key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return versioned(f"{RESAMPLES}:{posterior}:{self.stream}:{self.seed}:{self.number}")
+        return versioned_key(f"{RESAMPLES}:{posterior}:{self.stream}:{self.seed}:{self.number}")
 
 
 def resample_blocks(stream: int, seed: int, count: int) -> list[ResampleBlock]:

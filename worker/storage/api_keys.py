@@ -112,7 +112,7 @@ class KeyStore:
             scopes=SCOPES[: max(SCOPES.index(scope) for scope in scopes) + 1],
             created=now_iso(),
             expires=None if days is None else _in(timedelta(days=days)),
-            secrets=(_hashed(secret),),
+            secrets=(_hash_secret(secret),),
         )
         self.records.create(key)
         self._is_guarded = True
@@ -134,12 +134,12 @@ class KeyStore:
         """
         secret, until, now = secrets.token_urlsafe(SECRET_BYTES), _in(timedelta(hours=overlap_hours)), now_iso()
 
-        def rotated(key: Key) -> Key:
+        def rotate_key(key: Key) -> Key:
             former = [replace(old, until=min(old.until or until, until)) for old in key.secrets]
             valid = [old for old in former if old.until is not None and old.until > now]
-            return replace(key, secrets=(_hashed(secret), *valid))
+            return replace(key, secrets=(_hash_secret(secret), *valid))
 
-        if (key := self.records.change(id_, rotated)) is None:
+        if (key := self.records.change(id_, rotate_key)) is None:
             raise KIND.not_found(id_)
         return key, _token(key, secret)
 
@@ -229,7 +229,7 @@ class KeyStore:
         return found
 
 
-def _hashed(secret: str) -> Secret:
+def _hash_secret(secret: str) -> Secret:
     return Secret(sha256=hashlib.sha256(secret.encode()).hexdigest())
 
 

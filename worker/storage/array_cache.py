@@ -32,7 +32,7 @@ import numpy as np
 import redis
 
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import PIECE, Array, Entry
 from worker.records.draws import LANE_GROUP, keys_of_group, place_of
@@ -207,8 +207,17 @@ class ArrayCache:
         return self._fill_from_store(keys, self._cached_heads(keys), read)
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        """Return for each key whether it has an entry."""
-        present = {key: True for key, (head,) in self._read_fields(keys, "head").items() if head}
+        """Return for each key whether it has an entry; only hashes in the index of the subject are read."""
+        places = {key: place_of(key)[0] for key in keys}
+        subjects = {match[1] for key in keys if (match := _SUBJECT.match(key)) is not None}
+        indexed = {*places.values()}
+        if len(indexed) > 1 and len(subjects) == 1:
+            names = [_PLACEHOLDER, *indexed]
+            has_index, *is_indexed = self.client.smismember(_index(subjects.pop()), names)
+            if has_index:
+                indexed = {name for name, is_member in zip(names[1:], is_indexed, strict=True) if is_member}
+        candidates = [key for key in keys if places[key] in indexed]
+        present = {key: True for key, (head,) in self._read_fields(candidates, "head").items() if head}
         found: list[bool | None] = self._fill_from_store(keys, present, lambda _, stored: dict.fromkeys(stored, True))
         return [is_found is True for is_found in found]
 
@@ -244,7 +253,7 @@ class ArrayCache:
 
     def cached_keys(self, kind: str) -> Iterator[str]:
         """Yield the keys of the entries of a kind in the cache, perhaps one of them twice."""
-        for raw in self.client.scan_iter(match=versioned(f"{kind}:*"), count=SCANNED):
+        for raw in self.client.scan_iter(match=versioned_key(f"{kind}:*"), count=SCANNED):
             name = text(raw)
             if ":tmp:" in name or name.endswith(HEAD):  # an unfinished write, or no entry of the cache
                 continue
@@ -271,7 +280,7 @@ class ArrayCache:
             if key not in large or place != key:
                 head, data = (_SEPARATE, b"") if key in large else pack_entry(entry)
                 hashes[place] |= {f"head:{member}": head, f"data:{member}": data}
-        with self.client.pipeline(transaction=True) as pipeline:
+        with self.client.pipeline(transaction=False) as pipeline:
             self._add_to_indexes(pipeline, {**hashes, **large})
             for name, fields in hashes.items():
                 pipeline.hset(name, mapping=fields)

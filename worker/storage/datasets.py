@@ -16,7 +16,7 @@ from worker.base.files import NPY_HEADER_LOCK
 from worker.records.dataset import VALUES, Array, Content, Dataset, Table
 from worker.records.ids import DEFAULT, dataset_id
 from worker.records.quotas import too_many_bytes
-from worker.storage.integrity import IntegrityChecker, damaged
+from worker.storage.integrity import IntegrityChecker, damaged_dataset
 from worker.storage.object_store.data_files import STORED_BYTES
 from worker.storage.records import RecordKind, RecordStore
 from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
@@ -146,7 +146,7 @@ class DatasetStore(RecordStore[Dataset]):
         """Read a data set where it is stored, and return whether it has its digest."""
         return self._checker.is_intact(dataset)
 
-    def damaged(self) -> Iterator[str]:
+    def find_damaged(self) -> Iterator[str]:
         """Read all tenants' data sets, and yield the ids of those that differ from their digest."""
         for id_, _ in self.all():
             dataset = self.get(id_)
@@ -154,7 +154,7 @@ class DatasetStore(RecordStore[Dataset]):
                 yield id_
 
     @contextlib.contextmanager
-    def opened(self, dataset: Dataset) -> Iterator[dict[str, IO[bytes]]]:
+    def open_files(self, dataset: Dataset) -> Iterator[dict[str, IO[bytes]]]:
         """Yield the open files of a data set by name, none if one is missing; they stay readable after a deletion."""
         with contextlib.ExitStack() as stack:
             files: dict[str, IO[bytes]] = {}
@@ -187,7 +187,7 @@ class DatasetStore(RecordStore[Dataset]):
                 with NPY_HEADER_LOCK:
                     return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
             dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
-        raise KIND.not_found(id_) if dataset is None else damaged(dataset)
+        raise KIND.not_found(id_) if dataset is None else damaged_dataset(dataset)
 
 
 def all_points_equal(values: Array) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from worker.records.cache_entry import Entry
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.storage.array_cache import ArrayCache, Tier
 
 
@@ -21,38 +21,38 @@ class DrawCache:
     def __init__(self, cache: ArrayCache) -> None:
         self._cache = cache
 
-    def get(self, arrays_id: str, key: DrawKey) -> Entry | None:
+    def get(self, arrays_id: str, key: DrawAddress) -> Entry | None:
         """Return a draw, or None."""
         return self._cache.get(key.cache_key(arrays_id))
 
-    def get_many(self, arrays_id: str, keys: Sequence[DrawKey]) -> list[Entry | None]:
+    def get_many(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
         """Return draws, each as `get` does."""
         return self._cache.get_many(_cache_keys(arrays_id, keys))
 
-    def view(self, arrays_id: str, key: DrawKey) -> Entry | None:
+    def view(self, arrays_id: str, key: DrawAddress) -> Entry | None:
         """Return a draw for partial reads, or None."""
         return self._cache.view(key.cache_key(arrays_id))
 
-    def views(self, arrays_id: str, keys: Sequence[DrawKey]) -> list[Entry | None]:
+    def views(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
         """Return draws, each as `view` does."""
         return self._cache.views(_cache_keys(arrays_id, keys))
 
-    def heads(self, arrays_id: str, keys: Sequence[DrawKey]) -> list[dict[str, Any] | None]:
+    def heads(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[dict[str, Any] | None]:
         """Return the metadata of draws, None for a missing one."""
         return self._cache.heads(_cache_keys(arrays_id, keys))
 
-    def contains(self, arrays_id: str, keys: Sequence[DrawKey]) -> list[bool]:
+    def contains(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[bool]:
         """Return for each draw whether it is cached."""
         return self._cache.contains(_cache_keys(arrays_id, keys))
 
-    def put(self, arrays_id: str, draws: Mapping[DrawKey, Entry], tier: Tier = "cache") -> None:
+    def put(self, arrays_id: str, draws: Mapping[DrawAddress, Entry], tier: Tier = "cache") -> None:
         """Write draws to their tier; raises as `ArrayCache.put_many`."""
         self._cache.put_many({key.cache_key(arrays_id): entry for key, entry in draws.items()}, tier)
 
-    def delete(self, arrays_id: str, key: DrawKey) -> None:
+    def delete(self, arrays_id: str, key: DrawAddress) -> None:
         """Remove a draw, if it is cached."""
         self._cache.delete(key.cache_key(arrays_id))
 
 
-def _cache_keys(arrays_id: str, keys: Iterable[DrawKey]) -> list[str]:
+def _cache_keys(arrays_id: str, keys: Iterable[DrawAddress]) -> list[str]:
     return [key.cache_key(arrays_id) for key in keys]

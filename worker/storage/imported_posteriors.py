@@ -115,7 +115,7 @@ class ImportedPosteriors:
             return None
         return origin
 
-    def damaged(self, posteriors: PosteriorStore) -> Iterator[tuple[PosteriorRecord, bool]]:
+    def find_damaged(self, posteriors: PosteriorStore) -> Iterator[tuple[PosteriorRecord, bool]]:
         """Read every file; yield all tenants' imported posteriors, and whether the file differs from its digest."""
         for id_, _ in posteriors.all():
             record = posteriors.get(id_)
@@ -152,14 +152,14 @@ class ImportedPosteriors:
     def _read(self, record: PosteriorRecord) -> glle_engine.Posterior | None:
         """Return the posterior of a file whose content has the digest in its id, or None."""
         try:
-            return verified(self._path(record), record.id, record.tenant)
+            return read_verified(self._path(record), record.id, record.tenant)
         except OSError as error:
             if error.errno not in {errno.ENOENT, errno.EIO}:
                 raise
             return None
 
 
-def verified(path: Path, id_: str, tenant: str) -> glle_engine.Posterior | None:
+def read_verified(path: Path, id_: str, tenant: str) -> glle_engine.Posterior | None:
     """Return the posterior of a file if its content has the digest in a tenant's id, otherwise None."""
     try:
         posterior = glle_engine.load(path)

@@ -66,7 +66,7 @@ class IntegrityChecker:
         if not self._has_digest(dataset) and not (self._files.discard_copies(dataset) and self._has_digest(dataset)):
             self._verified.pop(dataset.id, None)
             self._status(dataset)  # raises FileNotFoundError after a deletion
-            raise damaged(dataset)
+            raise damaged_dataset(dataset)
         with self._lock:
             if len(self._verified) >= MAX_REMEMBERED:
                 self._verified.clear()
@@ -151,7 +151,7 @@ def _is_valid_extra(name: str, shape: tuple[int, ...], dtype: np.dtype[np.generi
     return shape == ((n, 2) if name == "coordinates" else (n,)) and is_little and dtype.kind in "fU"
 
 
-def damaged(dataset: Dataset) -> ProblemError:
+def damaged_dataset(dataset: Dataset) -> ProblemError:
     """Return the problem of a data set whose files changed on disk."""
     return refuse(
         "dataset-damaged",

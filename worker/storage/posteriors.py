@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import glle_engine
 from glle_engine.base.spec import FitSpec
 from worker.base.problems import refuse
-from worker.base.versions import dump_record, versioned
+from worker.base.versions import dump_record, versioned_key
 from worker.records.ids import DEFAULT, DIGEST, content_sha256
 from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 from worker.storage.records import RecordKind, RecordStore
@@ -34,7 +34,7 @@ class PosteriorRecord:
     Parameters
     ----------
     spec
-        Full specification, with the value of every parameter (`recorded`).
+        Full specification, with the value of every parameter (`recorded_parameters`).
     diagnostics
         Figures and notes of the fit.
     eigenvalues
@@ -278,10 +278,10 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
 
 
 def _cache_key(id_: str) -> str:
-    return versioned(f"posterior:{id_}")
+    return versioned_key(f"posterior:{id_}")
 
 
-def recorded(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
+def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
     """Return the parameters of a record and of a posterior's id."""
     return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS: neighbors}
 

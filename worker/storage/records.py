@@ -231,7 +231,7 @@ class RecordStore(Generic[R]):
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
         """Replace a record by what `change` makes of it; return it, or None without a record; raises as `create`."""
-        while (found := self._stored(id_)) is not None:
+        while (found := self._find_stored(id_)) is not None:
             digest, old = found
             new = change(old)
             if new == old or self._replace(digest, old, new, limits):
@@ -247,7 +247,7 @@ class RecordStore(Generic[R]):
 
     def delete(self, id_: str) -> R | None:
         """Remove a record; return it, or None."""
-        while (found := self._stored(id_)) is not None:
+        while (found := self._find_stored(id_)) is not None:
             digest, old = found
             if self._replace(digest, old, None, _NO_LIMITS):
                 return old
@@ -292,7 +292,7 @@ class RecordStore(Generic[R]):
     def _set(self, name: str) -> str:
         return self.kind.set_of(self.tenant or DEFAULT, name)
 
-    def _stored(self, id_: str) -> tuple[str, R] | None:
+    def _find_stored(self, id_: str) -> tuple[str, R] | None:
         """Return the digest of a stored record and the record, or None."""
         raw: Any = self._client.get(self.kind.key(id_))
         record = self._visible(id_, raw)

@@ -29,7 +29,7 @@ REMEDIES = {
 def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
     """Yield the bytes of the converted values, block by block; raise the problem of the first bad value."""
     for start, raw in _blocks(values):
-        block = _converted(raw, dtype)
+        block = _convert(raw, dtype)
         for code, bad in _faults(raw, block).items():
             if bad.any():
                 raise _problem(values[start:], start, dtype, names, code)
@@ -38,7 +38,7 @@ def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None)
 
 def converted_blocks(values: Array, dtype: np.dtype[Any]) -> Iterator[memoryview]:
     """Yield the bytes of converted values that were checked before, block by block."""
-    return (_bytes_of(_converted(raw, dtype)) for _, raw in _blocks(values))
+    return (_bytes_of(_convert(raw, dtype)) for _, raw in _blocks(values))
 
 
 def _bytes_of(block: Array) -> memoryview:
@@ -51,7 +51,7 @@ def _blocks(values: Array) -> Iterator[tuple[int, Array]]:
     return ((start, values[start : start + rows]) for start in range(0, len(values), rows))
 
 
-def _converted(raw: Array, dtype: np.dtype[Any]) -> Array:
+def _convert(raw: Array, dtype: np.dtype[Any]) -> Array:
     with np.errstate(over="ignore"):  # overflow becomes infinite, which is refused
         return np.ascontiguousarray(raw, dtype)
 
@@ -69,7 +69,7 @@ def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] 
     problem: ProblemError | None = None
     bad_rows = BadRows()
     for start, raw in _blocks(values):
-        block = _converted(raw, dtype)
+        block = _convert(raw, dtype)
         bad = _faults(raw, block)[code]
         bad_rows.add(offset + start + np.flatnonzero(bad.any(axis=1)))
         if problem is None:

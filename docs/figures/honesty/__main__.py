@@ -44,30 +44,30 @@ def main() -> None:
                 start = time.process_time()
                 for row in judge(setting, samples=options.samples, data=options.data):
                     print(row.line, flush=True)
-                    values = {key: _rounded(value) for key, value in asdict(row).items()}
+                    values = {key: _round_numbers(value) for key, value in asdict(row).items()}
                     file.write(json.dumps(values) + "\n")
                     file.flush()
                 print(f"<!-- {time.process_time() - start:.0f} s of processor time -->", flush=True)
     if options.settings:
         return  # the page has all settings
-    rows = kept(options.rows)
+    rows = read_rows(options.rows)
     for name, table in render(rows).items():
         put(PAGE, name, table)
     picture(rows, Path("docs/images/honesty.png"))
 
 
-def kept(path: Path = ROWS) -> list[Row]:
+def read_rows(path: Path = ROWS) -> list[Row]:
     """Return the rows of a file."""
     return [read(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def _rounded(value: object) -> object:
+def _round_numbers(value: object) -> object:
     """Return numbers with four decimals, also in dictionaries and tuples."""
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, tuple) else value
+        return {key: _round_numbers(each) for key, each in value.items()}
+    return [_round_numbers(each) for each in value] if isinstance(value, tuple) else value
 
 
 if __name__ == "__main__":

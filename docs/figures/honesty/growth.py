@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from docs.figures.honesty import measures
-from docs.figures.honesty.__main__ import kept
+from docs.figures.honesty.__main__ import read_rows
 from docs.figures.honesty.rows import HALVES
 from docs.figures.honesty.settings import Population, settings
-from docs.figures.honesty.table import grouped
+from docs.figures.honesty.table import group_rows
 from glle_engine import fit
 from glle_engine.linalg.procrustes import moments, root_trace
 
@@ -33,14 +33,14 @@ def growth(setting: Population) -> float:
         part = replace(setting, n=n)
         fits = (fit(part.sample(j), disconnected="bridge", **part.options) for j in range(SAMPLES))
         places = np.stack([posterior.embedding[: part.probes] for posterior in fits])
-        aligned, _ = measures.turned(places, places[0], part.probes)
+        aligned, _ = measures.align(places, places[0], part.probes)
         medians.append(np.median(root_trace(moments(aligned)[1])))
     return float(medians[0] / medians[1] / np.sqrt(2))
 
 
 def main() -> None:
     """Print the table."""
-    rows = grouped(kept())
+    rows = group_rows(read_rows())
     print("| data | growth / 1.41 | half-samples, ratio |\n|---|---|---|")
     for setting in settings():
         if isinstance(setting, Population) and any(word in setting.name for word in SHOWN):

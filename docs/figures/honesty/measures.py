@@ -26,7 +26,7 @@ ELLIPSE = float(chi2.ppf(0.9, 2))
 SPLITS = 20
 
 
-def turned(
+def align(
     places: NDArray[np.float64], reference: NDArray[np.float64], kept: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Align embeddings (m, n, 2) by their first `kept` points, to the reference and then to their mean.
@@ -45,7 +45,7 @@ def turned(
     return np.stack([Y @ turn for Y, turn in zip(shifted, turns, strict=True)]), base
 
 
-def centred(places: NDArray[np.float64], kept: int) -> NDArray[np.float64]:
+def center(places: NDArray[np.float64], kept: int) -> NDArray[np.float64]:
     """Return the first `kept` points of embeddings (..., n, 2), around their mean."""
     return np.asarray(places[..., :kept, :] - places[..., :kept, :].mean(axis=-2, keepdims=True))
 

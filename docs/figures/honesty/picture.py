@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from docs.figures.honesty import goals
 from docs.figures.honesty.rows import DRAWN, ENSEMBLE, HALVES
-from docs.figures.honesty.table import grouped
+from docs.figures.honesty.table import group_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ WORDS = {"high": ("#009E73", "o"), "moderate": ("#E69F00", "D"), "low": ("#D55E0
 
 def picture(rows: list[Row], path: Path) -> None:
     """Write the figure."""
-    groups = grouped(rows)
+    groups = group_rows(rows)
     figure, axes = plt.subplots(
         1, 4, figsize=(13, 1.6 + 0.32 * len(groups)), width_ratios=[1, 0.8, 0.8, 1.1], layout="constrained"
     )
@@ -65,7 +65,7 @@ def picture(rows: list[Row], path: Path) -> None:
     left[1].minorticks_off()
     left[2].set_xlim(0, 1.02)
     left[2].axvline(0.5, color="0.8", linewidth=0.8, zorder=1)
-    _stated(axes[3], rows)
+    _draw_expected_correlation(axes[3], rows)
     handles: list[Artist] = [
         Line2D([], [], color=color, marker=marker, linestyle="", markersize=5, label=name)
         for name, (color, marker) in LOOKS.items()
@@ -76,7 +76,7 @@ def picture(rows: list[Row], path: Path) -> None:
     plt.close(figure)
 
 
-def _stated(ax: Axes, rows: list[Row]) -> None:
+def _draw_expected_correlation(ax: Axes, rows: list[Row]) -> None:
     """Draw the found against the expected rank correlation, one mark for each sample."""
     _settle(ax, "stated reliability: expected and found")
     for word, (color, marker) in WORDS.items():

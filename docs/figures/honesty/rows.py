@@ -131,7 +131,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
     reliable = float(np.mean([candidate.probes.reliability.reliability for candidate in candidates]))
     many = np.mean([spread / np.median(spread) for spread in spreads], axis=0)
     for i, candidate in enumerate(candidates):
-        others, base = measures.turned(np.delete(places, i, axis=0), candidate.reference[:kept], kept)
+        others, base = measures.align(np.delete(places, i, axis=0), candidate.reference[:kept], kept)
         off = setting.factor * (others - others.mean(axis=0))
         true = root_trace(moments(off)[1])
         stated, found = candidate.whole.reliability, candidate.probes
@@ -148,7 +148,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
                 for name, spread in estimates.items()
                 if name != BASELINE
             },
-            coverage=_pair([_covered(found, off * np.sqrt(len(off) / (len(off) - 1)), level) for level in LEVELS]),
+            coverage=_pair([_coverage(found, off * np.sqrt(len(off) / (len(off) - 1)), level) for level in LEVELS]),
             own_coverage=_pair([float(found.regions.contains(mean, level).mean()) for level in LEVELS]),
             reliable_truth=measures.reliability(others),
             between=float(np.mean(pairs)) / reliable if pairs else np.nan,
@@ -172,10 +172,10 @@ def _candidate(posterior: Posterior, X: NDArray[np.float64], kept: int) -> _Cand
     calibration = calibrate(posterior, X, halves=stacks[0])
     draws = np.stack([draw.embedding for draw in posterior.draws(DRAWS, scale=calibration.scale)])
     saturated = calibration.saturated
-    drawn, *probes = (measures.centred(stack, kept) for stack in (draws, *stacks))
+    drawn, *probes = (measures.center(stack, kept) for stack in (draws, *stacks))
     return _Candidate(
         combine(draws, stacks, reference, saturated=saturated),
-        combine(drawn, probes, measures.centred(reference, kept), saturated=saturated),
+        combine(drawn, probes, measures.center(reference, kept), saturated=saturated),
         reference,
         kneighbors(X, 10)[1].mean(axis=1)[:kept],
         calibration.scale,
@@ -196,7 +196,7 @@ def _estimates(candidate: _Candidate) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _covered(found: Ensemble, off: NDArray[np.float64], level: float) -> float:
+def _coverage(found: Ensemble, off: NDArray[np.float64], level: float) -> float:
     """Return the share of deviations (m, n, 2) inside regions of the sizes of an ensemble."""
     center = found.regions.center
     return float(np.mean([found.regions.contains(center + each, level) for each in off]))

@@ -29,7 +29,7 @@ def render(rows: list[Row]) -> dict[str, str]:
     }
 
 
-def grouped(rows: list[Row]) -> dict[str, list[Row]]:
+def group_rows(rows: list[Row]) -> dict[str, list[Row]]:
     """Return the rows by setting, in their order."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -43,7 +43,7 @@ def by_setting(rows: list[Row]) -> str:
         "| data | n | draws | half-samples | ensemble | ratio | 50 % | 90 % | expected | stated |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, group in grouped(rows).items():
+    for name, group in group_rows(rows).items():
         cells = (
             f"{name}{' *' if group[0].held_out else ''}",
             f"{group[0].n:,}",
@@ -66,7 +66,7 @@ def by_candidate(rows: list[Row]) -> str:
         "| candidate | rho, known settings | rho, held out | lowest setting | ratio | ratio within .7-1.4 |",
         "|---|---|---|---|---|---|",
     ]
-    groups = grouped(rows)
+    groups = group_rows(rows)
     for name in CANDIDATES:
         means = {setting: float(np.mean([row.rho[name] for row in group])) for setting, group in groups.items()}
         parts = [
@@ -97,7 +97,7 @@ def against_goals(rows: list[Row]) -> str:
 
 def figures(rows: list[Row]) -> tuple[float, float, float, float]:
     """Return the four figures with goals."""
-    groups = list(grouped(rows).values())
+    groups = list(group_rows(rows).values())
     found = np.array([np.mean([row.rho[ENSEMBLE] for row in group]) for group in groups])
     expected = np.array([np.mean([row.expected for row in group]) for group in groups])
     covered = np.array([np.mean([row.coverage[1] for row in group]) for group in groups])
@@ -122,7 +122,7 @@ def limits(rows: list[Row]) -> str:
         "| data | ceiling | one sample | ensemble | three samples | true ellipses | this sample |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, group in grouped(rows).items():
+    for name, group in group_rows(rows).items():
         own = [row.own_coverage[1] for row in group]
         cells = (
             name,

@@ -24,7 +24,7 @@ def compare(data: Path, methods: list[str]) -> list[rows.Row]:
     """Measure some methods on all sets; the others keep their rows."""
     path = KEPT / "compare.jsonl"
     names = sets.names(data)
-    results = [row for row in rows.kept(path) if row.method not in methods or row.data not in names]
+    results = [row for row in rows.read_rows(path) if row.method not in methods or row.data not in names]
     for name in methods:
         rows.warm(METHODS[name])
         for data_name in names:
@@ -40,7 +40,7 @@ def measure(parts: list[str], data: Path, methods: list[str]) -> None:
     """Measure parts."""
     if "compare" in parts:
         compare(data, methods)
-    for part, experiment in (("likelihood", likelihood.compared), ("penalty", likelihood.penalized)):
+    for part, experiment in (("likelihood", likelihood.compare_methods), ("penalty", likelihood.compare_penalties)):
         if part in parts:
             names = [name for name in sets.names(data) if name in sets.REAL]
             likelihood.keep([row for name in names for row in experiment(name, data)], KEPT / f"{part}.jsonl")
@@ -53,15 +53,15 @@ def write(data: Path) -> None:
     page, images = DOCS / "reference" / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
-    if measured := rows.kept(KEPT / "compare.jsonl"):
+    if measured := rows.read_rows(KEPT / "compare.jsonl"):
         tables.put(page, "overview", tables.overview(measured))
         tables.put(page, "details", tables.details(measured))
         for name in ("swiss_roll", "swiss_roll_hole", "digits"):
             picture.multiples(measured, name, data, images / f"methods-{name.replace('_', '-')}.png")
-    if likely := likelihood.kept(KEPT / "likelihood.jsonl"):
+    if likely := likelihood.read_rows(KEPT / "likelihood.jsonl"):
         tables.put(page, "likelihood", tables.likelihoods(likely))
         picture.bars(likely, images / "methods-likelihood.png")
-    if penalized := likelihood.kept(KEPT / "penalty.jsonl"):
+    if penalized := likelihood.read_rows(KEPT / "penalty.jsonl"):
         tables.put(page, "penalty", tables.penalties(penalized))
         picture.curves(penalized, images / "methods-penalty.png")
 

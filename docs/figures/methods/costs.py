@@ -82,13 +82,13 @@ def peak_bytes(work: Callable[[], object]) -> float:
     """Return the rise of the resident memory of this process during some work (Linux)."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
 
-    def resident(name: str) -> float:
+    def memory(name: str) -> float:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
-    before = resident("VmRSS:")
+    before = memory("VmRSS:")
     work()
-    return resident("VmHWM:") - before
+    return memory("VmHWM:") - before
 
 
 def embed(name: str, n: int, d: int, parameters: dict[str, Any]) -> tuple[float, float] | str:
@@ -151,7 +151,7 @@ def features(result: Measurement, row: str, unit: str) -> list[float]:
     return values
 
 
-def fitted(row: str, unit: str, results: list[Measurement]) -> dict[str, float]:
+def fit_coefficients(row: str, unit: str, results: list[Measurement]) -> dict[str, float]:
     """Return the coefficients of least error of the logarithm; undetermined terms keep their previous values."""
     before = costs.table()[row][unit]
     previous = np.array(list(before.values()))
@@ -182,7 +182,7 @@ def update(names: list[str]) -> None:
         results = measure(METHODS[name])
         for row in document["rows"]:
             if row.split(", ")[0] == name:
-                document["rows"][row] = {unit: fitted(row, unit, results) for unit in UNITS}
+                document["rows"][row] = {unit: fit_coefficients(row, unit, results) for unit in UNITS}
     cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("model name\t: ")[1].splitlines()[0]
     document["machine"] = f"{cpu}, processor time of one thread"
     write(document)

@@ -50,7 +50,7 @@ class Likely:
     seconds: float = 0.0
 
 
-def compared(name: str, data: Path) -> list[Likely]:
+def compare_methods(name: str, data: Path) -> list[Likely]:
     """Return the rows of figure 7: spectral and maximum entropy methods and draws of GLLE, with 6 and 7 neighbors."""
     X = np.load(data / f"{name}.npy", allow_pickle=False)
     rows = []
@@ -93,7 +93,7 @@ def glle(name: str, X: NDArray[np.float64], k: int) -> list[Likely]:
     ]
 
 
-def penalized(name: str, data: Path) -> list[Likely]:
+def compare_penalties(name: str, data: Path) -> list[Likely]:
     """Return the rows of figures 8 and 9: DRILL over the L1 parameter, with 20 neighbors and with all points."""
     X = np.load(data / f"{name}.npy", allow_pickle=False)
     rows = []
@@ -105,7 +105,7 @@ def penalized(name: str, data: Path) -> list[Likely]:
     return rows
 
 
-def kept(path: Path) -> list[Likely]:
+def read_rows(path: Path) -> list[Likely]:
     """Return the rows of a file, none if it is missing."""
     if not path.exists():
         return []
@@ -115,6 +115,6 @@ def kept(path: Path) -> list[Likely]:
 def keep(rows: list[Likely], path: Path) -> None:
     """Write the rows to a file, with the kept rows of other sets."""
     names = {row.data for row in rows}
-    rows = [row for row in kept(path) if row.data not in names and row.data in REAL] + rows
+    rows = [row for row in read_rows(path) if row.data not in names and row.data in REAL] + rows
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from docs.figures.methods.likelihood import VARIANTS
 from docs.figures.methods.sets import REAL, SIZES, make
-from docs.figures.methods.tables import COLUMNS, shown
+from docs.figures.methods.tables import COLUMNS, format_scores
 from glle_engine import fit
 from glle_engine.methods import METHODS
 
@@ -56,7 +56,7 @@ def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
         ax.scatter(*np.array(row.Y)[:, :2].T, c=make(name, row.n, data).color, **looks)
         chosen = COLUMNS[name][1]
         fewer = f", n = {row.n}" if row.n < SIZES[0] else ""
-        _title(ax, method, f"{shown(row, chosen)}{fewer}")
+        _title(ax, method, f"{format_scores(row, chosen)}{fewer}")
     for i, ax in enumerate(flat[len(panels) : count], 1):  # the panel of the method is draw 0
         ax.scatter(*posterior.draw(i).embedding.T, c=make(name, SIZES[0], data).color, **looks)
         _title(ax, f"GLLE, draw {i}", "its mean is LLE")

@@ -103,15 +103,15 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
             method=method.name,
             n=size,
             seconds=seconds,
-            scores=scored(points, embedding.Y),
+            scores=score_embedding(points, embedding.Y),
             notes=notes,
-            Y=rounded(embedding.Y),
+            Y=round_coordinates(embedding.Y),
         )
     assert refusal is not None
     return Row(data=name, method=method.name, n=size, refused=str(refusal))
 
 
-def scored(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
+def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
     """Return all scores possible for the data, with the neighborhoods of the true coordinates of a sheet."""
     sheet = points.name not in REAL
     names = ["trustworthiness", "continuity", "residual_variance"]
@@ -129,14 +129,14 @@ def scored(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
     return scores
 
 
-def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
+def round_coordinates(Y: np.ndarray[Any, Any]) -> list[list[float]]:
     """Return the embedding in [-1, 1], to four digits."""
     centred = Y - Y.mean(axis=0)
     shrunk: list[list[float]] = np.round(centred / np.abs(centred).max(), 4).tolist()
     return shrunk
 
 
-def kept(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[Row]:
     """Return the rows of a file, none if it is missing."""
     if not path.exists():
         return []

@@ -136,7 +136,7 @@ def likelihoods(rows: list[Likely]) -> str:
     keys = [("mocap_run1", "6"), ("mocap_run1", "7"), ("robot_wifi", "6"), ("robot_wifi", "7")]
     lines = []
     for method in dict.fromkeys(row.method for row in rows):
-        cells, rank = [_named(method)], -np.inf
+        cells, rank = [_method_name(method)], -np.inf
         for data, k in keys:
             matching = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
             values = [row.value for row in matching if row.value is not None]
@@ -179,7 +179,7 @@ def _values(values: list[float]) -> str:
     return f"{np.median(values):,.0f} [{min(values):,.0f} to {max(values):,.0f}]"
 
 
-def _named(method: str) -> str:
+def _method_name(method: str) -> str:
     """Return the method's name as code, followed by the option of a variant; GLLE's rows are several draws."""
     name, *option = method.split(", ")
     return ", ".join([f"`{name}`", *(["draws"] if method == "glle" else option)])
@@ -191,10 +191,10 @@ def _cell(row: Row, chosen: tuple[str, ...], reasons: list[str]) -> str:
             reasons.append(row.refused)
         return f"refused ({reasons.index(row.refused) + 1})"
     fewer = f", n = {row.n}" if "gplvm" not in chosen and row.n != FULL else ""
-    return f"{shown(row, chosen)} in {_time(row.seconds)} s{fewer}"
+    return f"{format_scores(row, chosen)} in {_time(row.seconds)} s{fewer}"
 
 
-def shown(row: Row, chosen: tuple[str, ...]) -> str:
+def format_scores(row: Row, chosen: tuple[str, ...]) -> str:
     """Return the chosen scores as text."""
     return ", ".join(_score(row.scores, name) for name in chosen)
 

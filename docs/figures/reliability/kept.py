@@ -20,7 +20,7 @@ def excerpts(out: Path) -> dict[str, Any]:
     """Return the excerpts of the reports in a folder, by command; commands without a report are left out."""
     reports = {
         "chaos": _report(out / "chaos" / "chaos.json", _chaos),
-        "degraded": _report(out / "degraded" / "degraded.json", _degraded),
+        "degraded": _report(out / "degraded" / "degraded.json", _degraded_rows),
         "faults": _report(out / "hosts" / "faults.json", _faults),
         "throughput": _report(out / "hosts" / "throughput.json", dict),
         "crowd": _report(out / "hosts" / "crowd.json", dict),
@@ -40,7 +40,7 @@ def _chaos(report: dict[str, Any]) -> dict[str, Any]:
     return {name: report[name] for name in (*members, "seconds until all jobs had ended")} | {"checks": checks}
 
 
-def _degraded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _degraded_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     members = ("name", "good", "refused", "worst", "alive", "healed")
     return [
         {name: row[name] for name in members}

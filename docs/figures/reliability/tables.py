@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def render(reports: dict[str, Any]) -> dict[str, str]:
     """Return the tables of the stored reports, by marker name."""
     builders: dict[str, Callable[[Any], str]] = {
-        "chaos": _chaos, "kills": _kills, "degraded": _degraded, "faults": _faults, "throughput": _throughput,
-        "crowd": _throughput, "joined": _joined, "soak": _soak,
+        "chaos": _chaos, "kills": _kills, "degraded": _degraded_table, "faults": _faults, "throughput": _throughput,
+        "crowd": _throughput, "joined": _joined_table, "soak": _soak,
     }  # fmt: skip
     of = {"kills": "chaos"}
     return {
@@ -40,7 +40,7 @@ def _kills(report: dict[str, Any]) -> str:
     return table(["killed -9", "times", "seconds to the next success: median", "p95", "most"], rows)
 
 
-def _degraded(rows: list[dict[str, Any]]) -> str:
+def _degraded_table(rows: list[dict[str, Any]]) -> str:
     head = [
         "situation", "2xx", "503", "other", "wrong", "lost", "slowest answer, s", "slowest /livez, s",
         "well again after, s",
@@ -85,7 +85,7 @@ def _throughput(report: dict[str, Any]) -> str:
     return table(head, rows)
 
 
-def _joined(report: dict[str, Any]) -> str:
+def _joined_table(report: dict[str, Any]) -> str:
     before, after = report["before"], report["after"]
     return table(
         ["worker hosts", "then", "from draw", "of", "draws/s before", "and then", "times", "wrong bits"],
@@ -106,7 +106,7 @@ def _soak(report: dict[str, Any]) -> str:
             f"{verdict['second']:.1f} {verdict['unit']}".strip(),
             _change(verdict),
             f"{100 * verdict['low']:+.0f} to {100 * verdict['high']:+.0f} %",
-            judged(verdict),
+            judge_series(verdict),
         ]
         for verdict in report["verdicts"]
         if verdict["unit"] != "ms" or verdict["what"].startswith("all:")
@@ -123,7 +123,7 @@ def _change(verdict: dict[str, Any]) -> str:
     return f"{100 * verdict['change']:+.1f} %"
 
 
-def judged(verdict: dict[str, Any]) -> str:
+def judge_series(verdict: dict[str, Any]) -> str:
     """Return the verdict on a series. A percentile too noisy for a slope may still be no higher in the second half."""
     if not verdict["is_flat"]:
         return "**not flat**"

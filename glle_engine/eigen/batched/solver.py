@@ -60,7 +60,7 @@ class Workspace:
         }
         # One allocation, large enough for large pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
-        room = aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
+        room = empty_aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
         ends = list(itertools.accumulate(sizes))
         parts = {
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)
@@ -74,7 +74,7 @@ class Workspace:
         self.steps = np.empty(LANES, np.int64)
 
 
-def aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
+def empty_aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
     """Return an uninitialized array that begins on a cache line or a page."""
     size = math.prod(shape)
     room = np.empty(size + to)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DISSECTION = 300_000  # floating-point operations that take as long as dissection, for each point
 _DISSECTIONS = 3
-_MOST_REPEATED = 200_000  # points; a further dissection of more takes longer than a few percent of 64 factorizations
+_MAX_REPEATED = 200_000  # points; a further dissection of more takes longer than a few percent of 64 factorizations
 
 
 class Prediction(NamedTuple):
@@ -66,13 +66,13 @@ def cheapest_order(neighbors: NDArray[np.int32], factorizations: int) -> tuple[N
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
     """Return the largest number of dissections of n points that take little time beside factorizations of `flops`."""
-    most = _DISSECTIONS if n <= _MOST_REPEATED else 1
+    most = _DISSECTIONS if n <= _MAX_REPEATED else 1
     return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(most))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
     """Return the flops of a factorization in an order, and the bytes of L and U."""
-    start, adjacent = _relabelled(start, adjacent, order)
+    start, adjacent = _relabel(start, adjacent, order)
     tree = elimination_tree(start, adjacent)
     count = column_counts(tree, postorder(tree), start, adjacent).astype(np.int64)
     below = count - 1
@@ -99,7 +99,7 @@ def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDA
 
 
 @compiled
-def _relabelled(
+def _relabel(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return a graph whose vertex j is order[j] of the given one."""

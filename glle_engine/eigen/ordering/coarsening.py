@@ -81,7 +81,7 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
 
 
 @compiled
-def contracted(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
+def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
     """Return the graph of coarse vertices; weights add up, and edges within a vertex vanish."""
     n = len(graph.weights)
     one, other = np.full(count, -1, np.int32), np.full(count, -1, np.int32)

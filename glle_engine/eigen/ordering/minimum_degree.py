@@ -70,7 +70,7 @@ def minimum_degree(
                 if alive[pool[at]]:
                     most += length[pool[at]]
             if free + most > len(pool):
-                pool, free = _compacted(pool, begin, length, weight, alive, most)
+                pool, free = _compact(pool, begin, length, weight, alive, most)
             merged = weight[p]
             weight[p] = -merged
             # The new element: all neighbors of the pivot, directly or through its elements.
@@ -188,7 +188,7 @@ def minimum_degree(
             pivots[count] = p
             count += 1
         first = last
-    return _listed(pivots[:count], absorber)
+    return _list_variables(pivots[:count], absorber)
 
 
 @compiled
@@ -217,7 +217,7 @@ def _unlink(
 
 
 @compiled
-def _compacted(
+def _compact(
     pool: NDArray[np.int32],
     begin: NDArray[np.int64],
     length: NDArray[np.int32],
@@ -242,7 +242,7 @@ def _compacted(
 
 
 @compiled
-def _listed(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int32]:
+def _list_variables(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the variables in the order of their pivots."""
     n = len(absorber)
     step = np.empty(n, np.int64)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.ordering.coarsening import contracted, matching, random_word
+from glle_engine.eigen.ordering.coarsening import contract, matching, random_word
 from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ SEPARATOR = 2  # the label of its vertices; those of the sides are 0 and 1
 _COARSEST = 100  # vertices
 _TRIALS = 8  # separators of the coarsest graph
 _PASSES = 20
-_PATIENCE, _MOST_PATIENCE = 5, 500  # moves without gain, for each vertex of the separator, and at most
+_PATIENCE, _MAX_PATIENCE = 5, 500  # moves without gain, for each vertex of the separator, and at most
 _HEAVIER = 60  # percent of all weight, at most, for one side
 
 
@@ -37,7 +37,7 @@ def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
         coarse, count = matching(finer, heaviest, seed)
         if 10 * count > 9 * len(finer.weights):
             break
-        levels.append(contracted(finer, coarse, count))
+        levels.append(contract(finer, coarse, count))
         maps.append(coarse)
     label, cost = _first_separator(levels[-1], seed)
     for level in range(len(levels) - 1, 0, -1):
@@ -121,8 +121,8 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
         used = 0
         for i in range(n):
             if label[i] == SEPARATOR:
-                used = _entered(graph, label, away, drawn, heap, place, used, i)
-        patience = min(_PATIENCE * used + 10, _MOST_PATIENCE)
+                used = _enter(graph, label, away, drawn, heap, place, used, i)
+        patience = min(_PATIENCE * used + 10, _MAX_PATIENCE)
         moves, best, before = 0, 0, cost
         while moves - best < patience and used > 0 and side[to] + graph.weights[heap[0]] <= limit:
             i = heap[0]
@@ -154,7 +154,7 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
                         _sift(heap, place, used, h, place[h], graph.weights, drawn)
             for p in range(begin, end):
                 if not locked[pulled[p]]:
-                    used = _entered(graph, label, away, drawn, heap, place, used, pulled[p])
+                    used = _enter(graph, label, away, drawn, heap, place, used, pulled[p])
             moved[moves] = i
             moves += 1
             ends[moves] = end
@@ -190,7 +190,7 @@ def _cost(side: NDArray[np.int64], limit: int) -> int:
 
 
 @compiled
-def _entered(
+def _enter(
     graph: Graph,
     label: NDArray[np.int8],
     away: int,

@@ -57,7 +57,7 @@ class Leaves:
         for first in range(0, groups, step):
             last = min(first + step, groups)
             rows = slice(queries.starts[first], queries.starts[last])
-            indices, distances, _ = self._searched(queries, first, last, k)
+            indices, distances, _ = self._search(queries, first, last, k)
             yield order[rows], indices, distances
 
     def work(self, k: int, groups: int) -> NDArray[np.float64]:
@@ -69,7 +69,7 @@ class Leaves:
         count = len(queries.starts) - 1
         total, points = np.zeros(2), 0
         for group in np.unique(np.linspace(0, count - 1, groups).round().astype(int)).tolist():
-            indices, _, work = self._searched(queries, group, group + 1, k)
+            indices, _, work = self._search(queries, group, group + 1, k)
             total, points = total + work, points + len(indices)
         return np.asarray(total * (len(self._data) / points))
 
@@ -85,7 +85,7 @@ class Leaves:
         widest = np.maximum.reduceat(tolerance[order], starts)
         return order, Queries(np.append(starts, len(points)), rows, own[order], places[order], widest)
 
-    def _searched(
+    def _search(
         self, queries: Queries, first: int, last: int, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
         begin, end = queries.starts[first], queries.starts[last]

@@ -49,7 +49,7 @@ def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @instruction
-def centred(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: Any, count: Any) -> Any:
+def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: Any, count: Any) -> Any:
     """Put (centre - row) scale into `out` as floats, and return the sum of their squares.
 
     `count` numbers, a multiple of the lanes.

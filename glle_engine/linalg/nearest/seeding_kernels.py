@@ -66,7 +66,7 @@ def seed(
         _measure(0, squares, heads, following, sums, radii)
         first = 1
     for count in range(first, last):
-        point = _sampled(uniforms[count], count, squares, heads, following, sums)
+        point = _sample(uniforms[count], count, squares, heads, following, sums)
         if point < 0:
             return count
         chosen[count] = point
@@ -81,7 +81,7 @@ def seed(
 
 
 @compiled
-def _sampled(
+def _sample(
     uniform: float,
     count: int,
     squares: NDArray[np.float64],

@@ -24,7 +24,7 @@ import numpy as np
 
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.nearest.distance_kernels import ascending, distance, sink
-from glle_engine.linalg.nearest.products import PANEL, ROWS, TAG, centred, lowest_bit, not_above
+from glle_engine.linalg.nearest.products import PANEL, ROWS, TAG, center_row, lowest_bit, not_above
 from glle_engine.linalg.vectors import address, offset
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def nearest_in_leaves(
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
                     row, to = offset(row_at, r * wide), offset(left_at, used * wide)
-                    square = centred(TAG, row, offset(centre_at, leaf * wide), scale, to, wide)
+                    square = center_row(TAG, row, offset(centre_at, leaf * wide), scale, to, wide)
                     if square < _LARGEST_SQUARE:
                         halves[used] = square * (0.5 - error) - d * _TINY
                     else:

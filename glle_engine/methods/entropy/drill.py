@@ -23,8 +23,13 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.entropy.gaussian_field import log_likelihood, principal_coordinates, second_moment, undirected
-from glle_engine.methods.entropy.graphical_lasso import regularized
+from glle_engine.methods.entropy.gaussian_field import (
+    log_likelihood,
+    principal_coordinates,
+    second_moment,
+    undirected_edges,
+)
+from glle_engine.methods.entropy.graphical_lasso import regularize
 from glle_engine.methods.parameters import MethodSpec, NeighborSpec, integer, number, require_points, require_size
 
 if TYPE_CHECKING:
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 RELATIVE_L1 = 0.1  # the paper's best with 20 neighbors is 0.01 at a mean variance of 0.1
 _USUAL_ROUNDS = {"neighbors": 200, "all": 20}
 
@@ -63,7 +68,7 @@ class DrillSpec(MethodSpec):
             require_points(n, self.n_components + 2, f"n_components={self.n_components}")
         else:
             require_enough_points(n, NeighborSpec(n_components=self.n_components, n_neighbors=self.n_neighbors))
-        require_size(n, MOST_POINTS, "DRILL", "meu, or alle")
+        require_size(n, MAX_POINTS, "DRILL", "meu, or alle")
 
     def cost(self, row: str, n: int, d: int) -> Cost:
         """Return the expected cost."""
@@ -91,7 +96,7 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
         candidates = [index[index != i] for i in range(n)]
     else:
         candidates = _candidates(connected_neighbors(X, spec.n_neighbors, on_progress)[0])
-    field = regularized(S / unit, candidates, l1 / unit, spec.tolerance, spec.max_iterations, on_progress)
+    field = regularize(S / unit, candidates, l1 / unit, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K * unit, spec.n_components)
     on_progress(1, 1, "embedding")
@@ -110,7 +115,7 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
 
 def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     """Return the neighbors of each point in the undirected graph, ascending."""
-    i, j = undirected(nearest)
+    i, j = undirected_edges(nearest)
     rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
     order = np.lexsort((columns, rows))
     return np.split(columns[order], np.cumsum(np.bincount(rows, minlength=len(nearest)))[:-1])

@@ -35,7 +35,7 @@ def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
     return d / 2 * (log_det - trace - n * math.log(2 * math.pi))
 
 
-def undirected(nearest: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def undirected_edges(nearest: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the edges i < j of a neighbor graph (n, k), each once: j is a neighbor of i, or i of j."""
     n, k = nearest.shape
     rows = np.repeat(np.arange(n), k)

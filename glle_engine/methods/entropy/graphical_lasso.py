@@ -58,7 +58,7 @@ class Regularized:
     converged: bool
 
 
-def regularized(
+def regularize(
     S: NDArray[np.float64],
     neighbors: list[NDArray[np.intp]],
     rho: float,

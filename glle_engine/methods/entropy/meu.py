@@ -27,9 +27,9 @@ from glle_engine.methods.entropy.gaussian_field import (
     principal_coordinates,
     require_apart,
     second_moment,
-    undirected,
+    undirected_edges,
 )
-from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
+from glle_engine.methods.entropy.multipliers import Unfolding, unfold
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-MOST_POINTS = 2000
+MAX_POINTS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class MeuSpec(NeighborSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few and too many points, and an unbounded likelihood."""
         super().require_possible(n, d)
-        require_size(n, MOST_POINTS, "Maximum entropy unfolding", "alle")
+        require_size(n, MAX_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
             raise InvalidParameterError(
                 f"With multipliers=any and all pairs as neighbours, {d} features bound no likelihood of {n} points.",
@@ -81,13 +81,13 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
     """Embed by the principal coordinates of the covariance of greatest likelihood."""
     n, d = X.shape
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    i, j = undirected(nearest)
+    i, j = undirected_edges(nearest)
     unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
     S = second_moment(X / unit)
     gamma = spec.gamma * n / float(S.trace())
     problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")
     require_apart(i, j, problem.squared_distances(S))
-    field = unfolded(problem, spec.tolerance, spec.max_iterations, on_progress)
+    field = unfold(problem, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K, spec.n_components)
     on_progress(1, 1, "embedding")

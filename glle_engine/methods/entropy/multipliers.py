@@ -115,7 +115,7 @@ class Unfolded:
     converged: bool
 
 
-def unfolded(problem: Unfolding, tolerance: float, max_iterations: int, on_progress: OnProgress) -> Unfolded:
+def unfold(problem: Unfolding, tolerance: float, max_iterations: int, on_progress: OnProgress) -> Unfolded:
     """Return the multipliers of greatest likelihood.
 
     The start is the optimum of a tree, whose expected distances are the observed ones.
@@ -145,7 +145,7 @@ def unfolded(problem: Unfolding, tolerance: float, max_iterations: int, on_progr
         if violation <= tolerance or iteration == max_iterations:
             break
         step = _newton(problem, multipliers, K, slope, min(0.1, float(np.sqrt(violation))))
-        descended = _descended(problem, multipliers, value, slope, step)
+        descended = _descend(problem, multipliers, value, slope, step)
         if descended is None:
             break
         multipliers, (value, log_det, factor) = descended
@@ -189,7 +189,7 @@ def _newton(
     return step
 
 
-def _descended(
+def _descend(
     problem: Unfolding,
     multipliers: NDArray[np.float64],
     value: float,

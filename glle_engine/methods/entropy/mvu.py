@@ -17,8 +17,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method, require_libraries
-from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected
-from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unrolled
+from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected_edges
+from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unroll
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.costs import Cost
 
-MOST_POINTS = 400
-MOST_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
-MOST_POINTS_CLARABEL = 80  # its factor of all entries of K has n^2 / 2 dense columns
+MAX_POINTS = 400
+MAX_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
+MAX_POINTS_CLARABEL = 80  # its factor of all entries of K has n^2 / 2 dense columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,12 @@ class MvuSpec(NeighborSpec):
         super().require_possible(n, d)
         if self.solver == "clarabel":
             require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")
-            require_size(n, MOST_POINTS_CLARABEL, "Clarabel", "solver=barrier")
-        require_size(n, MOST_POINTS, "Maximum variance unfolding", "meu, or isomap")
-        if n * self.n_neighbors > MOST_LINKS:
+            require_size(n, MAX_POINTS_CLARABEL, "Clarabel", "solver=barrier")
+        require_size(n, MAX_POINTS, "Maximum variance unfolding", "meu, or isomap")
+        if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
                 f"{n} points of {self.n_neighbors} neighbours are more constraints than can be solved for.",
-                remedy=f"Give n_neighbors of at most {MOST_LINKS // n}.",
+                remedy=f"Give n_neighbors of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
 
@@ -110,7 +110,7 @@ def by_clarabel(program: Program) -> Unrolled:
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the K of greatest trace."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    i, j = undirected(nearest)
+    i, j = undirected_edges(nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))
     require_apart(i, j, squared)
     unit = float(squared.mean())
@@ -119,7 +119,7 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     if spec.solver == "clarabel":
         unfolding = by_clarabel(program)
     else:
-        unfolding = unrolled(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
+        unfolding = unroll(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(unfolding.K * unit, spec.n_components)
     on_progress(1, 1, "embedding")

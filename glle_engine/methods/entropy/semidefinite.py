@@ -130,9 +130,7 @@ class Unrolled:
     converged: bool
 
 
-def unrolled(
-    program: Program, slack: float, tolerance: float, max_iterations: int, on_progress: OnProgress
-) -> Unrolled:
+def unroll(program: Program, slack: float, tolerance: float, max_iterations: int, on_progress: OnProgress) -> Unrolled:
     """Return the K of greatest trace.
 
     Parameters
@@ -159,7 +157,7 @@ def unrolled(
             step, decrement, inverse = program.newton(w, factor, mu, eps)
             if decrement < _CENTERED or steps >= max_iterations:
                 break
-            descended = _descended(program, w, value, step, decrement, mu, eps)
+            descended = _descend(program, w, value, step, decrement, mu, eps)
             if descended is None:
                 break
             w, value, factor = descended
@@ -177,7 +175,7 @@ def unrolled(
         mu *= _FALL
 
 
-def _descended(
+def _descend(
     program: Program,
     w: NDArray[np.float64],
     value: float,

@@ -93,7 +93,7 @@ def kernel_matrix(
     return K
 
 
-def prepared(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return points relative to the mean of the data for the linear kernel, at length one for cosine.
 
     The centered linear kernel is the same, without the rounding of a large mean.
@@ -170,7 +170,7 @@ class KernelMap(Map):
         X, gamma = data(), embedding.figures.get("gamma", 0.0)
         mean = X.mean(axis=0)
         coefficients = embedding.Y / (len(X) * embedding.eigenvalues)
-        return cls(prepared(X, spec, mean), mean, spec, gamma, arrays["kernel_means"], coefficients)
+        return cls(prepare(X, spec, mean), mean, spec, gamma, arrays["kernel_means"], coefficients)
 
     @property
     def n_features(self) -> int:
@@ -185,8 +185,8 @@ class KernelMap(Map):
     def _row_entries(self) -> int:
         return int(max(self.X.shape))
 
-    def _placed(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        images = kernel_to(self.X, self.spec, self.gamma)(prepared(points, self.spec, self.mean)) - self.means
+    def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        images = kernel_to(self.X, self.spec, self.gamma)(prepare(points, self.spec, self.mean)) - self.means
         images -= images.mean(axis=1)[:, None]
         return np.asarray(images @ self.coefficients)
 
@@ -205,7 +205,7 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     n, p = len(X), spec.n_components
     mean = X.mean(axis=0)
     gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)
-    X = prepared(X, spec, mean)
+    X = prepare(X, spec, mean)
     K = kernel_matrix(X, spec, gamma, on_progress)
     means = K.mean(axis=0)
     double_center(K)

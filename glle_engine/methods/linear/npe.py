@@ -19,7 +19,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.maps import AffineMap
 from glle_engine.base.validation import require_enough_points
-from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-MOST_VARIANCE = 0.99  # kept if there are as many features as points; He et al. keep 0.98
+MAX_VARIANCE = 0.99  # kept if there are as many features as points; He et al. keep 0.98
 REPRODUCED = 1e-8  # of the embedding's largest coordinate: to it the map reproduces the embedding without a note
 
 
@@ -43,7 +43,7 @@ class NpeSpec(LleSpec):
     variance: float | str = number(
         "auto",
         "Share of the variance that the principal axes used hold; 1 is every axis along which the data vary. auto is "
-        f"1, or {MOST_VARIANCE} for as many features as points or more.",
+        f"1, or {MAX_VARIANCE} for as many features as points or more.",
         above=0,
         most=1,
         words=("auto",),
@@ -55,7 +55,7 @@ class NpeSpec(LleSpec):
         self.require_rank(n, d)
 
 
-def whitened(
+def whiten(
     X: NDArray[np.float64], share: float, least: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return orthonormal scores on the fewest principal axes, at least `least`, with this share of the variance.
@@ -99,15 +99,15 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     neighbors = np.sort(nearest, axis=1)
     weights = lle_weights(X, neighbors, spec.reg, on_progress)
     on_progress(0, 1, "axes")
-    share = (1.0 if d < n else MOST_VARIANCE) if spec.variance == "auto" else float(spec.variance)
-    Q, mean, whitening = whitened(X, share, p)
+    share = (1.0 if d < n else MAX_VARIANCE) if spec.variance == "auto" else float(spec.variance)
+    Q, mean, whitening = whiten(X, share, p)
     on_progress(0, 1, "embedding")
     W = csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
     _, S, Vt = np.linalg.svd(np.linalg.qr(Q - W @ Q, mode="r"))
     on_progress(1, 1, "embedding")
     figures = {"axes": Q.shape[1], "components": int(components(nearest).max()) + 1}
     vectors = Q @ Vt[: -p - 1 : -1].T
-    Y = scaled(vectors)
+    Y = scale_embedding(vectors)
     signs = np.where(np.einsum("ij,ij->j", Y, vectors) < 0, -1.0, 1.0)
     linear = AffineMap(mean, (signs * np.sqrt(n) * (whitening @ Vt[: -p - 1 : -1].T)).T)
     notes = _rounding_notes(linear, X, Y)

@@ -31,7 +31,7 @@ ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs at most four
 
 
 @dataclass(frozen=True, eq=False)
-class PrincipalAxes:
+class PcaFit:
     """The p leading principal axes.
 
     Attributes
@@ -70,7 +70,7 @@ class PrincipalAxes:
         return (Note("flat-components", f"{message} Give n_components of at most {span}."),)
 
 
-def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> PrincipalAxes:
+def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> PcaFit:
     """Return the p leading principal axes of X (n, d); p at most min(n, d)."""
     n, d = X.shape
     mean = X.mean(axis=0)
@@ -87,7 +87,7 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
         scores, directions = centered @ vectors, vectors
     signed = sign_convention(scores)
     signs = np.where(np.einsum("ij,ij->j", signed, scores) < 0, -1.0, 1.0)
-    return PrincipalAxes(signed, directions * signs, values / n, mean, total / n)
+    return PcaFit(signed, directions * signs, values / n, mean, total / n)
 
 
 @Method(

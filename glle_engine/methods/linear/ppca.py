@@ -18,7 +18,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.maps import AffineMap
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.linear.pca import PrincipalAxes, principal_axes
+from glle_engine.methods.linear.pca import PcaFit, principal_axes
 from glle_engine.methods.parameters import MethodSpec
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Fit:
     log_likelihood: float
 
 
-def fit_ppca(X: NDArray[np.float64], axes: PrincipalAxes) -> Fit:
+def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     """Return the maximum of the likelihood in closed form.
 
     Raises

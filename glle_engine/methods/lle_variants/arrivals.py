@@ -114,7 +114,7 @@ class Arrivals:
         before = self.residuals[entered]
         rest = self.gram - before.T @ before
         self.count = n + 1
-        self.Y[n] = self._settled(self.Y[n], rest, fixed, factor)
+        self.Y[n] = self._settle(self.Y[n], rest, fixed, factor)
         self.residuals[rows] = fixed + factor[:, None] * self.Y[n]
         self.gram = rest + self.residuals[rows].T @ self.residuals[rows]
         return np.array(self.Y[n])
@@ -142,7 +142,7 @@ class Arrivals:
         differences = self.X[self.nearest[entered]] - self.X[entered, None, :]
         self.weights[entered] = _weights(differences, self.reg)
 
-    def _settled(
+    def _settle(
         self,
         y: NDArray[np.float64],
         rest: NDArray[np.float64],

@@ -59,7 +59,7 @@ class AutoKLleSpec(DistanceSpec):
                 f"k_least={self.k_least} is above k_most={self.k_most}.", remedy="Give k_least of at most k_most."
             )
 
-    def tried(self) -> list[int]:
+    def candidates(self) -> list[int]:
         """Return the k to try, all of a short range and ten of a long one."""
         count = self.k_most - self.k_least + 1
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
@@ -79,7 +79,7 @@ class AutoKLleSpec(DistanceSpec):
 
     def cost(self, row: str, n: int, d: int) -> Cost:
         """Return the expected cost."""
-        each = [estimate(row, n, d, k=k, p=self.n_components) for k in self.tried()]
+        each = [estimate(row, n, d, k=k, p=self.n_components) for k in self.candidates()]
         return Cost(sum(cost.seconds for cost in each), max(cost.bytes for cost in each))
 
 
@@ -95,7 +95,7 @@ def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgre
     """Embed by the k of least cost."""
     nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
     connecting = first_connecting(nearest, 1)
-    ks = [k for k in spec.tried() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
+    ks = [k for k in spec.candidates() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
     if not ks:
         raise DisconnectedGraphError(
             f"No graph of {spec.k_least} to {spec.k_most} neighbours is one component with one closed class.",
@@ -111,7 +111,7 @@ def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgre
         "smallest_connecting_k": connecting,
         "criterion": spec.criterion,
         "curve": curve,
-        "left_out": [k for k in spec.tried() if k not in ks],
+        "left_out": [k for k in spec.candidates() if k not in ks],
     }
     return Embedding(embedding.Y, embedding.eigenvalues, figures)
 

@@ -115,11 +115,11 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
     else:
         along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
     embedding = lle_of(X, along, spec, on_progress)
-    figures = {**embedding.figures, "n_graph": g, "neighbors_replaced": _replaced(kneighbors(X, k)[0], along)}
+    figures = {**embedding.figures, "n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)}
     return Embedding(embedding.Y, embedding.eigenvalues, figures)
 
 
-def _replaced(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
+def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
     """Return the share of the nearest by straight lines that are not among the nearest along the graph."""
     n = len(straight)
     rows = np.arange(n)[:, None]

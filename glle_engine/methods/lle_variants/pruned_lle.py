@@ -96,14 +96,14 @@ def short_circuits(
     allowed = least * distances[pairs, -1].max(axis=1)
     cut = doubtful
     while cut.any():  # a saved edge may be a detour for others
-        saved = cut & ~_detoured(pairs, length, cut, allowed, on_progress)
+        saved = cut & ~_find_detours(pairs, length, cut, allowed, on_progress)
         cut = cut & ~saved
         if not saved.any():
             break
     return cut[where], int(doubtful.sum())
 
 
-def _detoured(
+def _find_detours(
     pairs: NDArray[np.int32],
     length: NDArray[np.float64],
     cut: NDArray[np.bool_],

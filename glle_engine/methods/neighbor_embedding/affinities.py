@@ -82,7 +82,7 @@ def conditional_affinities(
         others[np.arange(len(others)), np.arange(rows.start, rows.stop)] = False
         squares = X.known[rows] ** 2 if isinstance(X, Distances) else cdist(X[rows], X, "sqeuclidean")
         distances = squares[others].reshape(len(others), n - 1)
-        shares, is_met[rows] = _calibrated(distances, math.log(perplexity))
+        shares, is_met[rows] = _calibrate(distances, math.log(perplexity))
         P[rows] = 0.0
         P[rows][others] = shares.ravel()
     return P, is_met
@@ -109,7 +109,7 @@ def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> tuple[Note
     )
 
 
-def _calibrated(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the affinities (b, n - 1) of squared distances with the target entropy, and a mask of success (b,).
 
     Bisection of log beta, replaced by a Newton step if that stays inside the bracket and the last step halved the

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
 _USUAL_ITERATIONS = 120
-MOST_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
+MAX_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 
 
 NOISE = 1e-2  # relative to the start
@@ -124,7 +124,7 @@ class DescentSpec(PerplexitySpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse requests that are impossible for a dense descent."""
         super().require_possible(n, d)
-        require_size(n, MOST_POINTS, "A descent over all pairs", "t-sne, which approximates")
+        require_size(n, MAX_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
     def cost(self, row: str, n: int, d: int) -> Cost:
         """Return the expected cost of a usual number of iterations."""
@@ -180,7 +180,7 @@ def begin(
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 
 
-def descended(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...], spec: DescentSpec) -> Embedding:
+def embedding_of(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...], spec: DescentSpec) -> Embedding:
     """Return the embedding of a descent, with its iterations and a note unless it converged."""
     if not descent.converged:
         notes = (

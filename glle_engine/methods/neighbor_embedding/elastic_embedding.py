@@ -121,4 +121,4 @@ def elastic_embedding(
         Y = descent.Y
         iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
     total = replace(descent, iterations=iterations, evaluations=evaluations)
-    return common.descended(total, {"energy": descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
+    return common.embedding_of(total, {"energy": descent.value}, perplexity_notes(is_met, spec.perplexity), spec)

@@ -109,7 +109,7 @@ def _run(
         on_progress=on_progress,
     )
     figure = "kl_divergence" if symmetric else "mean_kl_divergence"
-    return common.descended(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
+    return common.embedding_of(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
 
 
 @Method(

@@ -37,7 +37,7 @@ _START = 1e-4  # standard deviation, of van der Maaten and Hinton
 _EVERY = 25  # iterations between callbacks, each of which computes the divergence
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # points, as in openTSNE
-_MOST_BY_TREE, _MOST_BY_INTERPOLATION = 3, 2
+_MAX_BY_TREE, _MAX_BY_INTERPOLATION = 3, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class TsneSpec(PerplexitySpec):
         """Refuse too large a perplexity, and more components than the repulsion supports."""
         super().require_possible(n, d)
         algorithm = repulsion_method(n, self)
-        most = _MOST_BY_TREE if algorithm == "bh" else _MOST_BY_INTERPOLATION
+        most = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
         if self.n_components > most:
             raise InvalidParameterError(
                 f"n_components={self.n_components} is more than the {most} of negative_gradient_method={algorithm!r}.",
@@ -92,7 +92,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     """Return the algorithm of the repulsion of n points, "bh" or "fft"."""
     if spec.negative_gradient_method != "auto":
         return spec.negative_gradient_method
-    return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
+    return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MAX_BY_INTERPOLATION else "bh"
 
 
 @Method(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scale_embedding
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import NeighborSpec, number
@@ -75,7 +75,7 @@ def embedding_of(
     on_progress(1, 1, "embedding")
     p = spec.n_components
     gap = float((pairs.values[p] - pairs.values[p - 1]) / pairs.values[p]) if pairs.values[p] > 0 else 0.0
-    return Embedding(scaled(pairs.vectors[:, :p]), pairs.values[:p], {"relative_gap": gap})
+    return Embedding(scale_embedding(pairs.vectors[:, :p]), pairs.values[:p], {"relative_gap": gap})
 
 
 @Method(

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
-from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import NeighborSpec
@@ -83,7 +83,7 @@ def misalignment(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.eye(m) - 1 / m - tangent @ tangent.transpose(0, 2, 1))
 
 
-def aligned(
+def align_patches(
     X: NDArray[np.float64],
     spec: NeighborSpec,
     penalty: Callable[[NDArray[np.float64]], NDArray[np.float64]],
@@ -144,7 +144,7 @@ def aligned(
                 "an arbitrary direction. Give more neighbors or fewer components, or remove duplicates.",
             )
         )
-    return Embedding(scaled(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
+    return Embedding(scale_embedding(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
 
 
 @Method(
@@ -156,7 +156,7 @@ def aligned(
 )
 def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the squared Hessians."""
-    return aligned(X, spec, squared_hessian, on_progress)
+    return align_patches(X, spec, squared_hessian, on_progress)
 
 
 @Method(
@@ -168,4 +168,4 @@ def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnPro
 )
 def ltsa(X: NDArray[np.float64], spec: LtsaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the tangent spaces."""
-    return aligned(X, spec, misalignment, on_progress)
+    return align_patches(X, spec, misalignment, on_progress)

@@ -15,7 +15,7 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import NeighborSpec
@@ -64,7 +64,7 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
     rejected: list[str] = []
     for solver in solvers:
         try:
-            vectors, error = _solved(X, spec, solver)
+            vectors, error = _solve(X, spec, solver)
         except (ValueError, np.linalg.LinAlgError) as failure:  # scikit-learn's errors of ARPACK
             rejected.append(f"{solver}: {str(failure).split('. ')[0]}")
             continue
@@ -73,7 +73,7 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
             continue
         on_progress(1, 1, "embedding")
         figures = {"solver": solver, "reconstruction_error": float(max(error, 0.0)), "rejected": rejected}
-        return Embedding(scaled(vectors), None, figures, _notes(rejected))
+        return Embedding(scale_embedding(vectors), None, figures, _notes(rejected))
     raise ConvergenceError(
         f"No solver found the embedding: {'; '.join(rejected)}.",
         remedy="Raise n_neighbors and remove duplicates; data that are flat already are for PCA.",
@@ -81,7 +81,7 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
     )
 
 
-def _solved(X: NDArray[np.float64], spec: ModifiedLleSpec, solver: str) -> tuple[NDArray[np.float64], float]:
+def _solve(X: NDArray[np.float64], spec: ModifiedLleSpec, solver: str) -> tuple[NDArray[np.float64], float]:
     from sklearn.manifold import locally_linear_embedding  # noqa: PLC0415 -- an extra, a second to import
 
     centered = X - X.mean(axis=0)

@@ -12,11 +12,11 @@ from glle_engine.base.parameters import require_known_names
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
-from glle_engine.graph.relations import Distances, located
+from glle_engine.graph.relations import Distances, locate
 from glle_engine.graph.search_cost import approximate_seconds, search_cost
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.posterior.cost import rates
-from glle_engine.posterior.cost.factorization import MOST_ANALYSED, Factorization, Work, sample, sampled
+from glle_engine.posterior.cost.factorization import MAX_ANALYSED, Factorization, Work, sample, sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,12 +56,12 @@ class Search(NamedTuple):
             return cls(n, _ENTRY * n * n, 2.0)
         if spec.search == "approximate":
             return cls(n, approximate_seconds(n, d), _GROWTH)
-        part = X if n <= MOST_ANALYSED else X[sampled(n, MOST_ANALYSED)]
+        part = X if n <= MAX_ANALYSED else X[sample_rows(n, MAX_ANALYSED)]
         seconds = search_cost(part, k, n).seconds
         few = len(part) // 4
         if few <= k:
             return cls(n, seconds, 2.0)
-        slope = np.log(seconds / search_cost(X[sampled(n, few)], k).seconds) / np.log(n / few)
+        slope = np.log(seconds / search_cost(X[sample_rows(n, few)], k).seconds) / np.log(n / few)
         return cls(n, seconds, float(np.clip(slope, 1.0, 2.0)))
 
     def at(self, n: int) -> float:
@@ -239,7 +239,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     require_known_names(FitSpec, parameters)
     given = finite_matrix(X)
     spec = replace(spec or FitSpec(), **parameters).of_points(len(given))
-    data = located(given, spec)
+    data = locate(given, spec)
     n = len(data)
     if spec.landmarks is not None:
         data = sample(data, spec.landmarks)  # as far from each other as the landmarks, nearly

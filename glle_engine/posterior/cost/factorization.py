@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from glle_engine.graph.relations import Data
 
-MOST_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
-MOST_EDGES = 150_000  # of an analysed graph
-MOST_VALUES = 1_500_000  # of searched data
+MAX_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
+MAX_EDGES = 150_000  # of an analysed graph
+MAX_VALUES = 1_500_000  # of searched data
 _LEAST_PER_NEIGHBOR = 8  # points of the smaller size, for each neighbor
 
 
@@ -80,11 +80,11 @@ class Factorization:
         """Analyse the graph of data X (n, d), or those of subsamples; a function of the data."""
         n = len(X)
         least = max(DENSE_BELOW + 1, _LEAST_PER_NEIGHBOR * n_neighbors)
-        most = min(n, MOST_ANALYSED, max(2 * least, min(MOST_EDGES // n_neighbors, MOST_VALUES // X.shape[1])))
+        most = min(n, MAX_ANALYSED, max(2 * least, min(MAX_EDGES // n_neighbors, MAX_VALUES // X.shape[1])))
         half = most // 2
         chosen = [sample(X, half), sample(X, half, half)] if half >= least else []
-        halves = [_searched(part, n_neighbors)[0] for part in chosen]
-        whole, distances = _searched(X if most == n else sample(X, most), n_neighbors)
+        halves = [_search(part, n_neighbors)[0] for part in chosen]
+        whole, distances = _search(X if most == n else sample(X, most), n_neighbors)
         dimension = intrinsic_dimension(distances)
         if not halves:
             return cls((most,), (whole,), dimension)
@@ -124,29 +124,29 @@ class Factorization:
 
 
 def sample(X: Data, size: int, first: int = 0) -> Data:
-    """Return some rows of data X (n, d) in their order: see `sampled`."""
-    rows = sampled(len(X), size, first)
+    """Return some rows of data X (n, d) in their order: see `sample_rows`."""
+    rows = sample_rows(len(X), size, first)
     return X.at(rows) if isinstance(X, Distances) else X[rows]
 
 
-def sampled(n: int, size: int, first: int = 0) -> NDArray[np.intp]:
+def sample_rows(n: int, size: int, first: int = 0) -> NDArray[np.intp]:
     """Return some of n rows, ascending: those from `first` on of a permutation that depends on n only."""
     shuffled = np.random.Generator(np.random.Philox(key=n)).permutation(n)
     return np.asarray(np.sort(shuffled[first : first + size]), np.intp)
 
 
-def _searched(X: Data, n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
+def _search(X: Data, n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
     """Return the work on the graph of some points, and the distances (m, k) to their neighbors."""
     nearest, distances = kneighbors(X, n_neighbors)
-    return analysed(np.sort(nearest, axis=1)), distances
+    return analyse(np.sort(nearest, axis=1)), distances
 
 
-def analysed(neighbors: NDArray[np.int32]) -> Work:
+def analyse(neighbors: NDArray[np.int32]) -> Work:
     """Return the work of a factorization on a graph (n, k), in the elimination order of a fit."""
     n = len(neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
-    pattern, _ = Pattern.of(neighbors).ordered(DRAWS)
+    pattern, _ = Pattern.of(neighbors).order_for(DRAWS)
     structure = pattern.structure
     width, below = np.diff(structure.first).astype(np.int64), np.diff(structure.row_start)
     return _of_fronts(width, below, structure.block_size)

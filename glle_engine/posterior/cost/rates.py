@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size
 _DENSE_SECONDS = 6e-9  # of the dense solver, for each entry of a cube of n
 _CACHE_BYTES = 3.2e7  # of the shared cache; the factors of the lanes beyond it are read from memory
-_MOST_FURTHER = 0.75  # time of further runs for large separators, as a share of that of a dissection
+_MAX_FURTHER = 0.75  # time of further runs for large separators, as a share of that of a dissection
 
 
 def search_bytes(n: int, d: int, spec: FitSpec) -> float:
@@ -69,7 +69,7 @@ def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec) -> float:
     seconds = 4e-6 * n + 1.2e-8 * work.entries
     # Minimum degree, whose operations decide, often has a quarter more.
     count = dissections(int(1.25 * work.flops), n, DRAWS)
-    each = 2e-6 * n * spec.n_neighbors * (1 + min(max(dimension - 2, 0.0) / 4, _MOST_FURTHER))
+    each = 2e-6 * n * spec.n_neighbors * (1 + min(max(dimension - 2, 0.0) / 4, _MAX_FURTHER))
     return seconds + count * each
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Diagnostics, Note
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.metrics.ranks import trustworthiness
 
@@ -156,7 +156,7 @@ def _trust_of_bottom(X: Data, posterior: Posterior) -> float:
         pairs = posterior.eigenproblem.solve(posterior.law.mean, wanted)  # a further copy of one would change little
     except ConvergenceError:
         return 0.0
-    return trust_of(X, scaled(pairs.vectors[:, :wanted]))
+    return trust_of(X, scale_embedding(pairs.vectors[:, :wanted]))
 
 
 def _swap_note(p: int, trust: Trust, bottom: float) -> Note:

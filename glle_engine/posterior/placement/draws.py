@@ -70,7 +70,7 @@ class Placement:
             weights[rows] = self.law.at(self.others[rows]).weights(z, key.scale, source)
         return weights
 
-    def placed(self, draws: list[Draw]) -> list[Draw]:
+    def place(self, draws: list[Draw]) -> list[Draw]:
         """Return draws of the landmarks, of one source, with the places of all points."""
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
@@ -132,5 +132,5 @@ class LandmarkSampler:
         """Yield the draws of keys, in their order: see `glle_engine.posterior.sampler.Sampler.draws`."""
         drawn = self.sampler.draws(keys, source, align, threads)
         groups = iter(lambda: list(itertools.islice(drawn, LANES)), [])
-        for group in ordered_map(self.placement.placed, groups, threads):
+        for group in ordered_map(self.placement.place, groups, threads):
             yield from group

@@ -72,7 +72,7 @@ def of_all_points(
     """
     n, k = len(given), spec.n_neighbors
     unit = Unit.of(given)
-    data = unit.shifted(given[landmarks])
+    data = unit.shift(given[landmarks])
     noise = Noise.of(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.law.kept)
     neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
@@ -85,7 +85,7 @@ def of_all_points(
     distances = np.empty(len(others))
     on_progress(0, len(others), "placing")
     for rows in blocks(len(others), max(1, _BLOCK_ENTRIES // (k * k)), "placing", on_progress):
-        points, at = unit.shifted(given[others[rows]]), others[rows]
+        points, at = unit.shift(given[others[rows]]), others[rows]
         attached = attach(
             data,
             points,
@@ -116,7 +116,7 @@ def of_all_points(
         prior[at] = law.prior_factor
         if kept is not None:
             kept[at] = attached.kept
-    away = unit.restored(distances)
+    away = unit.restore(distances)
     figures = {
         "n_points": n,
         "landmarks": len(landmarks),

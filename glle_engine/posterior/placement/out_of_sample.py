@@ -26,7 +26,7 @@ from glle_engine.base.validation import (
     require_finite,
     require_training_data,
     require_unmasked,
-    restored,
+    restore_distances,
     too_far,
 )
 from glle_engine.graph.adaptive import kept_of_new
@@ -73,7 +73,7 @@ class Extension:
 
     def embed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the coordinates (m, p) of the new points in an embedding (n, p) of the training points."""
-        return combined(self.weights, self.neighbors, embedding)
+        return combine(self.weights, self.neighbors, embedding)
 
     def spread(
         self, draws: Iterable[Draw], reference: NDArray[np.float64], on_progress: OnProgress = silent
@@ -148,8 +148,8 @@ def extend(
     unit = Unit.of(data)
     known = data if landmarks is None else data[landmarks]
     extension = hang(
-        unit.shifted(known),
-        unit.shifted(points),
+        unit.shift(known),
+        unit.shift(points),
         spec.n_neighbors,
         spec.reg,
         n_components=spec.n_components,
@@ -157,7 +157,7 @@ def extend(
         flatness=flatness,
     )
     neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
-    return replace(extension, neighbors=neighbors, distances=unit.restored(extension.distances))
+    return replace(extension, neighbors=neighbors, distances=unit.restore(extension.distances))
 
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
@@ -177,7 +177,7 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
     if others.exponent - exponent > _FARTHEST:
         raise too_far()
     extension = hang(known.over(exponent), others.over(exponent), spec.n_neighbors, spec.reg)
-    return replace(extension, distances=restored(extension.distances, exponent))
+    return replace(extension, distances=restore_distances(extension.distances, exponent))
 
 
 def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spec: FitSpec) -> Extension:
@@ -289,11 +289,11 @@ def reconstruct(
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
     for start in range(0, len(data), rows):
         part = slice(start, start + rows)
-        rebuilt[part] = combined(weights[part], neighbors[part], data)
+        rebuilt[part] = combine(weights[part], neighbors[part], data)
     return rebuilt
 
 
-def combined(
+def combine(
     weights: NDArray[np.float64], neighbors: NDArray[np.int32], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the sums (m, p) of w_ij times row neighbors_ij of values (n, p), in the order of the columns."""

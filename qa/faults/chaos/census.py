@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rq.rate_limit import RateLimitRegistry
 
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.jobs.draw_stream import STREAMS
 from worker.jobs.rq_types import QUEUES
 from worker.records.draws import DRAW, LANE_GROUP
@@ -34,7 +34,7 @@ class Owner:
     count_keys: Literal["", "posterior", "subject", "dataset"] = ""
 
 
-_PREFIX = versioned("")
+_PREFIX = versioned_key("")
 _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),

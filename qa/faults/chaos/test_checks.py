@@ -20,7 +20,7 @@ from qa.load.ledger import Attempt, Ledger, percentiles
 from tests.conftest import until
 from worker.jobs.draw_stream import STREAMS
 from worker.jobs.rq_types import BATCH, open_queue
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.records.ids import text
 from worker.storage.datasets import Table
 
@@ -68,7 +68,7 @@ def test_leak_of_each_kind_is_reported(stores: Stores) -> None:
     stores.client.zadd("glle:embeddings:of:ds_2", {"2026 emb_1": 0})
     stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
     stores.client.sadd("glle:open", "job_gone")
-    group = DrawKey(0, 0, 1.0, "posterior", "none").group_key("post_2")
+    group = DrawAddress(0, 0, 1.0, "posterior", "none").group_key("post_2")
     stores.cache.client.set(group, 1, ex=100)
     leaky = Census()
     leaky.count_keys(stores.client, QUEUE, alive)

@@ -21,7 +21,7 @@ from tests.conftest import until
 from tests.system.conftest import started
 from worker.base.settings import Settings
 from worker.execution import process_guard
-from worker.operations.embedded_redis import Server, cache_server, queue_server
+from worker.operations.embedded_redis import EmbeddedRedis, cache_server, queue_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ class Deployment:
     ) -> None:
         self._stack.close()
 
-    def start(self, server: Server) -> None:
+    def start(self, server: EmbeddedRedis) -> None:
         """Start or restart a server and wait until it answers."""
         if self.inside:
             _spawn_inside(server, self.inside, self.address)
@@ -98,13 +98,13 @@ class Deployment:
             server.spawn()
             server.wait()
 
-    def direct(self, server: Server) -> redis.Redis:
+    def direct(self, server: EmbeddedRedis) -> redis.Redis:
         """Return a client of a server without its proxy and without retries."""
         host, port = self._target(server)
         password = urlsplit(server.url).password
         return redis.Redis(host=host, port=port, password=password, socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
-    def is_loading(self, server: Server) -> bool:
+    def is_loading(self, server: EmbeddedRedis) -> bool:
         """Return whether a restarted server is still loading its persisted data."""
         with self.direct(server) as client:
             try:
@@ -130,17 +130,17 @@ class Deployment:
         self._processes.append(up.process)
         return up
 
-    def _target(self, server: Server) -> tuple[str, int]:
+    def _target(self, server: EmbeddedRedis) -> tuple[str, int]:
         port = urlsplit(server.url).port
         assert port is not None
         return (self.address, port)
 
-    def _through(self, server: Server, proxy: Proxy) -> str:
+    def _through(self, server: EmbeddedRedis, proxy: Proxy) -> str:
         host, port = (self.address, self._target(server)[1]) if self.inside else ("127.0.0.1", proxy.port)
         return f"redis://:{urlsplit(server.url).password}@{host}:{port}/0"
 
 
-def _spawn_inside(server: Server, inside: tuple[str, ...], address: str) -> None:
+def _spawn_inside(server: EmbeddedRedis, inside: tuple[str, ...], address: str) -> None:
     """Start a server in another network namespace."""
     server.folder.mkdir(parents=True, exist_ok=True)
     lines = [f"bind {address}", f"port {server._port}", f"requirepass {server._password}", f'dir "{server.folder}"']
@@ -166,7 +166,7 @@ def _answers(client: redis.Redis) -> bool:
             return False
 
 
-def _end_server(server: Server) -> None:
+def _end_server(server: EmbeddedRedis) -> None:
     """Kill a server, also a stopped one."""
     if server.process is not None:
         server.process.kill()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from qa.faults.degraded.deployment import Deployment
     from qa.faults.degraded.proxy import Mode
-    from worker.operations.embedded_redis import Server
+    from worker.operations.embedded_redis import EmbeddedRedis
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def full_disk(deployment: Deployment, server_name: str) -> Iterator[None]:
             deployment.start(server)  # the server may exit on a full disk; a supervisor restarts it
 
 
-def _server(deployment: Deployment, server_name: str) -> Server:
+def _server(deployment: Deployment, server_name: str) -> EmbeddedRedis:
     return deployment.queue if server_name == "queue" else deployment.cache
 
 

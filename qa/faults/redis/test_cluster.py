@@ -15,7 +15,7 @@ from tests.conftest import until
 from worker.base.settings import Settings, SettingsError
 from worker.operations import doctor
 from worker.records.cache_entry import PIECE, Entry
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_entries_of_a_subject_are_deleted_on_all_servers(stores: Stores, servers
 def test_lane_groups_are_spread_over_all_servers(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
     """Draws of many lane groups, small and large, are written, read and deleted together, whatever their server."""
     masters = servers[1][:3]
-    keys = [DrawKey(0, index, 1.0, "posterior", "none") for index in range(48)]
+    keys = [DrawAddress(0, index, 1.0, "posterior", "none") for index in range(48)]
     large = np.arange(3.0 * PIECE / 8)
     stores.cache.create_index("post_a")
     stores.draws.put("post_a:0", {key: Entry({"i": key.index}, {"x": np.arange(3.0)}) for key in keys[:40]})

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from glle import Client
-from service.cli.data_folder import connected
+from service.cli.data_folder import connect_stores
 from worker.base.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ LIMITS = {
 
 def make_key(folder: Path) -> str:
     """Return an admin key of the service that runs in `folder`."""
-    with connected(Settings(data_dir=str(folder / "data"))) as stores:
+    with connect_stores(Settings(data_dir=str(folder / "data"))) as stores:
         return stores.keys.create("default", ("admin",), "fuzz", None)[1]
 
 

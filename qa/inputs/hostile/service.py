@@ -15,7 +15,7 @@ from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
 from worker.base.settings import Settings
-from worker.operations.embedded_redis import Server
+from worker.operations.embedded_redis import EmbeddedRedis
 from worker.stores import Stores
 
 SERVER = "server"  # folder of the Redis server
@@ -34,7 +34,7 @@ class Service:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._server = Server(folder / SERVER, ("appendonly no",))
+        self._server = EmbeddedRedis(folder / SERVER, ("appendonly no",))
         self._server.spawn()
         url = self._server.wait().url
         settings = Settings(redis_url=url, cache_url=url, data_dir=str(folder), max_body=MAX_BODY)

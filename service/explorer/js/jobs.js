@@ -80,7 +80,7 @@ async function listen(job, label) {
     text += value;
     let cut;
     while ((cut = text.indexOf('\n\n')) >= 0) {
-      const event = parsed(text.slice(0, cut));
+      const event = parseEvent(text.slice(0, cut));
       text = text.slice(cut + 2);
       if (event.name === 'end') {
         reader.cancel();
@@ -95,7 +95,7 @@ async function listen(job, label) {
 }
 
 /** Parse one event. */
-function parsed(block) {
+function parseEvent(block) {
   let name = '';
   let data = '';
   for (const line of block.split('\n')) {

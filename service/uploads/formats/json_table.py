@@ -40,7 +40,7 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
         raise refuse("malformed-json", 422, f"The body is not JSON: {str(error)[:200]}.", remedy) from None
     members = body if isinstance(body, dict) else {"data": body}
     if unknown := sorted(set(members) - _MEMBERS):
-        raise _malformed(f"The member {unknown[0][:50]!r} is unknown.")
+        raise _malformed_json(f"The member {unknown[0][:50]!r} is unknown.")
     return table_of(members, limits)
 
 
@@ -56,9 +56,9 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
     """Return the table of parsed members ``{"data", "names", "labels", "color", "ids"}``; problems as `read_json`."""
     rows, names, labels, color, ids = map(members.get, ("data", "names", "labels", "color", "ids"))
     if not isinstance(rows, list):
-        raise _malformed("The array of data is missing.")
+        raise _malformed_json("The array of data is missing.")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise _malformed('"names" is not an array of strings.')
+        raise _malformed_json('"names" is not an array of strings.')
     limits.check(_shape(rows))
     features = len(rows[0])
     check_names(names, features)
@@ -114,16 +114,18 @@ def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> Pr
 
 def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(labels, list) or len(labels) != points:
-        raise _malformed(f'"labels" is not an array of {points} values, one for each point.')
+        raise _malformed_json(f'"labels" is not an array of {points} values, one for each point.')
     present = [value for value in labels if value is not None]  # null is a missing label
     if all(isinstance(value, str) for value in present) or all(map(_is_exact, present)):
         return label_array(labels)
-    raise _malformed('"labels" must be strings, or finite numbers (integers to 2^53), or null if missing.')
+    raise _malformed_json('"labels" must be strings, or finite numbers (integers to 2^53), or null if missing.')
 
 
 def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(color, list) or len(color) != points or not all(map(_is_exact, color)):
-        raise _malformed(f'"color" is not an array of {points} finite numbers (integers to 2^53), one for each point.')
+        raise _malformed_json(
+            f'"color" is not an array of {points} finite numbers (integers to 2^53), one for each point.'
+        )
     return np.array(color, np.float64)
 
 
@@ -132,9 +134,9 @@ def _id_columns(ids: Any, points: int) -> list[list[Any]]:
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
     if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:
-        raise _malformed(f'"ids" is not an array of {points} ids, one for each point, or of as many rows of ids.')
+        raise _malformed_json(f'"ids" is not an array of {points} ids, one for each point, or of as many rows of ids.')
     if any(type(value) not in {str, int, type(None)} for row in rows for value in row):
-        raise _malformed('"ids" must be strings or integers, or null if missing.')
+        raise _malformed_json('"ids" must be strings or integers, or null if missing.')
     return [list(column) for column in zip(*rows, strict=True)]
 
 
@@ -143,6 +145,6 @@ def _is_exact(value: Any) -> bool:
     return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
 
 
-def _malformed(detail: str) -> ProblemError:
+def _malformed_json(detail: str) -> ProblemError:
     members = '"names": [...], "labels": [...], "color": [...], "ids": [...]'
     return refuse("malformed-json", 422, detail, f'Send [[...], ...], or {{"data": [[...], ...], {members}}}.')

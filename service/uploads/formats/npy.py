@@ -73,13 +73,13 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         with NPY_HEADER_LOCK:
             shape, fortran, dtype = parse(header)
     except Exception as error:  # noqa: BLE001 # numpy evaluates the text: any exception may follow
-        raise _malformed(str(error)) from None
+        raise _malformed_array(str(error)) from None
     # The parser accepts any int as a length, even True and -1.
     if not all(type(size) is int and 0 <= size < 2**62 for size in shape):
-        raise _malformed(f"shape {shape}")
+        raise _malformed_array(f"shape {shape}")
     return shape, fortran, dtype
 
 
-def _malformed(reason: str) -> ProblemError:
+def _malformed_array(reason: str) -> ProblemError:
     remedy = "Write it with numpy.save and send it as application/x-npy; send text as text/csv."
     return refuse("malformed-npy", 422, f"The body is not an npy file: {reason[:200]}.", remedy)

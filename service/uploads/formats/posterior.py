@@ -22,7 +22,7 @@ from worker.base.versions import require_numbers
 from worker.records.ids import content_sha256
 from worker.records.quotas import MAX_RECORD
 from worker.storage.imported_posteriors import posterior_sha256, write_posterior
-from worker.storage.posteriors import ARRAYS, IMPORTED, neighbors_of, recorded
+from worker.storage.posteriors import ARRAYS, IMPORTED, neighbors_of, recorded_parameters
 
 if TYPE_CHECKING:
     from service.uploads.limits import Limits
@@ -88,12 +88,12 @@ def read_posterior(file: IO[bytes], out: IO[bytes], limits: Limits, tenant: str,
         if problem.status == 413:
             raise ProblemError(replace(problem, remedy=LARGE)) from None
         if problem.code.startswith(("malformed", "truncated")):
-            raise _malformed(problem.detail) from None
+            raise _malformed_posterior(problem.detail) from None
         raise
     except _ERRORS as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # EINVAL is an offset before the body
             raise
-        raise _malformed(str(error)) from None
+        raise _malformed_posterior(str(error)) from None
     return facts
 
 
@@ -147,7 +147,7 @@ def _facts(posterior: glle_engine.Posterior, about: Facts, limits: Limits) -> Fa
     record = {
         "n": n,
         "d": d,
-        "spec": recorded(posterior.spec, neighbors),
+        "spec": recorded_parameters(posterior.spec, neighbors),
         "diagnostics": diagnostics,
         "eigenvalues": [float(value) for value in posterior.eigenvalues],
         "seconds": float(f"{refit_seconds(posterior, d):.3g}"),  # not that of the file, which plans work here
@@ -175,7 +175,7 @@ def _is(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
-def _malformed(reason: str) -> ProblemError:
+def _malformed_posterior(reason: str) -> ProblemError:
     return refuse(
         "malformed-posterior", 422, f"The body is not an exported posterior: {reason[:300].rstrip('.')}.", _REMEDY
     )

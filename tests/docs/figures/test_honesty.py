@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from docs.figures.honesty.__main__ import PAGE, kept
+from docs.figures.honesty.__main__ import PAGE, read_rows
 from docs.figures.honesty.rows import BASELINE, ENSEMBLE, judge
 from docs.figures.honesty.settings import Finite, Population, settings
 from docs.figures.honesty.table import by_word, figures, render
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from docs.figures.honesty.settings import Setting
 
-ROWS = kept()
+ROWS = read_rows()
 
 
 @pytest.mark.parametrize("name", render(ROWS))

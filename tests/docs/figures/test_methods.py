@@ -49,7 +49,7 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
     assert "refused (1)" in table
     assert f"1. {refused.refused}" in table
     rows.keep([sheet, real, refused], tmp_path / "rows.jsonl")
-    assert rows.kept(tmp_path / "rows.jsonl") == [sheet, real, refused]
+    assert rows.read_rows(tmp_path / "rows.jsonl") == [sheet, real, refused]
 
 
 def test_the_fit_finds_the_coefficients_of_the_law() -> None:
@@ -63,8 +63,8 @@ def test_the_fit_finds_the_coefficients_of_the_law() -> None:
         for d in (3, 30, 300, 3000):
             seconds = costs.evaluate(terms, {"n": n, "d": d, "r": min(n, d)})
             results.append(measurement.Measurement(pca, n, d, pca.spec(), seconds, 0.0))
-    assert measurement.fitted("pca", "seconds", results) == pytest.approx(terms, rel=0.2)
-    assert measurement.fitted("pca", "bytes", results) == before["pca"]["bytes"]  # all below LEAST_BYTES
+    assert measurement.fit_coefficients("pca", "seconds", results) == pytest.approx(terms, rel=0.2)
+    assert measurement.fit_coefficients("pca", "bytes", results) == before["pca"]["bytes"]  # all below LEAST_BYTES
     assert costs.table() == before
     assert measurement.features(results[0], "lle", "seconds") == [0.0] * len(before["lle"]["seconds"])
 

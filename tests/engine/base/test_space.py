@@ -56,7 +56,7 @@ def test_standardization_is_that_of_scikit_learn(
     space = Space.of(X, spec)
     places = space.points(X)
     np.testing.assert_allclose(places, scaler.fit_transform(X), atol=1e-12)
-    np.testing.assert_allclose(space.restored(places), X, rtol=1e-14)
+    np.testing.assert_allclose(space.restore(places), X, rtol=1e-14)
     assert space.center is not None
     assert space.scale is not None
     assert (space.center[-1], space.scale[-1]) == (7.25, 1.0)

@@ -34,7 +34,7 @@ def test_every_parameter_has_a_description_and_a_valid_default() -> None:
     for field in fields(FitSpec):
         parameter = FitSpec.parameters()[field.name]
         assert parameter.doc.endswith(".")
-        assert parameter.checked(field.name, field.default) == field.default
+        assert parameter.check(field.name, field.default) == field.default
 
 
 def test_a_refusal_of_parts_has_one_name() -> None:

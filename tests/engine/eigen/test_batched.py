@@ -18,7 +18,7 @@ from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
 from glle_engine.eigen.batched.numeric.factorization import factorise
-from glle_engine.eigen.batched.solver import LaneSolver, Workspace, aligned
+from glle_engine.eigen.batched.solver import LaneSolver, Workspace, empty_aligned
 from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
 from glle_engine.linalg import LANES
 from glle_engine.posterior.draw import DrawKey
@@ -121,7 +121,7 @@ def test_the_stream_is_numpys(width: int) -> None:
     count = 4000
     seeds = np.array([0, 7, 2**63, 2**64 - 1] * 2, np.uint64)[:width]
     indices = np.array([0, 1, 2**40, 5, 3, 2**64 - 1, 9, 11], np.uint64)[:width]
-    got = aligned(count * width)
+    got = empty_aligned(count * width)
     stream((0,) * width, seeds, indices, 0, got)
     assert got[0::width].tobytes() == standard_normal(0, 0, (count,)).tobytes()
     for lane in range(width):

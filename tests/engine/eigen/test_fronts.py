@@ -18,7 +18,7 @@ def tangled(n: int, k: int) -> Structure:
     """Return the structure of a random graph, whose last separator is a large part of it."""
     rng = np.random.default_rng(n)
     neighbors = np.array([np.sort(rng.choice(np.delete(np.arange(n), i), k, replace=False)) for i in range(n)])
-    pattern, _ = Pattern.of(neighbors.astype(np.int32)).ordered(1)
+    pattern, _ = Pattern.of(neighbors.astype(np.int32)).order_for(1)
     return analyse(pattern.neighbors, pattern.order)
 
 

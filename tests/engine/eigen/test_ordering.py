@@ -12,7 +12,7 @@ from glle_engine import fit
 from glle_engine.eigen.batched.symbolic.elimination import symmetric
 from glle_engine.eigen.ordering import choice
 from glle_engine.eigen.ordering.choice import cheapest_order, distinct, predicted_cost
-from glle_engine.eigen.ordering.coarsening import Graph, contracted, matching
+from glle_engine.eigen.ordering.coarsening import Graph, contract, matching
 from glle_engine.eigen.ordering.dissection import dissect, nested_dissection
 from glle_engine.eigen.ordering.minimum_degree import minimum_degree
 from glle_engine.eigen.ordering.separators import SEPARATOR, separator
@@ -129,7 +129,7 @@ def test_a_contracted_graph_keeps_weights_and_cuts() -> None:
     graph = weighted(start, adjacent)
     coarse, count = matching(graph, 2, 5)
     assert np.bincount(coarse).max() == 2
-    smaller = contracted(graph, coarse, count)
+    smaller = contract(graph, coarse, count)
     assert smaller.weights.sum() == 200
     expected = np.zeros((count, count), int)
     np.add.at(expected, (coarse[np.repeat(np.arange(200), np.diff(start))], coarse[adjacent]), 1)

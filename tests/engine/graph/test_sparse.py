@@ -14,7 +14,7 @@ from sklearn.neighbors import kneighbors_graph
 from glle_engine import FitSpec, GlleError, fit
 from glle_engine.estimator import GLLE
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
-from glle_engine.graph.relations import located
+from glle_engine.graph.relations import locate
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import disparity
@@ -74,7 +74,7 @@ def test_the_search_is_exact(metric: Any) -> None:
     """The smallest (distance, index), in blocks; ties of counts and of copies by index, as in dense data."""
     X = counts(300, 40)
     X[200:240] = X[7]
-    data = located(csr_array(X), FitSpec(metric=metric))
+    data = locate(csr_array(X), FitSpec(metric=metric))
     assert isinstance(data, SparsePoints)
     nearest, distances = kneighbors(data, 12)
     names = {"euclidean": "euclidean", "cosine": "cosine", "correlation": "correlation"}

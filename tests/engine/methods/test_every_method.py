@@ -208,7 +208,7 @@ def test_parameters_are_reported_and_checked(one: Method[Any]) -> None:
     for name, parameter in one.spec.parameters().items():
         result = schema["properties"][name]
         assert result["description"].endswith(".")
-        assert parameter.checked(name, result["default"]) == getattr(spec, name)
+        assert parameter.check(name, result["default"]) == getattr(spec, name)
         with pytest.raises(InvalidParameterError, match=name):
             one.spec(**{name: object()})
     with pytest.raises(InvalidParameterError, match="Unknown parameters: nope"):
@@ -279,10 +279,10 @@ def test_no_spelling_is_ambiguous() -> None:
 def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[object, ...]) -> None:
     """A value is of its kind and within its bounds, or one of the words."""
     for value in good:
-        parameter.checked("a", value)
+        parameter.check("a", value)
     for value in bad:
         with pytest.raises(InvalidParameterError, match="Give a as "):
-            parameter.checked("a", value)
+            parameter.check("a", value)
 
 
 @pytest.mark.parametrize("name", ["lle", "glle", "isomap"])

@@ -13,7 +13,7 @@ from sklearn.manifold import Isomap, LocallyLinearEmbedding
 from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.metrics import gplvm
-from glle_engine.metrics.gplvm import Kernel, fit_likelihood, log_likelihood, standardised
+from glle_engine.metrics.gplvm import Kernel, fit_likelihood, log_likelihood, standardize
 from tests.engine.conftest import ORACLES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ KERNEL = Kernel(variance=0.7, inverse_width=1.3, bias=0.2, white=0.05)
 def parts(n: int = 60) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return centred data, standardised true places, and their squared distances."""
     sheet = manifolds.make("s_curve", n, seed=4)
-    X, Y = sheet.X - sheet.X.mean(axis=0), standardised(sheet.coordinates)
+    X, Y = sheet.X - sheet.X.mean(axis=0), standardize(sheet.coordinates)
     return X, Y, ((Y[:, None] - Y) ** 2).sum(axis=2)
 
 
@@ -127,7 +127,7 @@ def test_a_constant_column_stays_zero() -> None:
     """It has no spread to be scaled to one; the likelihood is that of the other columns."""
     X, Y, _ = parts(40)
     with_constant = np.concatenate([Y, np.full((40, 1), 7.0)], axis=1)
-    assert not standardised(with_constant)[:, 2].any()
+    assert not standardize(with_constant)[:, 2].any()
     assert fit_likelihood(X, with_constant).log_likelihood == pytest.approx(fit_likelihood(X, Y).log_likelihood)
 
 

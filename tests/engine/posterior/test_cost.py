@@ -19,7 +19,7 @@ from glle_engine.linalg import LANES
 from glle_engine.posterior.cost import factorization
 from glle_engine.posterior.cost.drawing import draw_cost
 from glle_engine.posterior.cost.estimate import Estimate, Search, estimate
-from glle_engine.posterior.cost.factorization import Factorization, Work, analysed
+from glle_engine.posterior.cost.factorization import Factorization, Work, analyse
 from glle_engine.posterior.cost.rates import BASE_BYTES
 from glle_engine.posterior.fit import DRAWS
 
@@ -58,9 +58,9 @@ def test_work_of_few_points_is_that_of_the_fit(sheet: NDArray[np.float64]) -> No
 def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
     """Elimination of the dense pattern has as many operations, but for the zeros that supernodes store."""
     neighbors = np.sort(kneighbors(sheet, 8)[0], axis=1)
-    count = column_counts(Pattern.of(neighbors).ordered(DRAWS)[0])
+    count = column_counts(Pattern.of(neighbors).order_for(DRAWS)[0])
     entries, flops = (2 * count + 1).sum(), (count * (2 * count + 1)).sum()
-    work = analysed(neighbors)
+    work = analyse(neighbors)
     assert entries <= work.entries <= 1.5 * entries
     assert 0.9 * flops <= work.flops <= 1.6 * flops
 
@@ -69,9 +69,9 @@ def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:
 def test_work_of_many_points_is_extrapolated(X: NDArray[np.float64], dimension: int) -> None:
     """Subsamples predict fill and operations of the whole graph, and see the dimension of the data."""
     expected = estimate(X, n_neighbors=10)
-    assert max(expected.factorization.points) == factorization.MOST_ANALYSED
+    assert max(expected.factorization.points) == factorization.MAX_ANALYSED
     assert expected.factorization.dimension == pytest.approx(dimension, rel=0.15)
-    work = analysed(np.sort(kneighbors(X, 10)[0], axis=1))
+    work = analyse(np.sort(kneighbors(X, 10)[0], axis=1))
     assert 1 / 1.4 <= expected.work.entries / work.entries <= 1.4
     assert 1 / 2 <= expected.work.flops / work.flops <= 2
 
@@ -216,7 +216,7 @@ def random_pattern(n: int, k: int) -> Pattern:
     "pattern",
     [
         random_pattern(700, 5),
-        Pattern.of(np.sort(kneighbors(cube(2, 900), 8)[0], axis=1)).ordered(DRAWS)[0],
+        Pattern.of(np.sort(kneighbors(cube(2, 900), 8)[0], axis=1)).order_for(DRAWS)[0],
         Pattern.of(np.sort(kneighbors(cube(5, 900), 8)[0], axis=1)),
     ],
     ids=["random", "sheet", "without-order"],

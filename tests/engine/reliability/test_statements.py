@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine.reliability.alignment import Alignment, corrected, rank_correlation
+from glle_engine.reliability.alignment import Alignment, rank_correlation, spearman_brown
 from glle_engine.reliability.statements import (
     HIGH,
     MODERATE,
@@ -106,6 +106,6 @@ def test_further_sentences() -> None:
 
 def test_corrections_for_the_number_of_embeddings() -> None:
     """Twice as many, half as many, and back; no reliability below 0."""
-    assert corrected(0.5, 2) == pytest.approx(2 / 3)
-    assert corrected(corrected(0.3, 5), 0.2) == pytest.approx(0.3)
-    assert corrected(0.0, 3) == corrected(-0.4, 3) == 0.0
+    assert spearman_brown(0.5, 2) == pytest.approx(2 / 3)
+    assert spearman_brown(spearman_brown(0.3, 5), 0.2) == pytest.approx(0.3)
+    assert spearman_brown(0.0, 3) == spearman_brown(-0.4, 3) == 0.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.base.spec import FitSpec
-from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.eigen.lu import factor
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.posterior.posterior import Posterior
@@ -65,7 +65,7 @@ def prepared(
         spec=spec,
         neighbors=neighbors,
         law=WeightLaw(weights, root, 1 / k, prior, constrained, None),
-        embedding=scaled(pairs.vectors[:, : spec.n_components]),
+        embedding=scale_embedding(pairs.vectors[:, : spec.n_components]),
         eigenvalues=pairs.values,
         order=problem.pattern.order,
         pins=problem.pins if constrained else problem.pins[:0],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.cli.data_folder import connected, locked, published
+from service.cli.data_folder import connect_stores, lock_data_folder, publish_addresses
 from service.cli.main import main
 from service.cli.options import StartError
 from tests.conftest import stored_files
@@ -93,13 +93,13 @@ def test_refused_backups_and_restores_change_nothing(
 def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command starts stopped servers for its run, and finds running ones by the file written for the owner."""
     stopped = Settings(data_dir=str(tmp_path))
-    with connected(stopped) as stores:
+    with connect_stores(stopped) as stores:
         stores.client.set("glle:one", now_iso())
         stores.datasets.add(Table(values=np.ones((2, 2)), source={}))
         running = stores.settings
-        with published(tmp_path, running):
+        with publish_addresses(tmp_path, running):
             assert (tmp_path / "servers.json").stat().st_mode & 0o077 == 0
-            with connected(stopped) as running_stores:
+            with connect_stores(stopped) as running_stores:
                 assert running_stores.settings.redis_url == running.redis_url
                 assert running_stores.client.get("glle:one") == stores.client.get("glle:one")
             backup = ["backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path)]
@@ -107,15 +107,18 @@ def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytes
         assert not (tmp_path / "servers.json").exists()
         assert main(backup) == 2
     assert "the addresses of its servers cannot be read" in capsys.readouterr().err
-    with connected(stopped) as again:
+    with connect_stores(stopped) as again:
         assert again.client.get("glle:one")
 
 
 def test_a_locked_folder_is_refused(tmp_path: Path) -> None:
     """A second tree, and a restore during a start, are refused; a URL without its counterpart is, too."""
-    with locked(tmp_path), pytest.raises(StartError, match="uses"), locked(tmp_path):
+    with lock_data_folder(tmp_path), pytest.raises(StartError, match="uses"), lock_data_folder(tmp_path):
         pass
-    with pytest.raises(StartError, match="Set both"), connected(replace(Settings(), redis_url="redis://127.0.0.1:1")):
+    with (
+        pytest.raises(StartError, match="Set both"),
+        connect_stores(replace(Settings(), redis_url="redis://127.0.0.1:1")),
+    ):
         pass
 
 

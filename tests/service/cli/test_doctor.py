@@ -22,7 +22,7 @@ from worker.base.problems import worker_lost
 from worker.base.settings import Settings
 from worker.jobs.rq_types import BATCH, open_queue
 from worker.operations import doctor as inside
-from worker.operations.embedded_redis import Server
+from worker.operations.embedded_redis import EmbeddedRedis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def checks_by_name(checks: Iterator[Check]) -> dict[str, Check]:
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server with every setting wrong."""
-    server = Server(tmp_path_factory.mktemp("broken"), ("appendonly no", "maxmemory-policy volatile-lru"))
+    server = EmbeddedRedis(tmp_path_factory.mktemp("broken"), ("appendonly no", "maxmemory-policy volatile-lru"))
     server.spawn()
     server.wait()
     yield server.url

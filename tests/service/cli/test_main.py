@@ -26,7 +26,7 @@ def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for row in rows():
         (line,) = [line for line in printed.splitlines() if line.startswith(row.variable + " ")]
-        assert row.shown(row.default) in line
+        assert row.format(row.default) in line
         assert row.help in line
 
 

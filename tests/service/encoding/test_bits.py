@@ -20,7 +20,7 @@ from tests.conftest import evict, until
 from tests.service.conftest import fitted, serving
 from worker.execution.draws import store_draws
 from worker.records.cache_entry import Entry
-from worker.records.draws import LANE_GROUP, DrawKey, DrawsSpec
+from worker.records.draws import LANE_GROUP, DrawAddress, DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
 
@@ -62,7 +62,7 @@ def test_an_etag_covers_the_whole_response(
     client: httpx.Client, stores: Stores, app: Any, drawn: str, align: str, change: Callable[[Draw], Draw]
 ) -> None:
     """Equal embeddings with other eigenvalues or diagnostics have another JSON and another ETag."""
-    key = DrawKey(0, 9, 1.0, "posterior", align)
+    key = DrawAddress(0, 9, 1.0, "posterior", align)
     contents = []
     for created in (same_draw, change, same_draw):
         draw = created(fitted()[1].draw(9, align=align))  # type: ignore[arg-type] # one of the two
@@ -103,7 +103,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     record = stores.posteriors.fetch(id_)
     stores.posteriors.delete(record.id)
     stores.posteriors.record(replace(record, provenance={"numbers": NUMBERS, ARRAYS: "1" * 64}, created="later"))
-    key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
+    key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
     other = fitted()[1].draw(1)
     store_draws(
         stores.draws, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1

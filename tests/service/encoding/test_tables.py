@@ -14,7 +14,7 @@ from service.encoding import arrow, tables
 from service.encoding.arrays import CSV, JSON
 from service.encoding.arrow import ARROW
 from service.encoding.selection import MAX_LISTED, Selection
-from service.encoding.tables import Table, matrix_columns
+from service.encoding.tables import ResultTable, matrix_columns
 from tests.service.conftest import upload
 from tests.service.encoding.csv_rows import rows
 from worker.analyses.posterior_analyses import ReconstructionsSpec
@@ -66,7 +66,7 @@ def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tables, "_CSV_VALUES", 6)
     monkeypatch.setattr(tables, "_ARROW_VALUES", 8)
     values = np.random.default_rng(0).normal(size=(7, 3))
-    table = Table.of({**matrix_columns(values, "y"), "label": np.array(list("abcdefg"))}, dtype)
+    table = ResultTable.of({**matrix_columns(values, "y"), "label": np.array(list("abcdefg"))}, dtype)
     expected = values.astype(dtype or float)
     lines = list(csv.reader(io.StringIO("".join(tables._csv(table)), newline="")))
     assert lines[0] == ["y1", "y2", "y3", "label"]

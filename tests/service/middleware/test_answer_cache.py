@@ -16,7 +16,7 @@ from starlette.responses import Response
 from service.middleware import answer_cache
 from service.middleware.answer_cache import AnswerCache
 from tests.conftest import evict
-from worker.records.draws import LANE_GROUP, DrawKey
+from worker.records.draws import LANE_GROUP, DrawAddress
 
 if TYPE_CHECKING:
     import httpx
@@ -35,7 +35,7 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
         halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
         assert halved.content != first.content
         path = stores.posteriors.arrays_id(drawn.rpartition("/")[2])
-        key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
+        key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
         kept = stores.draws.get(path, key)
         assert kept is not None
         evict(stores, f"{LANE_GROUP}:")

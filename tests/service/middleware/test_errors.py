@@ -34,7 +34,7 @@ def _bug(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("the password is x")
 
-    monkeypatch.setattr(type(stores.jobs), "listed", fail)
+    monkeypatch.setattr(type(stores.jobs), "iterate", fail)
 
 
 def test_unexpected_error_shows_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:

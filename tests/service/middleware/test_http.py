@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.records.cache_entry import Entry
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
 X = np.random.default_rng(3).normal(size=(2000, 3))
@@ -201,10 +201,10 @@ def test_head_does_not_read_the_draws(
     """The headers of a large result need its digests only."""
     length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
     monkeypatch.setattr("worker.records.draws.PIECE", 1)
-    read: list[Sequence[DrawKey]] = []
+    read: list[Sequence[DrawAddress]] = []
     views = DrawCache.views
 
-    def counted(cache: DrawCache, arrays_id: str, keys: Sequence[DrawKey]) -> list[Entry | None]:
+    def counted(cache: DrawCache, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
         read.append(keys)
         return views(cache, arrays_id, keys)
 

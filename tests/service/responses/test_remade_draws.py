@@ -16,7 +16,7 @@ from service.submission import jobs
 from service.submission.jobs import wait_for_evicted
 from tests.conftest import evict, until
 from worker.records.cache_entry import Entry
-from worker.records.draws import LANE_GROUP, DrawKey
+from worker.records.draws import LANE_GROUP, DrawAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.stores import Stores
 
-KEYS = [DrawKey(0, index, 1.0, "posterior", "none") for index in range(5)]
+KEYS = [DrawAddress(0, index, 1.0, "posterior", "none") for index in range(5)]
 DRAWS = np.random.default_rng(0).normal(size=(5, 10, 2))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from copy import copy
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,7 +78,9 @@ def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> N
 
 def test_a_missing_extra_is_listed(client: httpx.Client) -> None:
     """A method without its library has the extra to install."""
-    method = embedding_method(replace(registry.method("pca"), libraries=("no_such_library",), extra="tsne"))
+    changed = copy(registry.method("pca"))
+    vars(changed).update(libraries=("no_such_library",), extra="tsne")
+    method = embedding_method(changed)
     assert (method.available, method.missing_extra) == (False, "tsne")
     assert client.get("/v1/methods/lle").json()["available"]
 

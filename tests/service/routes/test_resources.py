@@ -13,7 +13,7 @@ from service.app import create_app
 from tests.conftest import in_turn
 from tests.service.conftest import X, serving, upload
 from worker.base.problems import Problem
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores
         assert (answer.status_code, answer.json()["type"]) == (422, f"urn:glle:problem:{code}")
         assert answer.json()["remedy"]
     assert in_turn(stores) == []
-    assert list(stores.jobs.listed()) == []
+    assert list(stores.jobs.iterate()) == []
 
 
 def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None:
@@ -186,7 +186,7 @@ def test_delete_data_set(client: httpx.Client) -> None:
 
 def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """A deletion cancels the second fit of an evicted posterior."""
-    stores.cache.delete(versioned(f"posterior:{drawn.rpartition('/')[2]}"))
+    stores.cache.delete(versioned_key(f"posterior:{drawn.rpartition('/')[2]}"))
     job = client.get(f"{drawn}/arrays").json()["id"]
     assert client.delete(drawn).status_code == 204
     assert client.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"

@@ -21,7 +21,7 @@ from worker.jobs.draw_stream import DrawBatch, DrawStream
 from worker.jobs.rq_types import BATCH, open_queue
 from worker.observability.live_workers import withdraw
 from worker.operations import health
-from worker.operations.embedded_redis import Server
+from worker.operations.embedded_redis import EmbeddedRedis
 from worker.storage import api_keys
 from worker.stores import Stores
 
@@ -215,7 +215,7 @@ def test_metrics_report_that_redis_is_away_from_stored_data(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auth: Literal["auto", "required"]
 ) -> None:
     """With keys and data sets in the object store, whose index is in Redis, the metrics report its absence."""
-    queue = Server(tmp_path / "queue", ("appendonly no",))
+    queue = EmbeddedRedis(tmp_path / "queue", ("appendonly no",))
     queue.spawn()
     queue.wait()
     stored = replace(settings, store_url=f"file://{tmp_path}/objects", auth=auth, redis_url=queue.url)

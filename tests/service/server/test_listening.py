@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from service.cli.main import listen
 from service.server.listening import ACCEPTED, BACKLOG
-from service.server.uvicorn_server import Server
+from service.server.uvicorn_server import ApiServer
 from worker.base.settings import Settings
 from worker.execution import process_guard
 
@@ -42,5 +42,5 @@ def test_a_process_accepts_one_connection_a_turn_from_a_long_queue() -> None:
 def test_the_event_loop_is_asyncios_beside_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     """With uvloop the queue has the connections of a turn, and a burst of clients is reset."""
     monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))
-    server = Server(FastAPI(), Settings())
+    server = ApiServer(FastAPI(), Settings())
     assert server.config.get_loop_factory() is asyncio.SelectorEventLoop

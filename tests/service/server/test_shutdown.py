@@ -11,7 +11,7 @@ import httpx
 
 from service.app import create_app
 from service.cli.main import listen
-from service.server.uvicorn_server import Server
+from service.server.uvicorn_server import ApiServer
 from tests.conftest import until
 from worker.stores import Stores
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def serving(stores: Stores, drain: float) -> Iterator[tuple[Server, httpx.Client, threading.Thread]]:
+def serving(stores: Stores, drain: float) -> Iterator[tuple[ApiServer, httpx.Client, threading.Thread]]:
     """Serve in a thread with separate stores, which close with it; yield the server, a client and the thread."""
     sock = listen("127.0.0.1", 0)
     own = Stores.connect(replace(stores.settings, drain=drain))
-    server = Server(create_app(own), own.settings)
+    server = ApiServer(create_app(own), own.settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     thread.start()

@@ -45,7 +45,7 @@ class FakeJob:
         finally:
             self.waiters.remove(waiter)
 
-    async def subscribed(self) -> None:
+    async def wait_until_subscribed(self) -> None:
         """Return at once."""
 
     async def look(self, _: object = None) -> tuple[bool, bool]:

@@ -80,7 +80,7 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    health._probed.cache_clear()
+    health._probe_folder.cache_clear()
     monkeypatch.setattr(health, "probe", full)
     answer = client.get("/readyz")
     assert status_and_code(answer) == (503, "storage-full")

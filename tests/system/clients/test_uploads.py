@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-MOST_GROWTH = 2**26  # growth of the API process, bytes
-MOST_ANSWER = 10_000  # bytes
+MAX_GROWTH = 2**26  # growth of the API process, bytes
+MAX_ANSWER = 10_000  # bytes
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc; memory is limited on Linux alone")
 
@@ -82,10 +82,10 @@ def test_a_bomb_exhausts_only_the_memory_of_its_reader(limited: Up, client: http
         answer = upload(client, parquet_footer_bomb(1_000_000), PARQUET)
     problem = check(answer, 413, "reader-memory")
     assert "more memory" in problem["remedy"]
-    assert len(answer.content) < MOST_ANSWER
+    assert len(answer.content) < MAX_ANSWER
     assert set(answers) == {200}
     assert limited.apis() == list(before)
-    assert max(peak_memory(process) - before[process] for process in before) < MOST_GROWTH
+    assert max(peak_memory(process) - before[process] for process in before) < MAX_GROWTH
 
 
 def test_values_at_the_float64_limit_end_their_job_regularly(limited: Up, client: httpx.Client) -> None:

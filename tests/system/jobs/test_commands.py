@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 N = 1_000
 LANES = 4  # draws of a lane group
 SINGLE, SINGLE_INNER = 12, 15
-JOB_DRAWS, JOB = 64, 140  # RQ sends some 60 for a task, of which a third when its work-horse connects
+JOB_DRAWS, JOB = 64, 160  # RQ sends some 60 for a task, of which a third when its work-horse connects
 GROUP = 4  # commands of each further lane group of a job: write and read it, and its share of those of its shard
 HASH = 3  # commands on the cache for a lane group: write it, read it; prepare the hashes of its shard
 SINGLES, JOBS, ATTEMPTS = 20, 2, 3

@@ -34,7 +34,7 @@ def test_the_status_is_one_screen_with_an_address(up: Up) -> None:
         f"glle is ready at {up.url}",
         f"  explorer       {up.url}/",
         f"  documentation  {up.url}/docs",
-        "  processes      2 API processes, 2 workers, embedded Redis",
+        "  processes      API processes: 2, workers: 2, embedded Redis",
         f"  data           {up.log.parent / 'data'}",
         "  stop           Ctrl-C",
     ]

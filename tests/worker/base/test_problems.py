@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.base.errors import OutOfRangeError
-from worker.base.problems import CUT, MAX_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shortened
+from worker.base.problems import CUT, MAX_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shorten
 
 MAX_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
@@ -85,7 +85,7 @@ def test_long_sentences_are_cut() -> None:
     for text in (cut_problem.detail, cut_problem.remedy):
         assert len(text) < MAX_TEXT + 50
         assert text.endswith("(998,000 more characters)")
-    assert shortened("short") == "short"
+    assert shorten("short") == "short"
     assert quotable({"a": 1}) == {"a": 1}
 
 

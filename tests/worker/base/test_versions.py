@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glle_engine import NUMBERS, FitSpec
-from service.submission.idempotency import once
+from service.submission.idempotency import create_job_once
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
@@ -19,7 +19,7 @@ from worker.execution import tasks
 from worker.jobs.rq_types import BATCH
 from worker.jobs.store import job_key
 from worker.records.cache_entry import Entry
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.records.ids import digest, posterior_id
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS
@@ -104,7 +104,7 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
         lambda stores: stores.datasets.rename(DATA, {"name": "mine"}),
         lambda stores: stores.datasets.delete(DATA),
     ),
-    "idempotency": (lambda stores: once(stores, "word", ("POST", {}), _never),),
+    "idempotency": (lambda stores: create_job_once(stores, "word", ("POST", {}), _never),),
     "job": (
         lambda stores: stores.jobs.fetch("job_1").kind,
         lambda stores: stores.jobs.cancel("job_1"),
@@ -169,7 +169,7 @@ def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, 
 
 def test_cache_entries_of_another_schema_are_not_read(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are neither found nor overwritten."""
-    key = DrawKey(0, 0, 1.0, "posterior", "none")
+    key = DrawAddress(0, 0, 1.0, "posterior", "none")
     stores.draws.put("post_1", {key: Entry({}, {"a": np.zeros(2)})})
     monkeypatch.setattr(versions, "SCHEMA", SCHEMA + 1)
     assert stores.draws.get("post_1", key) is None
@@ -194,7 +194,7 @@ def test_ids_are_stable(tmp_path: Path, stores: Stores) -> None:
     recipe = Recipe(dataset=DATA, method="isomap", parameters={"n_neighbors": 10}, engine="0.1.0")
     assert recipe.id == "emb_e926747954f9e26662c37c825e11ffc3"
     assert recipe.cache_key == f"v{SCHEMA}:result:{DATA}:coordinates:{recipe.id}"
-    draw = DrawKey(7, 6, 0.5, "posterior", "none")
+    draw = DrawAddress(7, 6, 0.5, "posterior", "none")
     assert draw.cache_key(posterior) == f"v{SCHEMA}:draw:{posterior}:7:6:0.5:posterior:none"
     assert draw.group_key(posterior) == f"v{SCHEMA}:lanes:{posterior}:7:1:0.5:posterior:none"
     calibration = CalibrationSpec(engine="0.1.0").cache_key(posterior)

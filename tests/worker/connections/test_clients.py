@@ -101,8 +101,8 @@ def test_passwords_of_every_form_are_hidden() -> None:
     """`glle settings --current` prints no password."""
     row = next(row for row in rows() if row.name == "redis_url")
     for url in ("sentinel://u:hidden@a:1,b:2/main/0?sentinel_password=hidden", "redis+cluster://:hidden@a:1,b:2"):
-        assert "hidden" not in row.shown(url)
-        assert "a:1,b:2" in row.shown(url)
+        assert "hidden" not in row.format(url)
+        assert "a:1,b:2" in row.format(url)
 
 
 @pytest.mark.parametrize("login", ["me:12hid/den", "me:hid#den", ":hid?den", "me:hid℀den", ":hid[den", ":hid/den"])
@@ -111,7 +111,7 @@ def test_a_password_that_a_url_cannot_hold_is_in_no_message(form: str, login: st
     """Neither Python's URL error, which quotes the port, nor `glle settings` prints it."""
     url = form.format(login)
     row = next(row for row in rows() if row.name == "redis_url")
-    assert not re.search("hid|den", row.shown(url))
+    assert not re.search("hid|den", row.format(url))
     with pytest.raises(SettingsError, match="%2F") as caught:
         connect_cache(Settings(cache_url=url))
     assert not re.search("hid|den", "".join(traceback.format_exception(caught.value)))

@@ -13,10 +13,10 @@ from glle_engine import NUMBERS
 from glle_engine.posterior.fingerprint import PINNED
 from tests.worker.execution.jobs import draws_job, fit_job
 from worker.base.settings import Settings, SettingsError
-from worker.base.versions import numbers_of, versioned
+from worker.base.versions import numbers_of, versioned_key
 from worker.execution import tasks, worker
 from worker.execution.draws import store_draws
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glle_engine import Posterior
 
 OTHER = "0123456789abcdef"
-KEY = DrawKey(0, 0, 1.0, "posterior", "none")
+KEY = DrawAddress(0, 0, 1.0, "posterior", "none")
 pytestmark = pytest.mark.usefixtures("here")
 
 
@@ -152,7 +152,7 @@ def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) 
 def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: str) -> None:
     """It fits again, as after an eviction, and caches the recorded arrays."""
     record, posterior = stores.posteriors.fetch(fitted), stores.posteriors.load(fitted)
-    key = versioned(f"posterior:{fitted}")
+    key = versioned_key(f"posterior:{fitted}")
     entry = stores.cache.get(key)
     assert posterior is not None
     assert entry is not None

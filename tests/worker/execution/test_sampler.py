@@ -23,9 +23,9 @@ from tests.worker.execution.workers import children, worker
 from worker.base.problems import ProblemError
 from worker.execution import process_guard, sampler
 from worker.execution.draws import make_draws
-from worker.execution.sampler import ResidentPosteriors, Sampler
+from worker.execution.sampler import ResidentPosteriors, SamplerLoop
 from worker.jobs.draw_stream import DrawBatch, DrawRequest, DrawStream
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def fitted(stores: Stores, n: int) -> PosteriorRecord:
     return stores.posteriors.fetch(job.subject)
 
 
-def requested(stores: Stores, record: PosteriorRecord, *keys: DrawKey, wait: float = 20.0) -> list[Entry | None]:
+def requested(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: float = 20.0) -> list[Entry | None]:
     """Request draws at the same time; return them."""
 
     async def run() -> list[Entry | None]:
@@ -59,17 +59,17 @@ def requested(stores: Stores, record: PosteriorRecord, *keys: DrawKey, wait: flo
     return asyncio.run(run())
 
 
-def cached(stores: Stores, record: PosteriorRecord, key: DrawKey) -> Entry | None:
+def cached(stores: Stores, record: PosteriorRecord, key: DrawAddress) -> Entry | None:
     """Return a draw from the cache."""
     return stores.draws.get(record.arrays_id, key)
 
 
-def key(index: int, seed: int = 0, scale: float = 1.0) -> DrawKey:
+def key(index: int, seed: int = 0, scale: float = 1.0) -> DrawAddress:
     """Return the address of a draw."""
-    return DrawKey(seed, index, scale, "posterior", "procrustes")
+    return DrawAddress(seed, index, scale, "posterior", "procrustes")
 
 
-def batch_of(*keys: DrawKey) -> DrawBatch:
+def batch_of(*keys: DrawAddress) -> DrawBatch:
     """Return requests for draws of one posterior."""
     name = "post_1 post_1:a posterior procrustes"
     return DrawBatch([DrawRequest("stream", str(number), name, each, {}) for number, each in enumerate(keys)])
@@ -101,7 +101,7 @@ def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[in
     (alone,) = requested(stores, record, key(9, seed=8))
     assert alone is not None
     until(lambda: all(cached(stores, record, key(index, seed=8)) for index in (8, 9, 10, 11)))
-    assert not any(job for _, job in stores.jobs.listed(kind="draws")), "a request is no job"
+    assert not any(job for _, job in stores.jobs.iterate(kind="draws")), "a request is no job"
 
 
 def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
@@ -144,7 +144,7 @@ def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tupl
 def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a batch, the draw that is not finite is refused, and the other is cached and published."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
-    loop = Sampler(stores, "here", bytearray(1))
+    loop = SamplerLoop(stores, "here", bytearray(1))
     published: list[tuple[Any, ...]] = []
     draws_of = type(posterior).draws_of
 
@@ -159,7 +159,7 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     monkeypatch.setattr(type(posterior), "draws_of", without_convergence)
     monkeypatch.setattr(DrawStream, "finish", lambda _, batch, *outcome, **__: published.append((batch.keys, *outcome)))
     with loop._writer:
-        monkeypatch.setattr(Sampler, "_posterior", lambda *_: posterior)
+        monkeypatch.setattr(SamplerLoop, "_posterior", lambda *_: posterior)
         loop._draw(batch_of(key(0), key(1)))
     outcomes = {keys[0].index: outcome for keys, *outcome in published}
     assert outcomes[0] == ["drawn"]
@@ -172,12 +172,12 @@ def test_requested_draws_are_published_before_large_others_are_cached(
 ) -> None:
     """Small ones are cached with them; a request for one of them, sent meanwhile, makes no second draw."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
-    loop = Sampler(stores, "here", bytearray(1))
+    loop = SamplerLoop(stores, "here", bytearray(1))
     group = [key(index) for index in range(4)]
-    made: list[Sequence[DrawKey]] = []
+    made: list[Sequence[DrawAddress]] = []
     published: list[tuple[list[int], list[bool]]] = []
 
-    def make(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    def make(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
         made.append(keys)
         return make_draws(posterior, keys)
 
@@ -188,7 +188,7 @@ def test_requested_draws_are_published_before_large_others_are_cached(
     monkeypatch.setattr(sampler, "TOGETHER_BYTES", together)
     monkeypatch.setattr(sampler, "make_draws", make)
     monkeypatch.setattr(DrawStream, "finish", publish)
-    monkeypatch.setattr(Sampler, "_posterior", lambda *_: posterior)
+    monkeypatch.setattr(SamplerLoop, "_posterior", lambda *_: posterior)
     monkeypatch.setattr(type(stores.posteriors), "exists", lambda *_: True)
     with loop._writer:
         for wanted in ([key(2), key(1)], [key(0), key(3)], [key(4)]):
@@ -306,7 +306,7 @@ def test_resident_posteriors_have_a_bound() -> None:
 
 def test_a_sampler_that_grows_is_replaced(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends after the work in progress once it exceeds its bytes, and not before."""
-    loop = Sampler(stores, "here", bytearray(1))
+    loop = SamplerLoop(stores, "here", bytearray(1))
     loop._retire_if_large()
     assert not loop._is_stopping
     monkeypatch.setattr("worker.execution.sampler.resident_bytes", lambda: loop._max_bytes + 1)

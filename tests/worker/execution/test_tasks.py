@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from worker.base.problems import Problem
     from worker.jobs.store import Job
-    from worker.records.draws import DrawKey
+    from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -97,7 +97,7 @@ def test_a_repeated_shard_draws_only_missing_draws(
     stores.draws.delete(arrays_id, second)
     indices: list[int] = []
 
-    def draw_and_record(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    def draw_and_record(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
         indices.extend(key.index for key in keys)
         return draws.make_draws(posterior, keys)
 
@@ -287,7 +287,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     job, spec = draws_job(stores, fitted, count=400, shard_seconds=9.0)
     indices: list[int] = []
 
-    def draw_and_cancel(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    def draw_and_cancel(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
         indices.extend(key.index for key in keys)
         if len(indices) == 8:
             stores.jobs.cancel(job.id)
@@ -325,7 +325,7 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
     """Results cached after the deletion are removed at the end of the task."""
     job, _ = draws_job(stores, fitted, count=1)
 
-    def draw_and_delete(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    def draw_and_delete(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
         stores.posteriors.delete(fitted)
         stores.posteriors.calibrate(fitted, {"scale": 1.0})
         return draws.make_draws(posterior, keys)
@@ -387,7 +387,7 @@ def before_each_group(monkeypatch: pytest.MonkeyPatch, call: Callable[[int], obj
     """Call a function with the number of lane groups so far before each one."""
     numbers = count()
 
-    def make(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    def make(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
         call(next(numbers))
         return draws.make_draws(posterior, keys)
 

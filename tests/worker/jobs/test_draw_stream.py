@@ -24,7 +24,7 @@ from worker.jobs.draw_stream import (
     waited_name,
 )
 from worker.records.cache_entry import Entry
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
     import redis
@@ -44,9 +44,9 @@ def record(id_: str) -> Any:
     return SimpleNamespace(id=id_, arrays_id=f"{id_}:digest")
 
 
-def key(index: int, seed: int = 0, scale: float = 1.0, align: str = "none") -> DrawKey:
+def key(index: int, seed: int = 0, scale: float = 1.0, align: str = "none") -> DrawAddress:
     """Return the address of a draw."""
-    return DrawKey(seed, index, scale, "posterior", align)
+    return DrawAddress(seed, index, scale, "posterior", align)
 
 
 def read(client: redis.Redis, name: str = "one") -> list[DrawBatch]:
@@ -130,7 +130,7 @@ def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     assert {answer.outcome for answer in outcomes.values()} == {"drawn"}
     stream.finish(batch.of([key(1)]), "job")
     assert stream_state(client).length == 0
-    assert not list(stream.abandoned(own=True))
+    assert not list(stream.claim_abandoned(own=True))
     channel.close()
 
 
@@ -175,9 +175,9 @@ def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Red
     """It claims them at once; another sampler does so after their lease."""
     DrawRequests(client).send(waited_name(record("a"), key(1)), {})
     assert read(client, "one")
-    assert not list(DrawStream(client, "two").abandoned(own=False))
-    assert not list(DrawStream(client, "two").abandoned(own=True))
-    (request,) = DrawStream(client, "one").abandoned(own=True)
+    assert not list(DrawStream(client, "two").claim_abandoned(own=False))
+    assert not list(DrawStream(client, "two").claim_abandoned(own=True))
+    (request,) = DrawStream(client, "one").claim_abandoned(own=True)
     assert request.key == key(1)
 
 
@@ -186,10 +186,10 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
     DrawRequests(client).send(waited_name(record("a"), key(1)), {})
     assert read(client, "one")
     monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
-    (request,) = DrawStream(client, "two").abandoned(own=False)
+    (request,) = DrawStream(client, "two").claim_abandoned(own=False)
     assert request.key == key(1)
     monkeypatch.undo()
-    assert not list(DrawStream(client, "three").abandoned(own=False))
+    assert not list(DrawStream(client, "three").claim_abandoned(own=False))
 
 
 def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> None:
@@ -199,8 +199,8 @@ def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> Non
         requests.send(waited_name(record("a"), key(index)), {})
     assert read(client)
     for _ in range(MAX_DELIVERIES - 1):
-        assert next(DrawStream(client, "one").abandoned(own=True)).key == key(1)  # the sampler ends while it draws it
-    left = list(DrawStream(client, "one").abandoned(own=True))
+        assert next(DrawStream(client, "one").claim_abandoned(own=True)).key == key(1)  # which ends the sampler
+    left = list(DrawStream(client, "one").claim_abandoned(own=True))
     assert [request.key for request in left] == [key(2), key(3)]
     (answer,) = outcome_of(channel).values()
     assert (answer.outcome, answer.problem.code) == ("refused", "draw-ends-worker")

@@ -146,7 +146,7 @@ def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -
 
     async def run() -> None:
         with stores.endings.of("job_1"), stores.endings.of("job_2"):
-            await stores.endings.subscribed()
+            await stores.endings.wait_until_subscribed()
             assert listening(stores) == 1
             stores.endings.close()
             await asyncio.to_thread(until, lambda: not listening(stores))

@@ -67,7 +67,7 @@ def test_racing_claims_share_one_job(stores: Stores) -> None:
         results = list(pool.map(lambda _: create(stores), range(16)))
     assert sum(created for _, created in results) == 1
     assert len({job.id for job, _ in results}) == 1
-    assert len(list(stores.jobs.listed())) == 1
+    assert len(list(stores.jobs.iterate())) == 1
 
 
 @pytest.mark.parametrize(
@@ -223,10 +223,10 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
 def test_listing_pages(stores: Stores) -> None:
     """The newest jobs come first, and a cursor continues."""
     ids = [create(stores, f"claim{number}")[0].id for number in range(5)]
-    listed = list(stores.jobs.listed())
+    listed = list(stores.jobs.iterate())
     assert {job and job.id for _, job in listed} == set(ids)
     assert [at for at, _ in listed] == sorted((at for at, _ in listed), reverse=True)
-    assert list(stores.jobs.listed(listed[2][0], limit=1)) == listed[3:]
+    assert list(stores.jobs.iterate(listed[2][0], limit=1)) == listed[3:]
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:
@@ -272,12 +272,12 @@ def move_job(jobs: JobStore, id_: str, move: str) -> None:
 
 def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
     """Assert that the lists have each job once, the newest first, and the index of ended jobs no other member."""
-    jobs_by_age = [(at, job) for at, job in jobs.listed() if job is not None]
+    jobs_by_age = [(at, job) for at, job in jobs.iterate() if job is not None]
     assert [at for at, _ in jobs_by_age] == sorted((at for at, _ in jobs_by_age), reverse=True)
     for status in get_args(Status):
         for kind in ("fit", "draws", None):
             matches = [job.id for _, job in jobs_by_age if status == job.status and kind in {None, job.kind}]
-            assert [job.id for _, job in jobs.listed(None, status, kind, limit=3) if job is not None] == matches
+            assert [job.id for _, job in jobs.iterate(None, status, kind, limit=3) if job is not None] == matches
     entries = stores.client.zrange(tenant_key(ENDED_INDEX, tenant), 0, -1)
     assert sorted(map(text, entries)) == sorted(at for at, job in jobs_by_age if not job.is_open)
 
@@ -307,7 +307,7 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     open_ones = [fit_job(jobs, f"open {number}").id for number in range(5)]
     ids = [ended(jobs, f"claim {number}").id for number in range(8)]
     last = fit_job(jobs, "last").id
-    assert {job and job.id for _, job in jobs.listed()} == {last, *ids[-3:], *open_ones}
+    assert {job and job.id for _, job in jobs.iterate()} == {last, *ids[-3:], *open_ones}
     assert stores.jobs.get(other.id) is not None
     for id_ in ids[:-3]:
         assert not stores.client.exists(f"glle:job:{id_}")
@@ -336,9 +336,9 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
     key = tenant_key(ENDED_INDEX, "alice")
     (entry,) = (member for member in map(text, stores.client.zrange(key, 0, -1)) if expired in member)
     stores.client.zadd(key, {entry: 1})
-    assert [job and job.id for _, job in jobs.listed()] == [None, current]
+    assert [job and job.id for _, job in jobs.iterate()] == [None, current]
     stores.recovery.sweep()
-    assert [job and job.id for _, job in jobs.listed()] == [current]
+    assert [job and job.id for _, job in jobs.iterate()] == [current]
     require_exact(stores, jobs, "alice")
 
 

@@ -68,7 +68,7 @@ def state(stores: Stores) -> dict[str, Any]:
     for id_ in ids(stores):
         dataset = stores.datasets.get(id_)
         assert dataset is not None
-        with stores.datasets.opened(dataset) as files:
+        with stores.datasets.open_files(dataset) as files:
             fields[id_] = replace(dataset, folder=""), {name: file.read() for name, file in files.items()}
     for raw in stores.client.scan_iter():
         key = raw.decode()
@@ -81,7 +81,7 @@ def state(stores: Stores) -> dict[str, Any]:
         fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
         fields[tenant] += [cursor for cursor, _ in stores.of(tenant).datasets.newest()]
         fields[tenant] += [stores.of(tenant).datasets.usage()]
-        fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.listed() if job and not job.is_open]
+        fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.iterate() if job and not job.is_open]
     return {**fields, "keys": stores.keys.all()}
 
 
@@ -201,7 +201,7 @@ def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores
     paths = [path for dataset in found for path in dataset.files]
     paths += target.posteriors.fetch(record.id).files
     assert sorted(map(target.datasets.files.bucket.local_path, paths)) == stored_files(target)
-    assert list(target.datasets.damaged()) == []
+    assert list(target.datasets.find_damaged()) == []
 
 
 def test_a_damaged_data_set_is_restored(full: Stores) -> None:
@@ -213,7 +213,7 @@ def test_a_damaged_data_set_is_restored(full: Stores) -> None:
     full.datasets.files.bucket.local_path(dataset.path("values")).write_bytes(b"damaged")
     before = len(stored_files(full))
     assert restore(full, Archive(io.BytesIO(raw)), EVERYTHING)["data sets"]["restored"] == 1
-    assert list(full.datasets.damaged()) == []
+    assert list(full.datasets.find_damaged()) == []
     found = full.datasets.get(id_)
     assert found is not None
     assert (found.name, len(stored_files(full))) == ("newer", before)
@@ -227,7 +227,7 @@ def test_ids_of_rows_are_restored(full: Stores, empty: Callable[[], Stores]) -> 
     restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     for id_, ids in zip(kept, rows, strict=True):
         np.testing.assert_array_equal(target.datasets.ids_of(id_), ids)
-    assert list(target.datasets.damaged()) == []
+    assert list(target.datasets.find_damaged()) == []
 
 
 def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> None:

@@ -13,14 +13,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from worker.base.settings import Settings
-from worker.operations.embedded_redis import Server, ServerError, queue_server
+from worker.operations.embedded_redis import EmbeddedRedis, ServerError, queue_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
     """Run a queue server."""
     queue = queue_server(Settings(data_dir=str(tmp_path)))
     queue.spawn()
@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     queue.stop()
 
 
-def test_the_password_is_required_and_hidden(server: Server) -> None:
+def test_the_password_is_required_and_hidden(server: EmbeddedRedis) -> None:
     """The server requires the password, which no command line contains."""
     port = int(server.url.rpartition(":")[2].partition("/")[0])
     with (
@@ -42,7 +42,7 @@ def test_the_password_is_required_and_hidden(server: Server) -> None:
     assert str(port) in listed, "the listing contains the server"
 
 
-def test_queue_survives_kill(server: Server) -> None:
+def test_queue_survives_kill(server: EmbeddedRedis) -> None:
     """Data survive a kill and a restart at the same address."""
     with redis.Redis.from_url(server.url) as client:
         client.set("key", "kept")
@@ -74,7 +74,7 @@ def test_writes_are_on_disk_before_their_replies(tmp_path: Path) -> None:
 
 def test_a_failed_start_reports_the_log(tmp_path: Path) -> None:
     """The error quotes the server's log."""
-    broken = Server(tmp_path / "broken", ("appendonly maybe",))
+    broken = EmbeddedRedis(tmp_path / "broken", ("appendonly maybe",))
     broken.spawn()
     with pytest.raises(ServerError, match="did not start"):
         broken.wait()

@@ -15,7 +15,7 @@ from glle_engine.linalg import LANES
 from worker.records.cache_entry import PIECE
 from worker.records.draws import (
     AUTO,
-    DrawKey,
+    DrawAddress,
     DrawsSpec,
     batch_end,
     keys_of_group,
@@ -87,18 +87,18 @@ def test_auto_is_replaced_by_the_calibrated_scale() -> None:
 @pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
 def test_the_cache_key_covers_every_field(change: str) -> None:
     """Equal draws of two jobs have one key, and draws of one lane group one group key."""
-    key = DrawKey(seed=1, index=2, scale=0.1, source="posterior", align="none")
+    key = DrawAddress(seed=1, index=2, scale=0.1, source="posterior", align="none")
     other = {"seed": 2, "index": 1, "scale": 0.1000000000000001, "source": "prior", "align": "procrustes"}[change]
-    assert key.cache_key("post_a") != DrawKey(**{**vars(key), change: other}).cache_key("post_a")
+    assert key.cache_key("post_a") != DrawAddress(**{**vars(key), change: other}).cache_key("post_a")
     assert key.cache_key("post_a") != key.cache_key("post_b")
     assert spec(count=3).key(1).cache_key("p") == spec(count=9, scales=(1.0, 2.0)).key(1).cache_key("p")
-    is_same_group = key.group_key("post_a") == DrawKey(**{**vars(key), change: other}).group_key("post_a")
+    is_same_group = key.group_key("post_a") == DrawAddress(**{**vars(key), change: other}).group_key("post_a")
     assert is_same_group == (change == "index")
     assert key.group_key("post_a") != key.group_key("post_b")
 
 
 DRAW_KEYS = st.builds(
-    DrawKey,
+    DrawAddress,
     seed=st.integers(0, 2**64 - 1),
     index=st.integers(0, 2**64 - 1),
     scale=st.floats(min_value=1e-300, allow_infinity=False),
@@ -108,7 +108,7 @@ DRAW_KEYS = st.builds(
 
 
 @given(DRAW_KEYS, st.sampled_from(["post_1", "post_1:0123"]))
-def test_draws_of_a_lane_group_have_one_place(key: DrawKey, arrays_id: str) -> None:
+def test_draws_of_a_lane_group_have_one_place(key: DrawAddress, arrays_id: str) -> None:
     """The place of a draw is its lane group, whose keys are those of its draws in order."""
     assert place_of(key.cache_key(arrays_id)) == (key.group_key(arrays_id), str(key.index))
     first = key.index - key.index % LANES
@@ -120,7 +120,7 @@ def test_draws_of_a_lane_group_have_one_place(key: DrawKey, arrays_id: str) -> N
 @given(st.integers(0, 9), st.integers(1, 60), st.sampled_from([100, PIECE // 6, PIECE // 2, PIECE, PIECE + 1]))
 def test_batches_are_whole_lane_groups(first: int, count: int, nbytes: int) -> None:
     """Batches cover all draws in order; no lane group of small draws is split, and large draws are read one by one."""
-    keys = [DrawKey(0, first + i, 1.0, "posterior", "none") for i in range(count)]
+    keys = [DrawAddress(0, first + i, 1.0, "posterior", "none") for i in range(count)]
     batches, start = [], 0
     while start < count:
         end = batch_end(keys, start, count, nbytes)

@@ -74,7 +74,7 @@ def bucket_of(stores: Stores) -> Bucket:
 
 def paths(stores: Stores) -> list[str]:
     """Return the paths of all files."""
-    return list(bucket_of(stores).modified(FOLDER))
+    return list(bucket_of(stores).modification_times(FOLDER))
 
 
 def copies(stores: Stores) -> list[Path]:
@@ -144,12 +144,12 @@ def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> No
 def test_files_do_not_depend_on_the_store(one: Stores, stores: Stores) -> None:
     """Ids, records and bytes of a data set are those of a store in the data folder."""
     there, _ = one.datasets.add(table(labels=LABELS))
-    with one.datasets.opened(there) as files:
+    with one.datasets.open_files(there) as files:
         expected = {name: file.read() for name, file in files.items()}
     one.datasets.delete(there.id)
     here, _ = stores.datasets.add(table(labels=LABELS))
     assert replace(here, created="", folder="") == replace(there, created="", folder="")
-    with stores.datasets.opened(here) as files:
+    with stores.datasets.open_files(here) as files:
         assert {name: file.read() for name, file in files.items()} == expected
 
 
@@ -159,9 +159,9 @@ def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeyp
     values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
     dataset, _ = one.datasets.add(table(values))
     np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
-    assert list(two.datasets.damaged()) == []
+    assert list(two.datasets.find_damaged()) == []
     rewrite(one, lambda raw: raw[: -backend.PIECE])
-    assert list(two.datasets.damaged()) == [dataset.id]
+    assert list(two.datasets.find_damaged()) == [dataset.id]
 
 
 @pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
@@ -196,11 +196,11 @@ def test_a_damaged_object_is_reported_and_an_upload_repairs_it(one: Stores, two:
     else:
         rewrite(one, {"truncate": lambda raw: raw[:200], "flip": lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])}[damage])
     assert code(lambda: two.datasets.values(dataset.id)) == "dataset-damaged"
-    assert list(one.datasets.damaged()) == [dataset.id]
+    assert list(one.datasets.find_damaged()) == [dataset.id]
     repaired, new = one.datasets.add(table())
     assert (replace(repaired, folder=named.folder), new) == (named, False)
     np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
-    assert list(one.datasets.damaged()) == []
+    assert list(one.datasets.find_damaged()) == []
     assert paths(one) == list(repaired.files)  # the replaced file is gone
     assert one.datasets.usage()["datasets"] == 1
 
@@ -270,7 +270,7 @@ def test_concurrent_uploads_and_deletions_leave_whole_data_sets(one: Stores, two
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(6)))
-    assert list(two.datasets.damaged()) == []
+    assert list(two.datasets.find_damaged()) == []
     records = [one.datasets.get(id_) for id_ in ids(one)]
     assert sorted(paths(one)) == sorted(path for record in records if record is not None for path in record.files)
     sizes = [len(bucket_of(one).read(path, 0, 2**20) or b"") for path in paths(one)]
@@ -321,7 +321,7 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
     monkeypatch.undo()
     assert (ids(one), paths(one)) == (set(), [])
     assert one.datasets.add(table(labels=LABELS))[1]
-    assert list(one.datasets.damaged()) == []
+    assert list(one.datasets.find_damaged()) == []
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])

@@ -90,7 +90,7 @@ def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: Obje
     assert tiered.cache.get(KEY) is None
     assert tiered.cache.heads([KEY]) == [None]
     assert objects.index.sums() == (0, 0)
-    assert list(objects.bucket.modified()) == []
+    assert list(objects.bucket.modification_times()) == []
     assert list(tiered.cache.client.scan_iter("*")) == []
 
 
@@ -115,7 +115,7 @@ def test_forgetting_a_subject_deletes_from_cache_and_store(
     if is_evicted:
         tiered.cache.client.flushall()
     tiered.cache.forget("post_a")
-    assert list(objects.bucket.modified()) == [path_of("post_b", "draw:post_b:1")]
+    assert list(objects.bucket.modification_times()) == [path_of("post_b", "draw:post_b:1")]
     assert not [key for key in tiered.cache.client.scan_iter("*") if b"post_a" in key]
     assert same(tiered.cache.get("draw:post_b:1"), LARGE)
 
@@ -140,7 +140,7 @@ def test_a_torn_object_counts_as_evicted(
     rewrite(objects, change)
     assert tiered.cache.get(KEY) is None
     assert tiered.cache.contains([KEY]) == [False]
-    assert list(objects.bucket.modified()) == []
+    assert list(objects.bucket.modification_times()) == []
     tiered.cache.put(KEY, {}, LARGE)
     assert same(tiered.cache.get(KEY), LARGE)
 
@@ -174,7 +174,7 @@ def test_a_second_write_leaves_one_object(tiered: Stores, objects: ObjectStore) 
     """The former object is removed, and a read returns the new one."""
     for value in (1.0, 2.0):
         tiered.cache.put(KEY, {"value": value}, {"x": np.full(300_000, value)})
-    assert len(objects.bucket.modified()) == 1
+    assert len(objects.bucket.modification_times()) == 1
     entry = tiered.cache.get(KEY)
     assert entry is not None
     assert entry.meta["value"] == entry.arrays["x"][-1] == 2.0
@@ -194,7 +194,7 @@ def test_expired_objects_are_unreadable_and_swept(
     monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
     result = sweep(tiered, objects)
     assert (result.expired, result.removed) == (1, 1)
-    assert list(objects.bucket.modified()) == []
+    assert list(objects.bucket.modification_times()) == []
     assert objects.index.sums() == (0, 0)
     assert objects.index.unswept_seconds() < 60
 
@@ -209,7 +209,7 @@ def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ObjectStore)
     assert same(tiered.cache.get(KEY), LARGE)
     result = sweep(tiered, objects, age=-1)
     assert (result.deserted, result.removed) == (1, 2)
-    assert list(objects.bucket.modified()) == ["post_b/else"], "foreign objects stay"
+    assert list(objects.bucket.modification_times()) == ["post_b/else"], "foreign objects stay"
     assert objects.index.sums() == (0, 0)
 
 
@@ -217,7 +217,7 @@ def test_a_sweep_removes_the_files_of_killed_writers(tiered: Stores, objects: Ob
     """A sweep removes an old temporary file."""
     objects.bucket.write(f"cache/post_a/{PREFIX}abc", [b"x"], 1)
     assert [sweep(tiered, objects, age=age).removed for age in (60, -1)] == [0, 1]
-    assert objects.bucket.modified() == {}
+    assert objects.bucket.modification_times() == {}
 
 
 def test_an_unavailable_store_is_reported_and_loses_nothing(
@@ -244,10 +244,10 @@ def test_an_unavailable_store_is_reported_and_loses_nothing(
     assert objects.index.sums()[0] == 1
     monkeypatch.setattr(objects.bucket, "_connect", connect)
     assert same(tiered.cache.get(KEY), LARGE)
-    assert len(objects.bucket.modified()) == 2
+    assert len(objects.bucket.modification_times()) == 2
     monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
     assert sweep(tiered, objects, age=-1).removed == 1
-    assert list(objects.bucket.modified()) == [PATH]
+    assert list(objects.bucket.modification_times()) == [PATH]
 
 
 def test_an_object_of_a_folder_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,9 +396,9 @@ def test_an_unusable_url_is_refused_at_start(url: str, result: str) -> None:
 def test_the_url_is_shown_without_secrets() -> None:
     """A folder is shown unchanged; of other URLs, password, key and query are hidden."""
     (row,) = [row for row in rows() if row.name == "store_url"]
-    assert row.shown("file:///srv/objects") == "file:///srv/objects"
-    assert row.shown("s3://bucket/prefix") == "s3://bucket/prefix"
-    assert "geheim" not in row.shown("ftp://me:geheim@host/x?token=geheim")
+    assert row.format("file:///srv/objects") == "file:///srv/objects"
+    assert row.format("s3://bucket/prefix") == "s3://bucket/prefix"
+    assert "geheim" not in row.format("ftp://me:geheim@host/x?token=geheim")
 
 
 def test_posteriors_are_stored_if_a_read_costs_less_than_a_fit(objects: ObjectStore) -> None:

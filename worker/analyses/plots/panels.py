@@ -13,7 +13,7 @@ from worker.analyses.plots.figure import Panel
 from worker.analyses.plots.palette import PointColors
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.base.problems import refuse
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +38,10 @@ class DrawGrid:
     source: str = "posterior"
     align: str = "procrustes"
 
-    def keys(self) -> list[DrawKey]:
+    def keys(self) -> list[DrawAddress]:
         """Return the draws, scale by scale."""
         return [
-            DrawKey(self.seed, self.first + i, float(scale), self.source, self.align)
+            DrawAddress(self.seed, self.first + i, float(scale), self.source, self.align)
             for scale in self.scales
             for i in range(self.count)
         ]
@@ -103,7 +103,7 @@ def _comparison(context: AnalysisContext, request: dict[str, Any], color: str) -
     embeddings = {
         row["label"]: entry.arrays["embedding"]
         for method, row in zip(spec.methods, rows, strict=True)
-        if row["problem"] is None and (entry := context.cached(spec.embedding(method).recipe.cache_key))
+        if row["problem"] is None and (entry := context.find_cached(spec.embedding(method).recipe.cache_key))
     }
     failed = [row["label"] for row in rows if row["label"] not in embeddings]
     if not embeddings:
@@ -150,7 +150,7 @@ def point_colors(context: AnalysisContext, dataset: str, color: str, reference: 
 
 def _result(context: AnalysisContext, spec: AnalysisSpec) -> Entry:
     """Return the result of an analysis, from the cache if it is cached."""
-    return context.cached(spec.cache_key(context.subject)) or spec.run(context)
+    return context.find_cached(spec.cache_key(context.subject)) or spec.run(context)
 
 
 def _score_lines(scores: dict[str, float] | None) -> str:

@@ -121,38 +121,38 @@ class Archive:
     def __init__(self, file: IO[bytes]) -> None:
         try:
             self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 # closed with its file
-            self._infos = self._verified()
+            self._infos = self._verify()
         except (
             tarfile.TarError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
         ) as error:  # fmt: skip
-            raise damaged(f"{type(error).__name__}: {error}") from error
+            raise damaged_archive(f"{type(error).__name__}: {error}") from error
 
-    def _verified(self) -> dict[str, tarfile.TarInfo]:
+    def _verify(self) -> dict[str, tarfile.TarInfo]:
         """Set the manifest, and return the members by name, each compared with it."""
         infos: dict[str, tarfile.TarInfo] = {}
         members: dict[str, dict[str, Any]] = {}
         for info in self._tar:
             is_regular = info.isreg() and not info.issparse()
             if MANIFEST in infos or info.name in infos or not is_regular:
-                raise damaged(f"{info.name!r} is no member of a backup")
+                raise damaged_archive(f"{info.name!r} is no member of a backup")
             if info.name != MANIFEST:
                 if not _NAMES.fullmatch(info.name):
-                    raise damaged(f"{info.name!r} is no member of a backup")
+                    raise damaged_archive(f"{info.name!r} is no member of a backup")
                 members[info.name] = {"bytes": info.size, "sha256": self._digest(info)}
             infos[info.name] = info
         if MANIFEST not in infos:
-            raise damaged("it has no manifest, so its end is missing")
+            raise damaged_archive("it has no manifest, so its end is missing")
         manifest = json.loads(self._file(infos.pop(MANIFEST)).read())
         if not isinstance(manifest, dict) or manifest.get("backup") != "glle":
-            raise damaged("its manifest is not of glle")
+            raise damaged_archive("its manifest is not of glle")
         self.manifest = check_schema("The backup", manifest)
         if not all(isinstance(self.manifest[name], str) for name in ("glle", "numbers", "created")) or not all(
             isinstance(count, int) for count in self.manifest["counts"].values()
         ):
-            raise damaged("its manifest is not of glle")
+            raise damaged_archive("its manifest is not of glle")
         if (listed := self.manifest["members"]) != members:
             names = sorted(name for name in {*listed, *members} if listed.get(name) != members.get(name))
-            raise damaged(f"{len(names)} members differ from the manifest: {', '.join(names[:5])}")
+            raise damaged_archive(f"{len(names)} members differ from the manifest: {', '.join(names[:5])}")
         return infos
 
     def _digest(self, info: tarfile.TarInfo) -> str:
@@ -161,7 +161,7 @@ class Archive:
             sha256.update(piece)
             size += len(piece)
         if size != info.size:
-            raise damaged(f"{info.name!r} is cut off")
+            raise damaged_archive(f"{info.name!r} is cut off")
         return sha256.hexdigest()
 
     def _file(self, info: tarfile.TarInfo) -> IO[bytes]:
@@ -190,13 +190,13 @@ class Archive:
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    raise damaged(f"a line of {name} is no JSON") from error
+                    raise damaged_archive(f"a line of {name} is no JSON") from error
                 if not isinstance(record, dict):
-                    raise damaged(f"a line of {name} is no object")
+                    raise damaged_archive(f"a line of {name} is no object")
                 yield record
 
 
-def damaged(why: str) -> ProblemError:
+def damaged_archive(why: str) -> ProblemError:
     """Return the refusal of a file that is no complete backup."""
     remedy = "Nothing was changed. Take another backup, or fetch this one again."
     return refuse("backup-unreadable", 422, f"This file is no backup of glle, or is damaged: {why}.", remedy)

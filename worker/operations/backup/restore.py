@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from worker.base.clock import now_ms
-from worker.operations.backup.archive import Archive, damaged, member_of
+from worker.operations.backup.archive import Archive, damaged_archive, member_of
 from worker.operations.backup.dump import JOBS, JOBS_MEMBER, KINDS, BackupKind, BackupScope
 from worker.records.dataset import VALUES, Dataset
 from worker.records.ids import content_sha256, is_tenant_name
 from worker.records.job import job_from
-from worker.storage.imported_posteriors import NAME, verified
+from worker.storage.imported_posteriors import NAME, read_verified
 from worker.storage.integrity import has_digest
 from worker.storage.object_store.data_files import pieces_of
 from worker.storage.posteriors import PosteriorRecord
@@ -77,13 +77,13 @@ class _Restoration:
         for line in self._archive.lines(kind.member):
             record = loads.load(str(line.get("id", "?")), json.dumps(line))
             if not is_tenant_name(record.tenant):
-                raise damaged(f"the {loads.title} {record.id} has no tenant")
+                raise damaged_archive(f"the {loads.title} {record.id} has no tenant")
             if not self._scope.has(record.tenant):
                 continue
             if not self._ids.issuperset(kind.needs(record)):
-                raise damaged(f"the {loads.title} {record.id} lacks its data")
+                raise damaged_archive(f"the {loads.title} {record.id} lacks its data")
             if not self._is_intact(record):
-                raise damaged(f"the {loads.title} {record.id} lacks files, or does not match its id")
+                raise damaged_archive(f"the {loads.title} {record.id} lacks files, or does not match its id")
             self._ids.add(record.id)
             yield record
 
@@ -103,21 +103,21 @@ class _Restoration:
         with self._archive.open(member) as source, tempfile.NamedTemporaryFile(suffix=".npz") as file:
             shutil.copyfileobj(source, file)
             file.flush()
-            posterior = verified(Path(file.name), record.id, record.tenant)
+            posterior = read_verified(Path(file.name), record.id, record.tenant)
         return posterior is not None and content_sha256({}, posterior.arrays()) == record.arrays_sha256
 
     def _jobs(self) -> Iterator[tuple[Job, dict[str, str], int]]:
         for line in self._archive.lines(JOBS_MEMBER):
             fields, until = line.get("record"), line.get("until")
             if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
-                raise damaged("a job's record is no record")
+                raise damaged_archive("a job's record is no record")
             job = job_from(fields)
             if self._scope.has(job.tenant):
                 is_id = job.id.startswith("job_") and job.id[4:].isalnum()
                 if not is_id or job.is_open or not is_tenant_name(job.tenant) or not isinstance(until, int):
-                    raise damaged(f"the record of job {job.id} is not that of an ended job")
+                    raise damaged_archive(f"the record of job {job.id} is not that of an ended job")
                 if job.subject not in self._ids:
-                    raise damaged(f"job {job.id} lacks its data")
+                    raise damaged_archive(f"job {job.id} lacks its data")
                 yield job, fields, until
 
     def _restore(self, kind: BackupKind, record: Any) -> str:

@@ -124,7 +124,7 @@ class Bucket:
                 return
             yield piece
 
-    def modified(self, folder: str = "") -> dict[str, float]:
+    def modification_times(self, folder: str = "") -> dict[str, float]:
         """Return the times of the last writes by path, of temporary files as well, in seconds since 1970."""
 
         def find(store: Store) -> dict[str, float]:
@@ -135,7 +135,7 @@ class Bucket:
 
     def probe(self) -> None:
         """Raise ``store-unavailable`` unless the store answers."""
-        self.modified("probe")  # also finds that a bucket is missing
+        self.modification_times("probe")  # also finds that a bucket is missing
 
     def _connect(self) -> Store:
         """Return the store; raises `RuntimeError` in a fork of a process that sent requests."""

@@ -277,7 +277,7 @@ class DataFiles:
 
     def written_before(self, seconds: float) -> list[str]:
         """Return the paths of all files that were written before a time, in seconds since 1970."""
-        return [path for path, modified in self.bucket.modified(FOLDER).items() if modified < seconds]
+        return [path for path, modified in self.bucket.modification_times(FOLDER).items() if modified < seconds]
 
     def remove_abandoned(self) -> int:
         """Remove the temporary files of killed writers on this machine; return their number."""

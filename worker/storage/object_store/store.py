@@ -98,7 +98,7 @@ class StoredObject:
 
 def subject_of(key: str) -> str:
     """Return the posterior or data set of an entry's key."""
-    return key.removeprefix(versions.versioned("")).split(":", 2)[1]
+    return key.removeprefix(versions.versioned_key("")).split(":", 2)[1]
 
 
 def path_of(subject: str, key: str) -> str:

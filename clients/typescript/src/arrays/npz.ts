@@ -28,7 +28,7 @@ export async function parseNpz(file: ArrayBuffer | Uint8Array): Promise<Record<s
     const first = start + 30 + view.getUint16(start + 26, true) + view.getUint16(start + 28, true);
     const content = bytes.subarray(first, first + size);
     if (method !== 0 && method !== 8) throw new TypeError(`Member ${name} of the npz is compressed by method ${method}.`);
-    arrays[name.replace(/\.npy$/, "")] = parseNpy(method === 8 ? await inflated(content) : content);
+    arrays[name.replace(/\.npy$/, "")] = parseNpy(method === 8 ? await inflate(content) : content);
     position += 46 + nameBytes + extraBytes + commentBytes;
   }
   return arrays;
@@ -63,7 +63,7 @@ function place(view: DataView, position: number, extra: number, extraBytes: numb
   return [fields[1] as number, fields[2] as number];
 }
 
-async function inflated(bytes: Uint8Array): Promise<ArrayBuffer> {
+async function inflate(bytes: Uint8Array): Promise<ArrayBuffer> {
   const stream = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream();
   return new Response(stream.pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
 }

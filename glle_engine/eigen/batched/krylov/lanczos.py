@@ -35,7 +35,7 @@ from glle_engine.eigen.batched.numeric.solves import (
 )
 from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.vectors import address, fill, fma, fnma, load, shifted, store
+from glle_engine.linalg.vectors import address, advance, fill, fma, fnma, load, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +145,7 @@ def lanczos(
         store(address(sums), step, total)
         mean = total * fill(tag, 1.0 / n)
         _dots(tag, address(images), first, step + 1, n, x, address(weight), address(overlap))
-        last = shifted(tag, address(basis), (step + 1) * n)
+        last = advance(tag, address(basis), (step + 1) * n)
         if constrained:  # P: x - h (h^T s) / n in the place of x
             for i in range(step + 1):
                 store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
@@ -207,9 +207,9 @@ def _dots(
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _CHUNK):
         size = min(_CHUNK, n - begin)
-        part = shifted(tag, x, begin)
+        part = advance(tag, x, begin)
         for i in range(first, count):
-            row = shifted(tag, images, i * n + begin)
+            row = advance(tag, images, i * n + begin)
             store(overlap, i, load(tag, overlap, i) + _dot(tag, row, part, size))
     for i in range(first, count):
         store(overlap, i, load(tag, overlap, i) * load(tag, weight, i))

@@ -24,7 +24,7 @@ from glle_engine.eigen.batched.numeric.wide import describe, eliminate, extend_p
 from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.eigen.batched.symbolic.elimination import MOST, WIDEST
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.vectors import address, fill, load, shifted, store
+from glle_engine.linalg.vectors import address, advance, fill, load, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,18 +70,18 @@ def factorise(
     tree = addresses(structure)
     values, low_values, up_values = address(weights), address(lower), address(upper)
     contributions = address(blocks)
-    diagonal, room = address(scratch), shifted(tag, address(scratch), _CORNERS)
+    diagonal, room = address(scratch), advance(tag, address(scratch), _CORNERS)
     panels = np.empty((4, MOST), np.int64)
     for front in range(tree.fronts):
         count = describe(tree, front, panels)
         width = panels[1, count - 1]
         below = tree.place_start[front + 1] - tree.place_start[front]
         for s in range(count):
-            corner = shifted(tag, diagonal, s * WIDEST * WIDEST)
+            corner = advance(tag, diagonal, s * WIDEST * WIDEST)
             _scatter(
                 tag, tree, tree.front[front] + s, width + below, panels, s, values, pins, corner, low_values, up_values
             )
-        block, stride = shifted(tag, contributions, tree.block_start[front]), tree.block_stride[front]
+        block, stride = advance(tag, contributions, tree.block_start[front]), tree.block_stride[front]
         has_heir = tree.heir[front] >= 0
         if count == 1:
             _extend_panels(
@@ -114,8 +114,8 @@ def factorise(
                 tag,
                 block,
                 stride,
-                shifted(tag, low_values, panels[2, 0]),
-                shifted(tag, up_values, panels[3, 0]),
+                advance(tag, low_values, panels[2, 0]),
+                advance(tag, up_values, panels[3, 0]),
                 below,
             )
         else:
@@ -124,8 +124,8 @@ def factorise(
                 tag,
                 block,
                 stride,
-                shifted(tag, low_values, panels[2, 0]),
-                shifted(tag, up_values, panels[3, 0]),
+                advance(tag, low_values, panels[2, 0]),
+                advance(tag, up_values, panels[3, 0]),
                 below,
             )
         _extend_block(tag, tree, front, width, contributions)

@@ -14,7 +14,7 @@ from numba.core import cgutils, types
 
 from glle_engine.eigen.batched.symbolic.elimination import WIDEST
 from glle_engine.linalg.compiled import instruction
-from glle_engine.linalg.vectors import constant, fused, read, vector_at, write
+from glle_engine.linalg.vectors import constant, emit_fma, read, vector_at, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ class Code:
 
     def less(self, place: Any, a: Any, minus_b: Any) -> None:
         """Subtract a b from a variable, given -b."""
-        self.builder.store(fused(self.builder, a, minus_b, self.builder.load(place)), place)
+        self.builder.store(emit_fma(self.builder, a, minus_b, self.builder.load(place)), place)
 
     def row(self, rows: Any, index: Any) -> Any:
         """Return a row number as an index."""
@@ -76,7 +76,7 @@ class Code:
 def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
     """Make an intrinsic (tag, arguments...) without result; addresses stay addresses, numbers become indices."""
 
-    def typed(typing: Any, tag: Any, *rest: Any) -> Any:
+    def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
         rest = rest[0] if len(rest) == 1 and isinstance(rest[0], (tuple, types.BaseTuple)) else rest
         kinds = [kind if isinstance(kind, types.CPointer) else types.intp for kind in rest]
 
@@ -87,8 +87,8 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
         return types.void(tag, *kinds), code
 
     names = ", ".join(f"a{i}" for i in range(arguments))
-    scope: dict[str, Any] = {"typed": typed}
-    exec(f"def {name}(typing, tag, {names}):\n    return typed(typing, tag, {names})\n", scope)  # noqa: S102 -- numba counts arguments
+    scope: dict[str, Any] = {"type_kernel": type_kernel}
+    exec(f"def {name}(typing, tag, {names}):\n    return type_kernel(typing, tag, {names})\n", scope)  # noqa: S102 -- numba counts arguments
     return instruction(scope[name])
 
 
@@ -179,7 +179,7 @@ def leave(width: int, *, lower: bool) -> Any:
             start = code.times(loop.index, width)
             value = code.load(x, row)
             for j in range(width):
-                value = fused(builder, code.load(panel, start, j), minus[j], value)
+                value = emit_fma(builder, code.load(panel, start, j), minus[j], value)
             code.store(value, x, row)
 
     return kernel(f"leave_{'lower' if lower else 'upper'}_{width}", write_code, 6)
@@ -206,7 +206,7 @@ def triangles(width: int) -> Any:
                 code.store(factor, low, zero, column + i)
                 minus = builder.fneg(factor)
                 for j in range(t + 1, width):
-                    entry[i, j] = fused(builder, entry[t, j], minus, entry[i, j])
+                    entry[i, j] = emit_fma(builder, entry[t, j], minus, entry[i, j])
 
     return kernel(f"triangles_{width}", write_code, 3)
 
@@ -226,7 +226,7 @@ def panels(width: int) -> Any:
             for t in range(width):
                 value = code.load(low, start, t)
                 for u in range(t):
-                    value = fused(builder, code.load(triangle_up, zero, t * (t + 1) // 2 + u), values[u], value)
+                    value = emit_fma(builder, code.load(triangle_up, zero, t * (t + 1) // 2 + u), values[u], value)
                 value = builder.fmul(value, code.load(triangle_up, zero, t * (t + 1) // 2 + t))
                 code.store(value, low, start, t)
                 values.append(builder.fneg(value))
@@ -239,7 +239,7 @@ def panels(width: int) -> Any:
                 value = code.load(up, start, t)
                 for u in range(t):
                     column = u * (width - 1) - u * (u - 1) // 2 - u - 1
-                    value = fused(builder, code.load(triangle_low, zero, column + t), values[u], value)
+                    value = emit_fma(builder, code.load(triangle_low, zero, column + t), values[u], value)
                 code.store(value, up, start, t)
                 values.append(builder.fneg(value))
 
@@ -271,7 +271,7 @@ def product(width: int, *, added: bool) -> Any:
                         if t == 0 and not added:
                             sums.append(builder.fmul(value, minus))
                         else:
-                            sums[i] = fused(builder, value, minus, sums[i])
+                            sums[i] = emit_fma(builder, value, minus, sums[i])
                 for i in range(count):
                     code.store(sums[i], c, builder.add(targets[i], loop.index))
 

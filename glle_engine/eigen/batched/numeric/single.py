@@ -74,7 +74,7 @@ class SingleLU:
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve B'^T x = b, or B' x = b for trans="T", for b of shape (n,) or (n, 1)."""
         x = b.ravel().copy()
-        (_forward if trans == "T" else _transposed)(_TAG, self.structure, self.lower, self.upper, x)
+        (_forward if trans == "T" else _solve_transposed)(_TAG, self.structure, self.lower, self.upper, x)
         return x.reshape(b.shape)
 
 
@@ -93,7 +93,7 @@ def _forward(
 
 
 @compiled
-def _transposed(
+def _solve_transposed(
     tag: tuple[int, ...],
     structure: Structure,
     lower: NDArray[np.float64],

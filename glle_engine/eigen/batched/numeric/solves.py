@@ -16,7 +16,7 @@ import numpy as np
 
 from glle_engine.eigen.batched.numeric.kernels import enter_lower, enter_upper, leave_lower, leave_upper
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted, store
+from glle_engine.linalg.vectors import address, advance, fill, fma, load, offset, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +33,8 @@ def _enter_lower(
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.lower_start[node]
-    panel = shifted(tag, lower, at + width * (width - 1) // 2)
-    enter_lower(width, tag, f, z, x, begin, offset(tree.rows, start), below, panel, shifted(tag, lower, at))
+    panel = advance(tag, lower, at + width * (width - 1) // 2)
+    enter_lower(width, tag, f, z, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
 
 
 @compiled
@@ -45,8 +45,8 @@ def _enter_upper(
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.upper_start[node]
-    panel = shifted(tag, upper, at + width * (width + 1) // 2)
-    enter_upper(width, tag, f, w, x, begin, offset(tree.rows, start), below, panel, shifted(tag, upper, at))
+    panel = advance(tag, upper, at + width * (width + 1) // 2)
+    enter_upper(width, tag, f, w, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
 
 
 @compiled
@@ -55,8 +55,8 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.lower_start[node]
-    panel = shifted(tag, lower, at + width * (width - 1) // 2)
-    leave_lower(width, tag, x, begin, offset(tree.rows, start), below, panel, shifted(tag, lower, at))
+    panel = advance(tag, lower, at + width * (width - 1) // 2)
+    leave_lower(width, tag, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
 
 
 @compiled
@@ -65,8 +65,8 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.upper_start[node]
-    panel = shifted(tag, upper, at + width * (width + 1) // 2)
-    leave_upper(width, tag, x, begin, offset(tree.rows, start), below, panel, shifted(tag, upper, at))
+    panel = advance(tag, upper, at + width * (width + 1) // 2)
+    leave_upper(width, tag, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
 
 
 @compiled

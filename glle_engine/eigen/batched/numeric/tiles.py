@@ -17,7 +17,7 @@ from numba.core.registry import cpu_target
 from glle_engine.eigen.batched.numeric.kernels import Code, kernel
 from glle_engine.eigen.batched.symbolic.elimination import MOST, WIDEST
 from glle_engine.linalg.compiled import compiled, instruction
-from glle_engine.linalg.vectors import constant, fill, fused, load, shifted, store
+from glle_engine.linalg.vectors import advance, constant, emit_fma, fill, load, store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +30,8 @@ _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen
 _COLUMNS = 6  # of a tile
 _STRIP = 72  # columns of the target whose packed rows stay in the second cache
 _DEPTH = MOST * WIDEST  # columns of the panels
-_MOST_ROWS = _DOUBLES * _REGISTERS
-ROOM = (_MOST_ROWS + _STRIP) * _DEPTH + _MOST_ROWS * _COLUMNS
+_MAX_ROWS = _DOUBLES * _REGISTERS
+ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _COLUMNS
 """Scratch of `subtract`, in vectors."""
 
 
@@ -62,7 +62,7 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
     with builder.if_then(builder.icmp_signed("!=", known, zero)):
         for (v, j), place in sums.items():
             parts = [code.load(target, places[v * together + q], j) for q in range(together)]
-            builder.store(_joined(builder, parts), place)
+            builder.store(_join(builder, parts), place)
         for row in range(rows):  # the next tile's
             for j in range(_COLUMNS, 2 * _COLUMNS, max(1, 8 // lanes)):
                 code.prefetch(target, places[row], j)
@@ -71,27 +71,27 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
         minus = [builder.fneg(wide.load(code.at(left, first, v * together), zero)) for v in range(_REGISTERS)]
         for j in range(_COLUMNS):
             one = code.load(right, code.times(loop.index, _COLUMNS), j)
-            repeated = _chosen(builder, one, list(range(lanes)) * together)
+            repeated = _select(builder, one, list(range(lanes)) * together)
             for v in range(_REGISTERS):
-                builder.store(fused(builder, minus[v], repeated, builder.load(sums[v, j])), sums[v, j])
+                builder.store(emit_fma(builder, minus[v], repeated, builder.load(sums[v, j])), sums[v, j])
     for (v, j), place in sums.items():
         value = builder.load(place)
         for q in range(together):
-            part = _chosen(builder, value, list(range(q * lanes, (q + 1) * lanes)))
+            part = _select(builder, value, list(range(q * lanes, (q + 1) * lanes)))
             code.store(part, target, places[v * together + q], j)
 
 
-def _chosen(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:
+def _select(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:
     """Return a vector of these entries of one vector, or of two behind each other."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(entries)), entries)
     return builder.shuffle_vector(vector, vector if other is None else other, mask)
 
 
-def _joined(builder: Any, parts: list[Any]) -> Any:
+def _join(builder: Any, parts: list[Any]) -> Any:
     """Return vectors behind each other; their number is a power of two."""
     while len(parts) > 1:
         both = list(range(2 * parts[0].type.count))
-        parts = [_chosen(builder, parts[i], both, parts[i + 1]) for i in range(0, len(parts), 2)]
+        parts = [_select(builder, parts[i], both, parts[i + 1]) for i in range(0, len(parts), 2)]
     return parts[0]
 
 
@@ -122,20 +122,20 @@ def subtract(
     `panels`. `known` is 0 for a target of zeros, whatever is there. `room` has place for `ROOM` vectors.
     """
     depth, rows = panels[1, count - 1], _tile_rows(tag)
-    strips = shifted(tag, room, rows * _DEPTH)
-    edge = shifted(tag, strips, _STRIP * _DEPTH)
+    strips = advance(tag, room, rows * _DEPTH)
+    edge = advance(tag, strips, _STRIP * _DEPTH)
     for strip in range(first, last, _STRIP):
         until = min(strip + _STRIP, last)
         for j in range(strip, until, _COLUMNS):
-            packed = shifted(tag, strips, (j - strip) * depth)
+            packed = advance(tag, strips, (j - strip) * depth)
             _pack(tag, panels, count, right, right_at, j, min(_COLUMNS, until - j), _COLUMNS, packed)
         for i in range(top, bottom, rows):
             height = min(rows, bottom - i)
             _pack(tag, panels, count, left, left_at, i, height, rows, room)
             for j in range(strip, until, _COLUMNS):
                 width = min(_COLUMNS, until - j)
-                packed = shifted(tag, strips, (j - strip) * depth)
-                corner = shifted(tag, target, (i - top) * stride + j - first)
+                packed = advance(tag, strips, (j - strip) * depth)
+                corner = advance(tag, target, (i - top) * stride + j - first)
                 if height == rows and width == _COLUMNS:
                     _tile(tag, corner, stride, known, room, packed, depth)
                 else:

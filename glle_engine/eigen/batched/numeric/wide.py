@@ -14,7 +14,7 @@ from glle_engine.eigen.batched.numeric.kernels import factor_triangles, solve_pa
 from glle_engine.eigen.batched.numeric.tiles import subtract
 from glle_engine.eigen.batched.symbolic.elimination import WIDEST
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.vectors import load, shifted, store
+from glle_engine.linalg.vectors import advance, load, store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,13 +121,13 @@ def eliminate(
         node = tree.front[front] + s
         begin, end = panels[0, s], panels[1, s]
         width = end - begin
-        low, up = shifted(tag, lower, panels[2, s]), shifted(tag, upper, panels[3, s])
-        corner = shifted(tag, diagonal, s * _CORNER)
+        low, up = advance(tag, lower, panels[2, s]), advance(tag, upper, panels[3, s])
+        corner = advance(tag, diagonal, s * _CORNER)
         if s > 0:
             subtract(tag, corner, width, 1, panels, s, lower, 2, begin, end, upper, 3, begin, end, room)
             subtract(tag, low, width, 1, panels, s, lower, 2, end, size, upper, 3, begin, end, room)
             subtract(tag, up, width, 1, panels, s, upper, 3, end, size, lower, 2, begin, end, room)
-        triangle_low = shifted(tag, lower, tree.lower_start[node])
-        triangle_up = shifted(tag, upper, tree.upper_start[node])
+        triangle_low = advance(tag, lower, tree.lower_start[node])
+        triangle_up = advance(tag, upper, tree.upper_start[node])
         factor_triangles(width, tag, corner, triangle_low, triangle_up)
         solve_panels(width, tag, low, up, size - end, triangle_low, triangle_up)

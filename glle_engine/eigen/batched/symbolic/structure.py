@@ -121,8 +121,8 @@ def front_sizes(
     The time and the memory are those of the pattern, whatever its fill.
     """
     n = len(order)
-    post = postorder(elimination_tree(*symmetric(_permuted(neighbors, order))))
-    start, adjacent = symmetric(_permuted(neighbors, order[post]))
+    post = postorder(elimination_tree(*symmetric(_permute(neighbors, order))))
+    start, adjacent = symmetric(_permute(neighbors, order[post]))
     parent = elimination_tree(start, adjacent)
     count = column_counts(parent, np.arange(n, dtype=np.int32), start, adjacent)
     first = supernodes(parent, count)
@@ -145,12 +145,12 @@ def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
 
     """
     n = len(order)
-    start, adjacent = symmetric(_permuted(neighbors, order))
+    start, adjacent = symmetric(_permute(neighbors, order))
     post = postorder(elimination_tree(start, adjacent))
     order = order[post]
     position = np.empty(n, np.int32)
     position[order] = np.arange(n, dtype=np.int32)
-    moved = _permuted(neighbors, order)
+    moved = _permute(neighbors, order)
     start, adjacent = symmetric(moved)
     tree = elimination_tree(start, adjacent)
     columns = supernodes(tree, column_counts(tree, np.arange(n, dtype=np.int32), start, adjacent))
@@ -197,7 +197,7 @@ def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
     )
 
 
-def _permuted(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:
+def _permute(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the neighbors (n, k) of a graph whose vertex j is order[j] of the given one."""
     position = np.empty(len(order), np.int32)
     position[order] = np.arange(len(order), dtype=np.int32)

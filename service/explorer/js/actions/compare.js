@@ -22,7 +22,7 @@ export function hindrance(method) {
 }
 
 /** The names of the methods to compare. */
-export function compared() {
+export function comparedMethods() {
   return state.compared ?? USUAL.filter((name) => state.methods.some((method) => method.name === name && !hindrance(method)));
 }
 
@@ -65,7 +65,7 @@ export async function showEmbedding(started) {
 /** Embed by each method of the comparison, and judge all by the same scores. */
 export async function compare() {
   await runWork(async () => {
-    const methods = compared().map((name) => ({ method: name, parameters: parametersOf(name) }));
+    const methods = comparedMethods().map((name) => ({ method: name, parameters: parametersOf(name) }));
     const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? defaultDimension(method)));
     const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));

@@ -9,11 +9,11 @@ import { keepLeftOut, keptColumns } from './metadata.js';
 import { clearResults } from './state.js';
 
 const ENDINGS = /\.(csv|tsv|txt|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
-const MOST_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
+const MAX_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
 const PREVIEW_ROWS = 4;
 const HEAD = 2 ** 20; // bytes of a large text that are sent for its preview
 const LARGE = 4 * HEAD;
-const MOST_COLUMNS = 100; // that a preview lists
+const MAX_COLUMNS = 100; // that a preview lists
 
 /** Return whether the service reads a file of this name. */
 export const isTable = (name) => ENDINGS.test(name);
@@ -39,7 +39,7 @@ export async function headOf(file) {
 function formOf({ file, head, roles, only }, columns = []) {
   const form = new FormData();
   const known = columns.filter(({ role, name }) => role && role !== 'feature' && !(name in roles));
-  const wanted = Object.values(roles).includes('feature') || (head && columns.length > 0 && columns.length < MOST_COLUMNS);
+  const wanted = Object.values(roles).includes('feature') || (head && columns.length > 0 && columns.length < MAX_COLUMNS);
   const chosen = [...Object.entries(roles), ...(wanted ? known.map(({ name, role }) => [name, role]) : [])];
   for (const [name, role] of chosen) if (role && role !== 'feature') form.append(role, name);
   if (only) form.append('features', only);
@@ -75,17 +75,17 @@ export async function previewPending(changes = {}) {
 /** Upload the pending file, as its preview shows it. */
 export async function uploadPending() {
   const { pending } = state;
-  await created(async () => {
+  await createDataset(async () => {
     const body = formOf(pending, pending.shown?.columns);
     const dataset = await askJson('/v1/datasets', { method: 'POST', body });
     await keepLeftOut(pending.file, dataset);
-    return named(dataset, pending.file.name);
+    return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
 }
 
 /** Create a synthetic data set. */
 export async function synthesise(values) {
-  await created(
+  await createDataset(
     () => askJson('/v1/datasets/synthetic', { method: 'POST', body: values }),
     `Sampling ${values.name.replaceAll('_', ' ')}`,
   );
@@ -106,7 +106,7 @@ export async function choose(dataset) {
 }
 
 /** Name a data set, for example after its file, unless it has a name; the name is not part of its content. */
-export async function named(dataset, name) {
+export async function nameDataset(dataset, name) {
   if (dataset.name) return dataset;
   const body = new Blob([JSON.stringify({ name })]);
   const type = 'application/merge-patch+json';
@@ -115,7 +115,7 @@ export async function named(dataset, name) {
 }
 
 /** Create a data set, then choose it; return whether it exists now. */
-export async function created(make, label) {
+export async function createDataset(make, label) {
   set({ work: { label, stage: '', done: 0, total: 0 }, problem: null });
   try {
     const dataset = await make();
@@ -142,11 +142,11 @@ async function loadPreview(dataset) {
 /** Load all columns, for colors and rows; the values only if a tab can hold them. */
 async function loadColumns(dataset) {
   const hasMore = dataset.has_labels || dataset.has_color || dataset.has_coordinates || dataset.has_ids;
-  if (dataset.n * dataset.d > MOST_VALUES && !hasMore) {
+  if (dataset.n * dataset.d > MAX_VALUES && !hasMore) {
     set({ columns: { names: dataset.names, values: null } });
     return;
   }
-  const float32 = dataset.n * dataset.d > MOST_VALUES ? '' : '?dtype=float32';
+  const float32 = dataset.n * dataset.d > MAX_VALUES ? '' : '?dtype=float32';
   const found = await askArrays(`/v1/datasets/${dataset.id}/data${float32}`);
   if (state.dataset !== dataset) return;
   set({

@@ -2,7 +2,7 @@
 
 import { ask, askJson } from '../api.js';
 import { set, state } from '../store.js';
-import { created, named } from './data.js';
+import { createDataset, nameDataset } from './data.js';
 import { fit } from './fit.js';
 
 /** Real data are files of the page, see examples/README.md; `scale` auto is the one that half-sampling suggests. */
@@ -20,9 +20,9 @@ export async function openExample({ title, values, file, label, draws, settings 
         const form = new FormData();
         form.append('label', label);
         form.append('file', await (await ask(`/explorer/examples/${file}`, { accept: 'text/csv' })).blob(), file);
-        return named(await askJson('/v1/datasets', { method: 'POST', body: form }), title);
+        return nameDataset(await askJson('/v1/datasets', { method: 'POST', body: form }), title);
       };
-  if (!(await created(make, `Getting ${title.toLowerCase()}`))) return;
+  if (!(await createDataset(make, `Getting ${title.toLowerCase()}`))) return;
   set({ method: 'em', forms: { ...state.forms, em: settings, draws } });
   await fit({ plays: true });
 }

@@ -4,7 +4,7 @@ import { askMade } from '../jobs.js';
 import { embeddingOf, titleOf } from '../lib/frames.js';
 import { npyOf } from '../lib/npy.js';
 import { paint } from '../lib/paint.js';
-import { parsed } from './metadata.js';
+import { parseCsv } from './metadata.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
 import { paintLegend, svgLegend } from '../plot/legend.js';
@@ -19,7 +19,7 @@ const SIDE = 1200; // pixels of a saved picture
 /** Save the picture as PNG, with the points as on the screen. */
 export async function savePng() {
   const picture = document.createElement('canvas');
-  const context = painted(picture);
+  const context = paintFrame(picture);
   if (!context) return 'Show a draw first';
   const blob = await new Promise((resolve) => picture.toBlob(resolve, 'image/png'));
   save(blob, `${fileName()}.png`);
@@ -27,7 +27,7 @@ export async function savePng() {
 }
 
 /** Paint the frame, its overlay and its legend onto a separate canvas. */
-function painted(picture) {
+function paintFrame(picture) {
   const { plot, xy, look, box, overlay } = onStage;
   if (!plot || !xy) return null;
   const width = overlay.clientWidth;
@@ -102,11 +102,11 @@ export async function saveCsv() {
       ...metadata,
       ...(summary && !single && { spread: summary.spread, stability: summary.stability }),
     };
-    const cells = (first, pick) => [first, ...Object.entries(beside).map(([name, values]) => quoted(pick(name, values)))].join(',');
+    const cells = (first, pick) => [first, ...Object.entries(beside).map(([name, values]) => quote(pick(name, values)))].join(',');
     const [head, ...rows] = lines;
     const text = [
       `row,${columns?.ids ? 'id,' : ''}${cells(head, (name) => name)}`,
-      ...rows.map((line, row) => `${row},${columns?.ids ? `${quoted(columns.ids[row])},` : ''}${cells(line, (_, values) => values[row])}`),
+      ...rows.map((line, row) => `${row},${columns?.ids ? `${quote(columns.ids[row])},` : ''}${cells(line, (_, values) => values[row])}`),
     ];
     save(new Blob([`${text.join('\n')}\n`], { type: 'text/csv' }), `${fileName()}.csv`);
   });
@@ -114,7 +114,7 @@ export async function saveCsv() {
 
 const PREPARING = 'Preparing the file';
 const isAverage = () => state.frame === -1 && !state.single;
-const quoted = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+const quote = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
 
 /** An embedding as lines of CSV, with its header. */
 function linesOf(embedding, p) {
@@ -124,7 +124,7 @@ function linesOf(embedding, p) {
 
 /** The lines of a table without its columns of ids, which may be quoted. */
 function linesWithoutIds(text) {
-  const [head, ...rows] = parsed(text);
+  const [head, ...rows] = parseCsv(text);
   const ids = head.filter((name) => /^id(_\d+)?_*$/.test(name)).length;
   return [head, ...rows].map((cells) => cells.slice(ids).join(','));
 }

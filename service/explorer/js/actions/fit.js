@@ -13,22 +13,22 @@ import { clearResults, fold, runWork } from './state.js';
 export const SCALES = [0.01, 0.1, 1, 5, 10];
 export const DRAWS_A_SCALE = 4;
 const ASSESSED = { count: 40, resamples: 20 }; // half of the service's defaults, in half of the time
-const MOST_ASSESSED = 5000; // points whose spread is assessed without being asked
-const MOST_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
+const MAX_ASSESSED = 5000; // points whose spread is assessed without being asked
+const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
 /** The entry of the chosen method. */
-export const chosenMethod = () => chosen(state.method);
+export const chosenMethod = () => methodNamed(state.method);
 
-const chosen = (name) => state.methods.find((method) => method.name === name);
+const methodNamed = (name) => state.methods.find((method) => method.name === name);
 
 /** Default number of draws, within the memory of a tab. */
 export function defaultCount() {
   const floats = (state.dataset?.n ?? 1) * 2;
-  return Math.max(2, Math.min(24, Math.floor(MOST_FLOATS / floats)));
+  return Math.max(2, Math.min(24, Math.floor(MAX_FLOATS / floats)));
 }
 
 /** Values of the form of draws, with its defaults. */
-export function drawsAsked() {
+export function drawSettings() {
   return { count: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
 }
 
@@ -41,13 +41,13 @@ export async function fit({ plays = false } = {}) {
     clearResults();
     set({ view: 'draws' });
     const answer = await askJson(method.links.create, { method: 'POST', body });
-    await show(answer.kind ? await finished(answer) : answer);
+    await show(answer.kind ? await followFit(answer) : answer);
     await draw({ plays });
   });
 }
 
 /** Follow a fit to its posterior; meanwhile the address has the job. */
-export async function finished(job) {
+export async function followFit(job) {
   set({ job: job.id });
   writeLink();
   await follow(job, 'Fitting');
@@ -66,7 +66,7 @@ export async function assessNow() {
 
 /** The settings that differ from the defaults of the method's schema. */
 export function changedFrom(method, spec) {
-  const { properties: own } = chosen(method).parameters;
+  const { properties: own } = methodNamed(method).parameters;
   const properties = own.parameters?.properties ?? own;
   const isOwn = ([name, value]) => name !== 'method' && name in properties && properties[name].default !== value;
   return Object.fromEntries(Object.entries(spec).filter(isOwn));
@@ -77,9 +77,9 @@ export async function drawScales() {
   if (state.scales || !state.posterior) return;
   await runWork(async () => {
     const { id } = state.posterior;
-    const { seed } = drawsAsked();
+    const { seed } = drawSettings();
     const body = { count: DRAWS_A_SCALE, seed, scales: SCALES };
-    const made = await drawn(id, body, 'Drawing at five scales');
+    const made = await makeDraws(id, body, 'Drawing at five scales');
     if (state.posterior?.id === id) set({ scales: { ...made, scales: SCALES, seed } });
   });
 }
@@ -98,9 +98,9 @@ export async function show(posterior) {
 /** Draw, then request the summary of the draws. */
 export async function draw({ plays = false } = {}) {
   const { id } = state.posterior;
-  const { count, seed, scale } = drawsAsked();
+  const { count, seed, scale } = drawSettings();
   set({ draws: null, summary: null, playing: false, frame: 0 });
-  const made = await drawn(id, { count, seed, scale }, `Drawing ${count} embeddings`);
+  const made = await makeDraws(id, { count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
   set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: true });
@@ -110,7 +110,7 @@ export async function draw({ plays = false } = {}) {
 }
 
 /** Create the draws as one job, and fetch them in one response. */
-async function drawn(id, body, label) {
+async function makeDraws(id, body, label) {
   const job = await follow(await askJson(`/v1/posteriors/${id}/draws`, { method: 'POST', body }), label);
   const { shape, data, headers } = await askArray(`/v1/jobs/${job.id}/result?dtype=float32`, label);
   const scales = (headers.get('Glle-Scale') ?? '1').split(',').map(Number);
@@ -122,7 +122,7 @@ async function drawn(id, body, label) {
 /** Learn how far to rely on the spread of a posterior, of any draws, before its regions are shown; of many points if asked. */
 async function assess(id, { asked = false } = {}) {
   if (state.reliability?.id === id && !asked) return;
-  if (state.posterior.n > MOST_ASSESSED && !asked) {
+  if (state.posterior.n > MAX_ASSESSED && !asked) {
     const reason = 'It was not measured, because that takes the time of some 60 fits.';
     set({ reliability: { id, level: 'unknown', reason, offered: true } });
     return;
@@ -149,7 +149,7 @@ async function reliabilityOf(path) {
 
 /** Fetch spread, stability, consensus and spectrum of the shown draws. */
 async function summarise(id, scale) {
-  const { count, seed } = drawsAsked();
+  const { count, seed } = drawSettings();
   const query = new URLSearchParams({ count, seed, scale, dtype: 'float32' });
   const path = `/v1/posteriors/${id}/summary?${query}`;
   const answer = await askMade(path, NPZ, 'Measuring the spread');

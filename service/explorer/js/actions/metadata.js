@@ -3,10 +3,10 @@
 import { set, state } from '../store.js';
 
 const KEPT = 'glle-columns-';
-const MOST_COLUMNS = 100;
+const MAX_COLUMNS = 100;
 
 /** Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180. */
-export function parsed(text) {
+export function parseCsv(text) {
   const body = text.replace(/^\uFEFF/, '');
   const [first] = body.split(/\r?\n/, 1);
   const count = (sign) => first.split(sign).length;
@@ -45,7 +45,7 @@ export function parsed(text) {
 /** Add the columns of a file to the data set; its rows are those of the data set, in their order. */
 export async function addColumns(file) {
   const { dataset } = state;
-  const [names = [], ...rows] = parsed(await file.text());
+  const [names = [], ...rows] = parseCsv(await file.text());
   const ragged = rows.findIndex((row) => row.length !== names.length);
   if (!names.length || rows.length !== dataset.n || ragged >= 0) {
     const detail = ragged >= 0
@@ -54,7 +54,7 @@ export async function addColumns(file) {
     set({ problem: { title: 'These columns do not fit', detail, remedy: 'Give a CSV with a header and one row for each point, in the order of the data set.', details: {} } });
     return;
   }
-  const columns = Object.fromEntries(names.slice(0, MOST_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]));
+  const columns = Object.fromEntries(names.slice(0, MAX_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]));
   const metadata = { ...state.metadata, ...columns };
   set({ metadata, problem: null, color: `further:${Object.keys(columns)[0]}`, announcement: `${Object.keys(columns).length} columns are added.` });
   keep(dataset.id, metadata);
@@ -79,8 +79,8 @@ export function keptColumns({ id, n }) {
 export async function keepLeftOut(file, dataset) {
   const left = dataset.columns.ignore ?? [];
   if (!left.length || !/\.(csv|tsv|txt)$/i.test(file.name) || file.size > 20e6) return;
-  const [names = [], ...rows] = parsed(await file.text());
-  const found = left.filter((name) => names.includes(name)).slice(0, MOST_COLUMNS);
+  const [names = [], ...rows] = parseCsv(await file.text());
+  const found = left.filter((name) => names.includes(name)).slice(0, MAX_COLUMNS);
   if (!found.length || rows.length !== dataset.n) return;
   keep(dataset.id, Object.fromEntries(found.map((name) => [name, rows.map((row) => row[names.indexOf(name)] ?? '')])));
 }

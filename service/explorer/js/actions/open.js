@@ -4,7 +4,7 @@ import { askJson, Refused } from '../api.js';
 import { set, state } from '../store.js';
 import { showComparison, showEmbedding } from './compare.js';
 import { choose, listDatasets } from './data.js';
-import { changedFrom, draw, drawScales, finished, show } from './fit.js';
+import { changedFrom, draw, drawScales, followFit, show } from './fit.js';
 import { writeLink } from './link.js';
 import { clearResults, runWork } from './state.js';
 
@@ -81,7 +81,7 @@ async function openJobOf(link) {
   if (job.kind === 'fit') {
     await choose(await askJson(`/v1/datasets/${job.dataset}`));
     settings(request.spec.method, request.spec, link);
-    await show(await finished(job));
+    await show(await followFit(job));
     await draw();
   } else if (job.kind === 'embedding') {
     await choose(await askJson(`/v1/datasets/${job.dataset}`));

@@ -76,7 +76,7 @@ function range(embedding, axis, p) {
 
 /**
  * Box around three dimensions that holds the first embedding from every side: its middle, and its radius.
- * @returns {{middle: number[], half: number[], center: number[]}} center is filled by `turned`
+ * @returns {{middle: number[], half: number[], center: number[]}} center is filled by `boxAlong`
  */
 export function ballOf([first, ...others], n) {
   const sides = [0, 1, 2].map((axis) => boxOf([first, ...others], n, 3, [axis, axis]));
@@ -90,7 +90,7 @@ export function ballOf([first, ...others], n) {
 }
 
 /** The ball's box, seen along two directions. */
-export function turned(ball, directions) {
+export function boxAlong(ball, directions) {
   return { ...ball, center: directions.map((direction) => dot(direction, ball.middle)) };
 }
 
@@ -123,7 +123,7 @@ function inner(embedding, axis, p) {
 }
 
 /** Put an embedding into its box: x and y of each point in [-1, 1], into an existing array. */
-export function placed(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
+export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
   const [x, y] = axes;
   const [cx, cy] = box.center;
   const fx = MARGIN / box.half[0];

@@ -12,7 +12,7 @@ export function inside(polygon, x, y) {
 }
 
 /** The points inside a polygon in pixels. */
-export function caught(polygon, xy, { x, y, sx, sy }) {
+export function pointsInside(polygon, xy, { x, y, sx, sy }) {
   const found = [];
   for (let i = 0; i < xy.length / 2; i++) {
     if (inside(polygon, x + sx * xy[2 * i], y + sy * xy[2 * i + 1])) found.push(i);

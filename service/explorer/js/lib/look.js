@@ -33,7 +33,7 @@ export function choices({ dataset, columns, metadata, summary, movement }) {
 }
 
 /** The choice that `auto` stands for: a column of the data set, if it has one. */
-export function resolved(state) {
+export function resolveColor(state) {
   const there = choices(state).map(([name]) => name);
   if (state.color !== 'auto' && there.includes(state.color)) return state.color;
   return there.find((name) => ['labels', 'color', 'coordinate:0', 'column:0'].includes(name)) ?? 'row';
@@ -44,7 +44,7 @@ export function resolved(state) {
  * @returns {{name: string, index: Uint16Array, palette: string[], legend: object}}
  */
 export function lookOf(state, n) {
-  const name = resolved(state);
+  const name = resolveColor(state);
   const title = choices(state).find(([choice]) => choice === name)?.[1] ?? '';
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
   if (name === 'labels') return byClass(state.columns.labels, title);
@@ -69,12 +69,12 @@ function valuesOf(state, name, n) {
   const [kind, place] = name.split(':');
   if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
   if (kind === 'color') return columns.color;
-  if (kind === 'coordinate') return strided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
-  if (kind === 'column') return strided(columns.values, Number(place), dataset.d, n);
+  if (kind === 'coordinate') return pickStrided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
+  if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.d, n);
   return MOVED.includes(name) ? movement.arrays[name] : summary[name];
 }
 
-const strided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);
+const pickStrided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);
 
 /** Color by a number, from the smallest to the largest. */
 function byValue(values, name, title, palette) {

@@ -56,8 +56,8 @@ function emptyImage(width, height) {
 function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask) {
   const { width, height } = context.canvas;
   const { image, words } = emptyImage(width, height);
-  const colors = Uint32Array.from(palette, (color) => packed(rgb(color), 255));
-  const faint = Uint32Array.from(palette, (color) => packed(rgb(color), 45));
+  const colors = Uint32Array.from(palette, (color) => pack(rgb(color), 255));
+  const faint = Uint32Array.from(palette, (color) => pack(rgb(color), 45));
   const n = xy.length / 2;
   const side = Math.max(1, Math.round(radius * 1.6));
   for (const chosen of mask ? [0, 1] : [1]) {
@@ -77,10 +77,10 @@ function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask)
   context.putImageData(image, 0, 0);
 }
 
-const packed = ([red, green, blue], alpha) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+const pack = ([red, green, blue], alpha) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
 /** Fit a canvas to its size on the page; return its cleared context. */
-export function fitted(canvas, width, height) {
+export function resizeCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
@@ -90,7 +90,7 @@ export function fitted(canvas, width, height) {
 }
 
 /** The screen of a canvas of this size, with the box in its middle. */
-export function centered(width, height) {
+export function centeredScreen(width, height) {
   const unit = Math.min(width, height) / 2;
   return { x: width / 2, y: height / 2, sx: unit, sy: -unit };
 }

@@ -46,9 +46,9 @@ const QUERY = /\?((?:(?:label|color|features|id|ignore|one_hot)=[^\s&,;()]*[^\s&
 
 /** A text of the service with its query parameters as the page's choices: “x” as “left out”. */
 export function inWords(text) {
-  const said = ([role, name]) => (name === '*' ? 'the role “fitted” under Columns' : `“${name}” as “${ROLES[role] ?? 'fit only'}”`);
-  const written = (_, query) => [...new URLSearchParams(query)].map(said).join(', ');
-  return (text ?? '').replaceAll(QUERY, written);
+  const describeOption = ([role, name]) => (name === '*' ? 'the role “fitted” under Columns' : `“${name}” as “${ROLES[role] ?? 'fit only'}”`);
+  const writeOptions = (_, query) => [...new URLSearchParams(query)].map(describeOption).join(', ');
+  return (text ?? '').replaceAll(QUERY, writeOptions);
 }
 
 /** The choices of a refused table: each gives its columns one role. */

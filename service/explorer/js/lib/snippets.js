@@ -1,7 +1,7 @@
 /** Shell and Python code that reproduces the view. */
 
 /** The settings that differ from the service's defaults. */
-function asked({ posterior, forms, method, draws, frame }) {
+function changedSettings({ posterior, forms, method, draws, frame }) {
   const changed = { ...forms[method] };
   const index = frame > 0 ? draws.first + frame - 1 : 0;
   const scale = frame > 0 || !draws ? (draws?.scale ?? 1) : 0;
@@ -33,7 +33,7 @@ function singleLines({ single }, language) {
 /** Shell commands. */
 export function curlLines(state) {
   if (state.single) return singleLines(state, 'curl');
-  const { fit, index, seed, scale } = asked(state);
+  const { fit, index, seed, scale } = changedSettings(state);
   const origin = location.origin;
   const key = sessionStorage.getItem('glle-key') ? ` -H "Authorization: Bearer $GLLE_KEY"` : '';
   return [
@@ -49,7 +49,7 @@ export function curlLines(state) {
 /** Python code. */
 export function pythonLines(state) {
   if (state.single) return singleLines(state, 'python');
-  const { fit, index, seed, scale } = asked(state);
+  const { fit, index, seed, scale } = changedSettings(state);
   const { dataset, ...parameters } = fit;
   const keywords = Object.entries(parameters).map(([name, value]) => `${name}=${literal(value)}`);
   const count = state.draws?.count ?? 24;

@@ -1,11 +1,11 @@
 /** Appearance of the points, and facts about the point under the pointer. */
 
-import { MOST_SHAPES, MOST_TRAILS } from '../plot/overlay.js';
+import { MAX_SHAPES, MAX_TRAILS } from '../plot/overlay.js';
 import { choosePoints, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
 import { html, number, percent, useRef, useState } from '../lib/html.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
-import { choices, LOOK, resolved } from '../lib/look.js';
+import { choices, LOOK, resolveColor } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
@@ -51,8 +51,8 @@ function Appearance() {
   return html`<section class="panel">
     <h2>Look</h2>
     <div class="field wide"><label for="color">Colour by</label>
-      <select id="color" data-testid="color" value=${resolved(state)} onChange=${(event) => pick(event.target.value)}>
-        ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolved(state)}>${title}</option>`)}
+      <select id="color" data-testid="color" value=${resolveColor(state)} onChange=${(event) => pick(event.target.value)}>
+        ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
     <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt"
       onChange=${(event) => {
@@ -75,10 +75,10 @@ function Appearance() {
     ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
     ${!single && shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
     ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
-    ${['halo', 'ellipse'].includes(shape) && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
+    ${['halo', 'ellipse'].includes(shape) && count > MAX_SHAPES && html`<p class="help">Shown for ${MAX_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
     ${state.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
       onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
-    ${trails && count > MOST_TRAILS && html`<p class="help">Shown for ${MOST_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
+    ${trails && count > MAX_TRAILS && html`<p class="help">Shown for ${MAX_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
     ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}

@@ -1,6 +1,6 @@
 /** Steps two and three: the method with its settings, and the draws. */
 
-import { defaultCount, drawAgain, drawsAsked, fit } from '../actions/fit.js';
+import { defaultCount, drawAgain, drawSettings, fit } from '../actions/fit.js';
 import { estimateSoon, hindrance } from '../actions/compare.js';
 import { bytes, html, number, seconds } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
@@ -83,7 +83,7 @@ function Cost() {
   );
   if (!dataset) return null;
   const expected = estimate?.method === method ? estimate : null;
-  const { count } = drawsAsked();
+  const { count } = drawSettings();
   const components = forms[method]?.n_components ?? 2;
   const size = count * dataset.n * components * 8;
   const isTooLarge = info && size > info.limits.cache_bytes / 2;

@@ -5,7 +5,7 @@ import { placeOf } from '../lib/frames.js';
 const CELLS = 128; // a side of the grid
 const REACH = 1.25; // the grid covers the box and a margin
 const SHARE = 0.5; // of the places within the contour
-const MOST_PLACES = 400000; // of one label; more change nothing that is seen
+const MAX_PLACES = 400000; // of one label; more change nothing that is seen
 
 /** A cell's middle in the box. */
 export const middleOf = (cell) => ((cell + 0.5) / CELLS) * 2 * REACH - REACH;
@@ -24,7 +24,7 @@ export function densitiesOf({ draws, look, mask, directions, box }) {
 
 function densityOf(rows, { data, count, n, p }, directions, box) {
   const grid = new Float32Array(CELLS * CELLS);
-  const step = Math.max(1, Math.ceil((rows.length * count) / MOST_PLACES));
+  const step = Math.max(1, Math.ceil((rows.length * count) / MAX_PLACES));
   let [total, sx, sy, sxx, syy] = [0, 0, 0, 0, 0];
   for (let draw = 0; draw < count; draw++) {
     const embedding = data.subarray(draw * n * p, (draw + 1) * n * p);

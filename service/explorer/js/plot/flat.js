@@ -1,7 +1,7 @@
 /** The large plot on a two-dimensional canvas, without WebGL, with the same interface and gestures. */
 
-import { caught, followLasso, nearest } from '../lib/lasso.js';
-import { fitted, paint } from '../lib/paint.js';
+import { pointsInside, followLasso, nearest } from '../lib/lasso.js';
+import { resizeCanvas, paint } from '../lib/paint.js';
 import { sizeOf } from './size.js';
 
 const REACH = 12; // pixels within which a point is under the pointer
@@ -33,7 +33,7 @@ export function createFlatPlot(canvas, on) {
 
   function draw() {
     frame = 0;
-    const context = fitted(canvas, width, height);
+    const context = resizeCanvas(canvas, width, height);
     if (!now) return;
     const ratio = canvas.width / width;
     const { x, y, sx, sy } = screen();
@@ -49,7 +49,7 @@ export function createFlatPlot(canvas, on) {
     }
   }
   const soon = () => (frame ||= requestAnimationFrame(draw));
-  const moved = () => {
+  const redrawView = () => {
     soon();
     on.view();
   };
@@ -57,14 +57,14 @@ export function createFlatPlot(canvas, on) {
   canvas.addEventListener('wheel', (event) => {
     event.preventDefault();
     camera.zoom = Math.min(200, Math.max(0.2, camera.zoom * Math.exp(-event.deltaY / 500)));
-    moved();
+    redrawView();
   }, { passive: false });
   canvas.addEventListener('pointermove', (event) => {
     if (grabbed) {
       const unit = least() * camera.zoom;
       camera.x = grabbed.x + (event.clientX - grabbed.px) / unit;
       camera.y = grabbed.y - (event.clientY - grabbed.py) / unit;
-      moved();
+      redrawView();
     } else if (now && !line.length) on.hover(nearest(event.offsetX, event.offsetY, now, screen(), REACH));
   });
   canvas.addEventListener('pointerleave', () => on.hover(-1));
@@ -84,7 +84,7 @@ export function createFlatPlot(canvas, on) {
       if (isClick && now) {
         const row = nearest(event.offsetX, event.offsetY, now, screen(), REACH);
         if (row >= 0) on.select([row]);
-      } else if (!grabbed && now) on.select(caught(points, now, screen()));
+      } else if (!grabbed && now) on.select(pointsInside(points, now, screen()));
       grabbed = null;
       line = [];
       soon();
@@ -146,11 +146,11 @@ export function createFlatPlot(canvas, on) {
     },
     zoom(factor) {
       camera.zoom *= factor;
-      moved();
+      redrawView();
     },
     reset() {
       camera = { x: 0, y: 0, zoom: 1 };
-      moved();
+      redrawView();
     },
     redraw: soon,
     destroy() {

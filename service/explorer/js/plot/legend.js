@@ -63,7 +63,7 @@ export function paintLegend(context, look, height, factor, { ink, surface, line 
 const ESCAPES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 
 /** Text for XML. */
-export const escaped = (text) => String(text).replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);
+export const escapeXml = (text) => String(text).replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);
 
 /** The legend as an SVG group at the lower left of a picture. */
 export function svgLegend(look, height, { ink, surface, line }) {
@@ -75,7 +75,7 @@ export function svgLegend(look, height, { ink, surface, line }) {
       return ramp.map((color, i) => `<rect x="${(x + i * step).toFixed(2)}" y="${y}" width="${(step + 0.5).toFixed(2)}" height="${high}" fill="${color}"/>`).join('');
     }
     if (circle) return `<path d="M${x - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0" fill="${circle}"/>`;
-    return `<text x="${x}" y="${y}"${bold ? ' font-weight="600"' : ''}${end ? ' text-anchor="end"' : ''}>${escaped(text)}</text>`;
+    return `<text x="${x}" y="${y}"${bold ? ' font-weight="600"' : ''}${end ? ' text-anchor="end"' : ''}>${escapeXml(text)}</text>`;
   });
   return `<g id="legend" transform="translate(8 ${height - found.height - 8})" font-family="system-ui, sans-serif" font-size="12" fill="${ink}">` +
     `<rect width="${found.width}" height="${found.height}" fill="${surface}" fill-opacity=".88" stroke="${line}"/>${drawn.join('')}</g>`;

@@ -2,13 +2,13 @@
 
 import { dimension, directionsOf, embeddingOf, placeOf, points } from '../lib/frames.js';
 import { neighborsOf } from '../actions/selection.js';
-import { fitted } from '../lib/paint.js';
+import { resizeCanvas } from '../lib/paint.js';
 import { state } from '../store.js';
 import { densitiesOf } from './density.js';
 import { contourOf, momentsOf, movedMomentsOf } from './spread.js';
 
-export const MOST_SHAPES = 100; // more would cover each other
-export const MOST_TRAILS = 150;
+export const MAX_SHAPES = 100; // more would cover each other
+export const MAX_TRAILS = 150;
 const TAU = 2 * Math.PI;
 
 /** The rows with an overlay: of the selected points or of all, an even sample of at most `most`. */
@@ -23,7 +23,7 @@ function shapedPoints(n, selection, most) {
 
 /** Draw the overlay: `xy` are positions in the box, `screen` maps the box to the page. */
 export function drawOverlay(canvas, { width, height }, xy, screen, box, look, colors) {
-  const context = fitted(canvas, width, height);
+  const context = resizeCanvas(canvas, width, height);
   if (!xy) return;
   const ratio = canvas.width / width;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -63,7 +63,7 @@ function traceContour(context, row, { screen, box, directions }) {
 
 /** Thin contours of the selected points and of the one under the pointer, with a line from the average to the dot. */
 function drawContours(context, at, hover, view) {
-  const rows = new Set(state.selection && state.shape !== 'ellipse' ? shapedPoints(points(), state.selection, MOST_SHAPES) : []);
+  const rows = new Set(state.selection && state.shape !== 'ellipse' ? shapedPoints(points(), state.selection, MAX_SHAPES) : []);
   if (hover >= 0) rows.add(hover);
   for (const row of rows) {
     const isLoud = row === hover || rows.size <= 2;
@@ -85,7 +85,7 @@ function drawContours(context, at, hover, view) {
 
 /** A halo as wide as the spread or the movement, or an ellipse, around the average place. */
 function drawShapes(context, view) {
-  const rows = shapedPoints(points(), state.selection, MOST_SHAPES);
+  const rows = shapedPoints(points(), state.selection, MAX_SHAPES);
   const isEllipse = state.shape === 'ellipse' && view.p > 1;
   const unit = Math.abs(view.screen.sx);
   context.lineWidth = 1;
@@ -140,7 +140,7 @@ function drawDensities(context, view) {
 
 /** The path of a point through all draws. */
 function drawTrails(context, { screen, box, look, p, directions }) {
-  const rows = shapedPoints(points(), state.selection, MOST_TRAILS);
+  const rows = shapedPoints(points(), state.selection, MAX_TRAILS);
   const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
   const frames = Array.from({ length: state.draws.count }, (_, draw) => embeddingOf(draw + 1));
   context.lineWidth = 1;

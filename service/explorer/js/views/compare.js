@@ -1,7 +1,7 @@
 /** Methods side by side, with their scores. */
 
-import { compare, compared, embedders, hindrance } from '../actions/compare.js';
-import { boxOf, placed } from '../lib/frames.js';
+import { compare, comparedMethods, embedders, hindrance } from '../actions/compare.js';
+import { boxOf, placeInBox } from '../lib/frames.js';
 import { html, number, seconds, useMemo } from '../lib/html.js';
 import { LOOK, lookOf } from '../lib/look.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
@@ -13,7 +13,7 @@ import { Thumb } from './thumb.js';
 export function Compare() {
   const { dataset, comparison, work, compared: _ } = useStore('dataset', 'comparison', 'work', 'compared', 'methods');
   if (!dataset) return html`<${Empty} />`;
-  const names = compared();
+  const names = comparedMethods();
   return html`<div class="compare" data-testid="compare">
     <${Choice} names=${names} isOpen=${!comparison} />
     <div class="buttons first"><button type="button" class="primary" data-testid="compare-go" disabled=${Boolean(work) || names.length < 2}
@@ -28,7 +28,7 @@ function Choice({ names, isOpen }) {
   const families = new Map();
   for (const method of embedders()) families.set(method.family, [...(families.get(method.family) ?? []), method]);
   const toggle = (name) => {
-    const now = compared();
+    const now = comparedMethods();
     set({ compared: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
   };
   return html`<details class="more method-choice" open=${isOpen}><summary>Methods to compare</summary>
@@ -51,7 +51,7 @@ function Cards() {
   const look = useMemo(() => lookOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
-    return [label, placed(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
+    return [label, placeInBox(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
   })), [comparison]);
   return html`<div class="grid" data-testid="comparison">
     ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`

@@ -1,7 +1,7 @@
 /** Draws side by side, and the grid of scales. */
 
 import { DRAWS_A_SCALE, drawScales } from '../actions/fit.js';
-import { boxOf, dimension, embeddingOf, placed, titleOf } from '../lib/frames.js';
+import { boxOf, dimension, embeddingOf, placeInBox, titleOf } from '../lib/frames.js';
 import { html, number, useEffect, useMemo } from '../lib/html.js';
 import { LOOK, lookOf } from '../lib/look.js';
 import { set, useStore } from '../store.js';
@@ -18,7 +18,7 @@ export function Grid() {
     if (!draws) return [];
     const p = dimension();
     const box = boxOf([reference, draws.data], draws.n, p, axes);
-    return Array.from({ length: draws.count + 1 }, (_, i) => placed(embeddingOf(i), draws.n, p, axes, box));
+    return Array.from({ length: draws.count + 1 }, (_, i) => placeInBox(embeddingOf(i), draws.n, p, axes, box));
   }, [draws, reference, axes]);
   if (!draws) return html`<${Empty} />`;
   const open = (i) => {
@@ -49,7 +49,7 @@ export function Scales() {
       const of = (i) => data.subarray((row * DRAWS_A_SCALE + i) * size, (row * DRAWS_A_SCALE + i + 1) * size);
       const embeddings = Array.from({ length: DRAWS_A_SCALE }, (_unused, i) => of(i));
       const box = boxOf([embeddings[0], data.subarray(row * DRAWS_A_SCALE * size, (row + 1) * DRAWS_A_SCALE * size)], n, p, axes);
-      return embeddings.map((embedding) => placed(embedding, n, p, axes, box));
+      return embeddings.map((embedding) => placeInBox(embedding, n, p, axes, box));
     });
   }, [scales, axes]);
   if (!posterior) return html`<${Empty} />`;

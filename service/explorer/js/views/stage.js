@@ -3,7 +3,7 @@
 import { createPlot } from '../plot/make.js';
 import { drawOverlay } from '../plot/overlay.js';
 import { followTurns } from '../plot/turning.js';
-import { ballOf, boxOf, dimension, directionsOf, embeddingOf, placed, points, titleOf, turned } from '../lib/frames.js';
+import { ballOf, boxOf, dimension, directionsOf, embeddingOf, placeInBox, points, titleOf, boxAlong } from '../lib/frames.js';
 import { html, number, useEffect, useRef } from '../lib/html.js';
 import { nearest } from '../lib/lasso.js';
 import { LOOK, lookOf } from '../lib/look.js';
@@ -105,7 +105,7 @@ function direct(host, overlay) {
 
   /** Aim the box of three dimensions at the shown directions. */
   function aim() {
-    if (ball) onStage.box = turned(ball, directionsOf(3, state.axes, state.turn));
+    if (ball) onStage.box = boxAlong(ball, directionsOf(3, state.axes, state.turn));
   }
 
   /** Show the frame of the state. */
@@ -115,7 +115,7 @@ function direct(host, overlay) {
     const n = points();
     const embedding = embeddingOf(state.frame);
     if (onStage.xy?.length !== 2 * n) onStage.xy = new Float32Array(2 * n);
-    placed(embedding, n, dimension(), state.axes, onStage.box, onStage.xy, state.turn);
+    placeInBox(embedding, n, dimension(), state.axes, onStage.box, onStage.xy, state.turn);
     onStage.moving = ms > 0;
     soon();
     await plot.show(onStage.xy, onStage.look, { ms, quick });

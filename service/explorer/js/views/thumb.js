@@ -1,9 +1,9 @@
 /** Small picture of an embedding, with a lasso. */
 
 import { choosePoints } from '../actions/selection.js';
-import { caught, followLasso } from '../lib/lasso.js';
+import { pointsInside, followLasso } from '../lib/lasso.js';
 import { html, useEffect, useRef } from '../lib/html.js';
-import { centered, fitted, paint } from '../lib/paint.js';
+import { centeredScreen, resizeCanvas, paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
 
 const CLICK = 5;
@@ -27,7 +27,7 @@ export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
         draw();
         const [first, last] = [line[0], line[line.length - 1]];
         if (line.length < 8 && Math.hypot(first[0] - last[0], first[1] - last[1]) < CLICK) now.current.onOpen?.();
-        else choosePoints(caught(line, now.current.xy, screenOf(canvas.current)));
+        else choosePoints(pointsInside(line, now.current.xy, screenOf(canvas.current)));
       },
     });
     return () => watcher.disconnect();
@@ -47,16 +47,16 @@ export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
   `;
 }
 
-const screenOf = (canvas) => centered(canvas.clientWidth, canvas.clientHeight);
+const screenOf = (canvas) => centeredScreen(canvas.clientWidth, canvas.clientHeight);
 
 function drawThumb(canvas, { xy, look, selection }, line) {
   const { clientWidth: width, clientHeight: height } = canvas;
   if (!width) return;
-  const context = fitted(canvas, width, height);
+  const context = resizeCanvas(canvas, width, height);
   const ratio = canvas.width / width;
   const n = xy.length / 2;
   const radius = (n <= 300 ? 2.2 : n <= 3000 ? 1.4 : 0.7) * ratio;
-  paint(context, xy, centered(canvas.width, canvas.height), look, { radius, mask: selection?.mask, opacity: 0.8 });
+  paint(context, xy, centeredScreen(canvas.width, canvas.height), look, { radius, mask: selection?.mask, opacity: 0.8 });
   if (line.length < 2) return;
   context.strokeStyle = colors().ink;
   context.lineWidth = ratio;

@@ -12,9 +12,9 @@ from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.methods.entropy.alle import AlleSpec, acyclic
-from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected
-from glle_engine.methods.entropy.graphical_lasso import lasso, regularized
-from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
+from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected_edges
+from glle_engine.methods.entropy.graphical_lasso import lasso, regularize
+from glle_engine.methods.entropy.multipliers import Unfolding, unfold
 from glle_engine.methods.linear.pca import principal_axes
 from tests.engine.conftest import ORACLES
 
@@ -26,7 +26,7 @@ def cloud(n: int, d: int) -> np.ndarray:
 
 def unfolding(X: np.ndarray, k: int, *, positive: bool = True) -> Unfolding:
     """Return the likelihood of multipliers on a kNN graph."""
-    i, j = undirected(kneighbors(X, k)[0])
+    i, j = undirected_edges(kneighbors(X, k)[0])
     return Unfolding(second_moment(X), i, j, 1e-4, positive=positive)
 
 
@@ -46,7 +46,7 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
     """They are equal where the multiplier is positive, and expected smaller where it is 0; both occur."""
     X = manifolds.make("s_curve", 80, seed=1).X
     problem = unfolding(X, 6)
-    found = unfolded(problem, 1e-8, 100, silent)
+    found = unfold(problem, 1e-8, 100, silent)
     observed = problem.squared_distances(problem.S)
     expected = problem.squared_distances(found.K)
     held = found.multipliers > 0
@@ -101,9 +101,9 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
     one = METHODS[name]
     spec = one.spec(n_neighbors=5)
     if name == "meu":
-        i, j = undirected(kneighbors(X, 5)[0])
+        i, j = undirected_edges(kneighbors(X, 5)[0])
         gamma = spec.gamma * 25 / np.trace(second_moment(X))
-        K = unfolded(Unfolding(second_moment(X), i, j, gamma, positive=True), spec.tolerance, 100, silent).K
+        K = unfold(Unfolding(second_moment(X), i, j, gamma, positive=True), spec.tolerance, 100, silent).K
     else:
         M = acyclic(X, spec, np.arange(25), silent)[0].toarray()
         K = np.linalg.inv(M @ M.T)
@@ -143,11 +143,11 @@ def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
     """The subgradient of the penalised likelihood is 0: |s - w| is rho where p is not 0, at most rho elsewhere."""
     X = cloud(30, 20)
     S = second_moment(X)
-    i, j = undirected(kneighbors(X, k)[0])
+    i, j = undirected_edges(kneighbors(X, k)[0])
     pattern = np.zeros((30, 30), bool)
     pattern[i, j] = pattern[j, i] = True
     neighbors = [np.flatnonzero(row) for row in pattern]
-    found = regularized(S, neighbors, 0.1, 1e-10, 500, silent)
+    found = regularize(S, neighbors, 0.1, 1e-10, 500, silent)
     slope = np.linalg.inv(found.P) - S - 0.1 * np.sign(found.P)
     linked = found.P != 0
     assert found.converged
@@ -161,7 +161,7 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
     S = second_moment(cloud(15, 40))
     neighbors = [np.delete(np.arange(15), i) for i in range(15)]
     K, P = graphical_lasso(S + 0.1 * np.eye(15), 0.1, tol=1e-6, enet_tol=1e-10)
-    found = regularized(S, neighbors, 0.1, 1e-12, 500, silent)
+    found = regularize(S, neighbors, 0.1, 1e-12, 500, silent)
     assert np.allclose(found.P, P, atol=1e-4)
     assert np.allclose(found.K, K, atol=1e-4)
 

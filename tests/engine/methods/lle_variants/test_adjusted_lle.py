@@ -135,7 +135,7 @@ def test_automatic_k_is_better_than_a_bad_one() -> None:
 def curve_of(least: int, most: int) -> list[int]:
     """Return the ks that are tried."""
     spec = METHODS["auto-k-lle"].spec(k_least=least, k_most=most)
-    return [int(k) for k in spec.tried()]
+    return [int(k) for k in spec.candidates()]
 
 
 @pytest.mark.parametrize("criterion", ["residual-variance", "procrustes"])

@@ -13,7 +13,7 @@ from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.methods.neighbor_embedding.affinities import _calibrated, conditional_affinities, joint_affinities
+from glle_engine.methods.neighbor_embedding.affinities import _calibrate, conditional_affinities, joint_affinities
 from glle_engine.methods.neighbor_embedding.common import initial
 from glle_engine.methods.neighbor_embedding.descent import Objective, attraction_factor, descend
 from glle_engine.methods.neighbor_embedding.elastic_embedding import elastic_energy, repulsive_weights, strengths
@@ -220,7 +220,7 @@ def test_tsne_agrees_with_another_implementation() -> None:
     one = method("t-sne")
     found = one.embed(X, one.spec(perplexity=15.0, theta=0.0, early_iter=150, n_iter=300))
     nearest, distances = kneighbors(X, 45)
-    shares, _ = _calibrated(distances**2, np.log(15.0))
+    shares, _ = _calibrate(distances**2, np.log(15.0))
     P = np.zeros((150, 150))
     np.put_along_axis(P, nearest.astype(np.intp), shares, axis=1)
     P = joint_affinities(P)

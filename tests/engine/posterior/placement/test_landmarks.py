@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glle_engine import DrawKey, FitSpec, Posterior, fit, manifolds
 from glle_engine.base import errors
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
-from glle_engine.posterior.placement.out_of_sample import combined
+from glle_engine.posterior.placement.out_of_sample import combine
 from glle_engine.posterior.posterior import load
 from glle_engine.reliability.calibration import calibrate
 
@@ -175,7 +175,7 @@ def test_a_draw_is_a_pure_function_of_its_address(
     alone = Posterior.from_parts(marked.head(), marked.arrays()).draw(last, **kind)  # type: ignore[arg-type]
     assert draws[-1].embedding.tobytes() == alone.embedding.tobytes()
     weights = marked.weights(last, **kind)  # type: ignore[arg-type]
-    placed = combined(weights, marked.neighbors, alone.embedding)
+    placed = combine(weights, marked.neighbors, alone.embedding)
     assert marked.placement is not None
     others = marked.placement.others
     np.testing.assert_allclose(placed[others], alone.embedding[others], rtol=1e-12, atol=1e-12)

@@ -24,10 +24,10 @@ from tests.service.routes.posteriors.conftest import (
     npz,
     result_of,
 )
-from worker.base.versions import versioned
+from worker.base.versions import versioned_key
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
-from worker.records.draws import DrawKey
+from worker.records.draws import DrawAddress
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: S
 def test_an_unknown_gap_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Without an estimate of the next eigenvalue the gap is null in the JSON and NaN in the npz."""
     id_ = posterior.rpartition("/")[2]
-    arrays_id, key = stores.posteriors.arrays_id(id_), DrawKey(0, 1, 1.0, "posterior", "procrustes")
+    arrays_id, key = stores.posteriors.arrays_id(id_), DrawAddress(0, 1, 1.0, "posterior", "procrustes")
     path = posterior + "/summary?count=3&scale=1"
     job = client.get(path + "&wait=0")
     fit = stores.posteriors.load(id_)
@@ -340,6 +340,6 @@ def test_deleted_data_set_deletes_its_advice(client: httpx.Client, stores: Store
     """No result about it stays in the cache."""
     dataset = upload(client, SHEET)
     result_of(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
-    assert len(list(stores.cache.client.scan_iter(versioned("result:*")))) == 1
+    assert len(list(stores.cache.client.scan_iter(versioned_key("result:*")))) == 1
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert list(stores.cache.client.scan_iter("*")) == []
