@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name paths that exist."""
+"""ARCHITECTURE.md and CONTRIBUTING.md name paths and functions that exist."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ ROOMS = (
 PATH = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`")
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 NAMED = {page: PATH.findall((ROOT / page).read_text(encoding="utf-8")) for page in PAGES}
+# A file followed by names in parentheses: functions, classes, constants, and members as `Class.member`.
+MEMBERS = re.findall(r"`([\w./]+\.py)` \((`[^)]+`)\)", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 QUESTIONS = re.findall(r"^\| (.+\?) \| (.+) \|$", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -21,6 +23,17 @@ QUESTIONS = re.findall(r"^\| (.+\?) \| (.+) \|$", (ROOT / "ARCHITECTURE.md").rea
 def test_named_paths_exist(page: str, path: str) -> None:
     """Every path in backticks exists."""
     assert (ROOT / path).exists(), f"{page} names {path}"
+
+
+@pytest.mark.parametrize(("path", "names"), MEMBERS)
+def test_named_functions_exist(path: str, names: str) -> None:
+    """The file defines every name in the parentheses after it."""
+    source = (ROOT / path).read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w.]+)`", names):
+        for part in name.split("."):
+            assert re.search(rf"^\s*(?:(?:async )?def |class )?{part}\b\s*[(:=\[]", source, re.MULTILINE), (
+                f"{path}: {name}"
+            )
 
 
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS)
@@ -36,6 +49,7 @@ def test_newcomers_have_twelve_questions_answered() -> None:
     """The patterns still match the pages."""
     assert len(QUESTIONS) >= 12
     assert all(NAMED.values())
+    assert MEMBERS
 
 
 def test_every_package_is_named_in_its_room() -> None:
