@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-ui test-compose lint docs bench honesty generate lock clean
+.PHONY: help setup demo up test test-ui test-compose lint docs bench believe honesty generate lock clean
 
 help:
 	@echo "make demo          run the main job on real data; leaves pictures in out/"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-compose  build and test the containers (as root; installs container engines; COMPOSE=v2 or v1)"
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
+	@echo "make believe       compare audits with other samples (some minutes)"
 	@echo "make honesty       measure the spread against the truth (ten minutes)"
 	@echo "make generate      write openapi.json, the clients' types and the generated pages"
 	@echo "make lock          resolve requirements/*.lock again"
@@ -74,6 +75,9 @@ docs: setup $(VENV)/.docs
 
 bench: setup $(VENV)/.bench
 	$(BIN)/python -m bench $(BENCH)
+
+believe: setup
+	$(BIN)/python -m docs.figures.believe
 
 honesty: setup
 	$(BIN)/python -m docs.figures.honesty

@@ -6,6 +6,7 @@
     glle.plot(posterior.summary(), labels=y)  # points that move between draws are faint
     glle.compare(X, ["pca", "isomap", "umap"])  # scores of other methods; glle.embed(X, "isomap") embeds by one
     glle.advise(X).n_neighbors  # the suggested number of neighbors
+    print(glle.audit(X, method="umap").verdict)  # whether to believe a map, by any method or function
 
     with glle.Client("http://127.0.0.1:8000") as client:
         posterior = client.fit(X, labels=y, n_neighbors=10)  # an array, a table, or the path of a file
@@ -29,15 +30,17 @@ if TYPE_CHECKING:
     from glle.library import compare, embed, fit, load
     from glle.plotting import plot
     from glle_engine import manifolds as datasets
+    from glle_engine.audit.audit import audit
     from glle_engine.estimator import GLLE
     from glle_engine.posterior.selection import advise
 
-__all__ = ["GLLE", "Client", "advise", "compare", "datasets", "embed", "fit", "load", "plot"]
+__all__ = ["GLLE", "Client", "advise", "audit", "compare", "datasets", "embed", "fit", "load", "plot"]
 
 # Module and name there of each public name; all others are names of `glle.client`.
 _SOURCES = {
     "GLLE": ("glle_engine.estimator", "GLLE"),
     "advise": ("glle_engine.posterior.selection", "advise"),
+    "audit": ("glle_engine.audit.audit", "audit"),
     "compare": ("glle.library", "compare"),
     "datasets": ("glle_engine", "manifolds"),
     "embed": ("glle.library", "embed"),

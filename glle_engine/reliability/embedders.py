@@ -47,14 +47,15 @@ class PosteriorEmbedder(Embedder):
     points : Data
         In the unit of computation.
     spec : FitSpec
-    reference : (n, p) float64
+    reference : (n, p) float64, optional
+        None: resamples are not rotated.
     landmarks : (m,) int32, optional
 
     """
 
     points: Data
     spec: FitSpec
-    reference: NDArray[np.float64]
+    reference: NDArray[np.float64] | None
     landmarks: NDArray[np.int32] | None = None
 
     @classmethod
@@ -103,6 +104,8 @@ class PosteriorEmbedder(Embedder):
         )
         placed = np.empty(self.shape)
         placed[sample.chosen], placed[sample.others] = fitted.embedding, extension.embed(fitted.embedding)
+        if self.reference is None:
+            return placed
         return rotate(placed, procrustes_rotation(placed, self.reference))
 
 

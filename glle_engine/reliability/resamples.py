@@ -48,6 +48,8 @@ class Stream:
         Streams of one seed with different numbers are independent.
     random_neighbors : bool
         Whether n_neighbors is log-uniform on [.7 k, 1.5 k] for each resample of a posterior, or k.
+    paired : bool
+        Whether resamples 2 j and 2 j + 1 have no point in common.
 
     """
 
@@ -55,6 +57,7 @@ class Stream:
     share: float
     number: int
     random_neighbors: bool = False
+    paired: bool = False
 
     @property
     def factor(self) -> float:
@@ -69,6 +72,7 @@ class Stream:
 HALVES = Stream("half-samples", 0.5, number=0)
 RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
 LARGER = Stream("larger samples", 0.632, number=2)
+SEPARATE = Stream("separate halves", 0.5, number=3, paired=True)
 STREAMS = (HALVES, RANDOM_K, LARGER)  # of a posterior's ensemble
 SEEDS = Stream("other seeds", 1.0, number=0)  # the whole data, for methods with a seed
 HALF = 0.5
@@ -222,9 +226,10 @@ def resample(
 
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
     """Return the points of a resample, a pure function of the rows, the stream, the seed and the number."""
-    counter = np.array([seed, stream.number * _RESAMPLES + number], np.uint64)
+    counter = np.array([seed, stream.number * _RESAMPLES + (number // 2 if stream.paired else number)], np.uint64)
     rng = np.random.Generator(np.random.Philox(key=counter))
-    chosen = np.sort(embed.rows[rng.permutation(len(embed.rows))[: stream.size(len(embed.rows))]])
+    order, size = rng.permutation(len(embed.rows)), stream.size(len(embed.rows))
+    chosen = np.sort(embed.rows[order[-size:] if stream.paired and number % 2 else order[:size]])
     others = np.setdiff1d(np.arange(embed.shape[0]), chosen, assume_unique=True)
     return Sample(stream, number, chosen, others, rng.random() if stream.random_neighbors else None)
 

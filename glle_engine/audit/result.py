@@ -1,0 +1,165 @@
+"""Result of an audit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from glle_engine.base.brief import brief
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+    from glle_engine.audit.chance import Chance
+    from glle_engine.base.diagnostics import Note
+    from glle_engine.reliability.regions import Regions
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """How far the spread ranks the points by their certainty.
+
+    Attributes
+    ----------
+    level : {"high", "moderate", "low"}
+    expected : float in [0, 1]
+        Expected rank correlation with the spread over new samples: the smaller one of the reliability of the spread by
+        halves of its resamples, and of its correlation with the spread over quarters of the data.
+
+    """
+
+    level: Literal["high", "moderate", "low"]
+    expected: float
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of labeled points in the pictures of other samples.
+
+    Attributes
+    ----------
+    names : (g,) array
+        The labels, ascending.
+    apart : (g, g) float64
+        Share of pictures in which at least 90 % of the points of two groups lie nearer to their own group's center than
+        to the other's.
+    member_probability : (n,) float64
+        Share of pictures in which most of a point's neighbors are of its group.
+
+    """
+
+    names: NDArray[Any]
+    apart: NDArray[np.float64]
+    member_probability: NDArray[np.float64]
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Audit:
+    """What the data support of an embedding of n points.
+
+    Attributes
+    ----------
+    verdict : str
+        One or two sentences about the picture.
+    beyond_chance : bool or None
+        Whether its neighborhoods are better than those of data without relations among features; None if that cannot be
+        decided.
+    remains : float in [0, 1] or None
+        R^2 of the pictures of two separate halves of the data: what another sample would show of it. None for
+        coordinates alone, as all that follows.
+    remains_error : float or None
+        Its standard error.
+    dimension : int or None
+        Coordinates that two samples share when one more than the picture's is computed; None if the method has a fixed
+        number.
+    embedding : (n, p) float64
+    spread : (n,) float64 or None
+        Root of the trace of a point's covariance over samples, in units of the embedding.
+    stability : (n,) float64 in [0, 1] or None
+        Mean probability of a point's neighbors in the picture to be its neighbors in that of another sample.
+    regions : dict of Regions
+        "mean": for the mean place of each point over samples; "new sample": for its place in the picture of another
+        sample. Each for the levels .5 and .9.
+    neighbors : (n, n) csr_array or None
+        Probability that j is among the neighbors of i in the picture of another sample.
+    groups : Groups or None
+        Of the labels.
+    ranking : Ranking or None
+        None also where the picture is not beyond chance: which of its points move least is of no use then.
+    chance : Chance or None
+    pairs : int
+        Pairs of separate halves.
+    notes : tuple of Note
+
+    """
+
+    verdict: str
+    beyond_chance: bool | None
+    embedding: NDArray[np.float64]
+    remains: float | None = None
+    remains_error: float | None = None
+    dimension: int | None = None
+    spread: NDArray[np.float64] | None = None
+    stability: NDArray[np.float64] | None = None
+    regions: dict[str, Regions] = field(default_factory=dict)
+    neighbors: csr_array | None = None
+    groups: Groups | None = None
+    ranking: Ranking | None = None
+    chance: Chance | None = None
+    pairs: int = 0
+    notes: tuple[Note, ...] = ()
+
+    __repr__ = brief
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    @property
+    def p_value(self) -> NDArray[np.float64] | None:
+        """P-value (n,) of each point's neighborhood against chance."""
+        return None if self.chance is None else self.chance.p_value
+
+    @property
+    def is_point_beyond(self) -> NDArray[np.bool_] | None:
+        """Points (n,) beyond chance, at a false-discovery rate of 10 %."""
+        return None if self.chance is None else self.chance.is_point_beyond
+
+    def frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each point: coordinates, p_value, spread, stability, group.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+
+        """
+        import pandas as pd  # noqa: PLC0415 # an extra
+
+        columns: dict[str, Any] = {f"y{axis}": column for axis, column in enumerate(self.embedding.T, start=1)}
+        group = None if self.groups is None else self.groups.member_probability
+        optional = {
+            "p_value": self.p_value,
+            "beyond_chance": self.is_point_beyond,
+            "spread": self.spread,
+            "stability": self.stability,
+            "group_probability": group,
+        }
+        return pd.DataFrame(columns | {name: values for name, values in optional.items() if values is not None})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the arrays as a JSON-able dictionary."""
+        return {
+            "verdict": self.verdict,
+            "beyond_chance": self.beyond_chance,
+            "remains": self.remains,
+            "remains_error": self.remains_error,
+            "dimension": self.dimension,
+            "ranking": None if self.ranking is None else asdict(self.ranking),
+            "pairs": self.pairs,
+            "regions": {name: regions.to_dict() for name, regions in self.regions.items()},
+            "notes": [asdict(note) for note in self.notes],
+        }

@@ -1,0 +1,177 @@
+"""Audits: chance, what remains, and the parts of a picture, on data whose answers are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import fit
+from glle_engine.audit.agreement import canonical_correlations, common_share, shared_coordinates
+from glle_engine.audit.audit import audit, audits
+from glle_engine.audit.chance import compare_with_chance, discoveries
+from glle_engine.audit.sources import source_of_method
+from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError
+from glle_engine.reliability.embedders import FunctionEmbedder
+from glle_engine.reliability.resamples import SEPARATE, draw_sample
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RNG = np.random.default_rng(0)
+NOISE = RNG.standard_normal((200, 8))
+PLANE = RNG.standard_normal((200, 2)) @ RNG.standard_normal((2, 8)) + 0.1 * RNG.standard_normal((200, 8))
+CLASSES = np.repeat(["a", "b", "c"], 60)
+ISLANDS = 12 * np.eye(8)[np.repeat([0, 1, 2], 60)] + RNG.standard_normal((180, 8))
+
+
+def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first two principal components."""
+    centered = points - points.mean(axis=0)
+    return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
+
+
+@pytest.mark.parametrize("method", ["pca", "glle"])
+def test_noise_is_said_to_be_noise(method: str) -> None:
+    """Independent features are no structure, and nothing is said of the order of the points."""
+    found = audit(NOISE, method=method)
+    assert found.beyond_chance is False
+    assert found.verdict.startswith("Nothing here is more than chance")
+    assert found.ranking is None
+    assert found.is_point_beyond is not None
+    assert found.is_point_beyond.mean() < 0.05
+
+
+def test_a_plane_is_believed() -> None:
+    """Two factors are structure, remain in another sample, and are two coordinates."""
+    found = audit(PLANE, method="pca")
+    assert found.beyond_chance is True
+    assert found.remains is not None
+    assert found.remains > 0.95
+    assert "Believe the picture" in found.verdict
+    assert found.neighbors is not None
+    assert found.stability is not None
+    assert 0 <= found.neighbors.data.min() <= found.neighbors.data.max() < 1
+    assert ((found.stability > 0.2) & (found.stability <= 1)).all()
+    assert found.regions["new sample"].radius(0.9) == pytest.approx(np.sqrt(2) * found.regions["mean"].radius(0.9))
+
+
+def test_a_ball_has_three_coordinates() -> None:
+    """A map of two dimensions hides the third coordinate that two samples share."""
+    ball = RNG.standard_normal((400, 3))
+    ball *= (RNG.uniform(size=400) ** (1 / 3) / np.linalg.norm(ball, axis=1))[:, None]
+    assert audit(ball, method="glle").dimension == 3
+
+
+def test_islands_are_apart() -> None:
+    """Separate groups are apart in all pictures, and each point is among its group."""
+    groups = audit(ISLANDS, method="pca", labels=CLASSES).groups
+    assert groups is not None
+    assert groups.names.tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(groups.apart, 1 - np.eye(3))
+    assert groups.member_probability.mean() > 0.99
+    mixed = audit(NOISE, method="pca", labels=np.arange(200) % 2).groups
+    assert mixed is not None
+    assert mixed.apart.max() < 0.2
+
+
+def test_a_posterior_and_its_method_are_one() -> None:
+    """The audit of a posterior is that of the method by name, with the same bits."""
+    posterior = fit(PLANE, n_neighbors=12)
+    by_posterior = audit(PLANE, posterior)
+    by_name = audit(PLANE, method="glle", parameters={"n_neighbors": 12})
+    assert by_posterior.to_dict() == by_name.to_dict()
+    np.testing.assert_array_equal(by_posterior.p_value, by_name.p_value)
+
+
+def test_a_function_is_a_method() -> None:
+    """A function of the caller gets everything but the dimension, because it has a fixed number of coordinates."""
+    found = audit(PLANE, method=principal)
+    assert found.beyond_chance is True
+    assert found.dimension is None
+    assert found.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
+    frame = found.frame()
+    assert list(frame.columns) == ["y1", "y2", "p_value", "beyond_chance", "spread", "stability"]
+    assert len(frame) == len(PLANE)
+
+
+def test_coordinates_alone_have_p_values() -> None:
+    """Without a method there is fidelity, and no statement on another sample."""
+    found = audit(PLANE, principal(PLANE))
+    assert found.beyond_chance is True
+    assert found.remains is None
+    assert [note.code for note in found.notes] == ["coordinates-alone"]
+    assert audit(NOISE, NOISE[:, :2]).beyond_chance is False
+
+
+@pytest.mark.parametrize(
+    ("X", "reason"),
+    [(NOISE[:, :2], "all 2 features"), (NOISE * [1000, 1, 1, 1, 1, 1, 1, 1], "one feature has 100% of the variance")],
+)
+def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str) -> None:
+    """Permuted data keep the neighbors where the map has all features, or one feature dominates."""
+    found = audit(X, method="pca", parameters={"n_components": 2})
+    assert found.beyond_chance is None
+    assert reason in found.notes[0].message
+
+
+def test_stages_are_refined() -> None:
+    """The first statement is by four pairs; later ones have more until they are certain."""
+    stages = list(audits(NOISE, method="pca"))
+    assert [stage.pairs for stage in stages] == [4, 8, 12][: len(stages)]
+    assert stages[-1].pairs == audit(NOISE, method="pca").pairs
+
+
+def test_separate_halves_share_no_point() -> None:
+    """Resamples 2 j and 2 j + 1 are disjoint, for odd numbers of points, too."""
+    embed = FunctionEmbedder(principal, PLANE[:101])
+    for number in range(0, 6, 2):
+        first, second = (draw_sample(embed, SEPARATE, 0, number + side).chosen for side in (0, 1))
+        assert len(first) == len(second) == 50
+        assert not set(first) & set(second)
+
+
+def test_agreement_of_known_pictures() -> None:
+    """Rotated, scaled and moved pictures are the same; independent ones share next to nothing."""
+    Y, other = RNG.standard_normal((2, 500, 2))
+    turned = 3 * Y @ [[0, 1], [1, 0]] + 7
+    np.testing.assert_allclose(common_share(np.array([Y, turned, Y, other])), [1, 0], atol=0.05)
+    np.testing.assert_allclose(canonical_correlations(Y, turned), [1, 1])
+    assert shared_coordinates(np.array([np.c_[Y, other[:, 0]], np.c_[turned, other[:, 1]]])) == 2
+
+
+def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
+    """The largest p-value below its line, and all smaller ones."""
+    p_value = np.array([0.001, 0.04, 0.03, 0.5, 0.9])
+    np.testing.assert_array_equal(discoveries(p_value), [True, True, True, False, False])
+    np.testing.assert_array_equal(discoveries(p_value, 0.02), [True, False, False, False, False])
+    assert not discoveries(np.ones(5)).any()
+
+
+def test_the_level_of_the_test_holds() -> None:
+    """Of 60 samples of noise, few maps are beyond chance; the expected number is .3."""
+    beyond = 0
+    for seed in range(60):
+        X = np.random.default_rng(seed).standard_normal((60, 6))
+        source, Y = source_of_method(X, "pca", {}, None)
+        beyond += compare_with_chance(source, Y, seed=seed).is_beyond
+    assert beyond <= 3
+
+
+@pytest.mark.parametrize(
+    ("Y", "options", "error", "text"),
+    [
+        (None, {}, InvalidParameterError, "no embedding to audit"),
+        (NOISE[:5, :2], {}, InvalidShapeError, "200 points"),
+        (None, {"method": "no-such"}, GlleError, "no-such"),
+        (None, {"method": "pca", "labels": [1, 2]}, InvalidParameterError, "200 labels"),
+        (None, {"method": "mds", "parameters": {"dissimilarity": "precomputed"}}, GlleError, "permutes the columns"),
+        (None, {"method": "lle", "parameters": {"metric": "precomputed"}}, GlleError, "permutes the columns"),
+    ],
+)
+def test_errors_name_the_remedy(Y: object, options: dict[str, object], error: type[GlleError], text: str) -> None:
+    """Requests that cannot be audited are refused."""
+    with pytest.raises(error, match=text) as caught:
+        audit(NOISE, Y, **options)  # type: ignore[arg-type] # on purpose
+    assert caught.value.remedy
