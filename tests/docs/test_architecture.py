@@ -59,3 +59,10 @@ def test_every_package_is_named_in_its_room() -> None:
         (row,) = re.findall(rf"^\| `{room}/` \| .*$", page, re.MULTILINE)
         packages = {init.parent.name for init in (ROOT / room).glob("*/__init__.py")}
         assert packages <= set(re.findall(r"`([\w.]+)`", row)), room
+
+
+def test_test_modules_import_no_test_modules() -> None:
+    """Shared helpers live in a conftest.py or in a module that is not named test_*."""
+    pattern = re.compile(r"^\s*(?:from|import) (?:tests|qa)[\w.]*(?:\.| import .*\b)test_\w+", re.MULTILINE)
+    files = [file for room in ("tests", "qa") for file in (ROOT / room).rglob("*.py")]
+    assert {str(file): found for file in files if (found := pattern.findall(file.read_text(encoding="utf-8")))} == {}
