@@ -36,6 +36,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import root_trace
 from glle_engine.posterior.posterior import Posterior
+from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, spearman_brown, spread_correlation
 from glle_engine.reliability.regions import Regions, calibrated_regions
 from glle_engine.reliability.resamples import SEPARATE, Stream, resample
@@ -57,6 +58,7 @@ QUARTERS = Stream("separate quarters", 0.25, number=4, paired=True)
 QUARTER_PAIRS = 8
 HOLDS, PARTLY = 0.6, 0.3  # share that remains, of the words of the verdict
 HIGH, MODERATE = 0.8, 0.65  # expected rank correlation, of the words on the ranking
+DIMENSION_NEIGHBORS = 10
 KEPT, KEPT_POWER = 0.89, 1.25  # of `_neighbor_probability`
 NEW_SAMPLE = float(np.sqrt(2))  # a new place scatters around the mean place, which scatters around the embedding
 
@@ -186,16 +188,24 @@ def _labels(labels: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]
     return names, classes.astype(np.int64)
 
 
-def _dimension(wider: Embedder | None, seed: int, executor: Executor | None, on_progress: OnProgress) -> int | None:
-    """Return the number of coordinates that two samples share with one more than the picture's, if it can be made."""
+def _dimension(
+    wider: Embedder | None, seed: int, executor: Executor | None, on_progress: OnProgress
+) -> tuple[int | None, float]:
+    """Return the number of coordinates that two samples share with one more than the picture's, and the dimension.
+
+    The dimension is that of the points in these coordinates: on a sheet, a further one is a function of the others.
+    """
     if wider is None:
-        return None
+        return None, 0.0
     try:
         found = resample(wider, 2 * WIDER_PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
     except GlleError:  # the data have no further coordinate
-        return None
+        return None, 0.0
     places = _complete_pairs(found.places)
-    return shared_coordinates(places) if len(places) else None
+    if not len(places):
+        return None, 0.0
+    filled = intrinsic_dimension(kneighbors(np.ascontiguousarray(places[0]), DIMENSION_NEIGHBORS)[1])
+    return shared_coordinates(places), filled
 
 
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -247,7 +257,7 @@ def _of_halves(
     resamples: Resamples,
     quarters: NDArray[np.float64] | None,
     chance: Chance | None,
-    dimension: int | None,
+    dimension: tuple[int | None, float],
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None,
     k: int,
     notes: tuple[Note, ...],
@@ -276,7 +286,7 @@ def _of_halves(
         embedding=embedding,
         remains=remains,
         remains_error=float(shares.std(ddof=1) / np.sqrt(len(shares))),
-        dimension=dimension,
+        dimension=dimension[0],
         spread=size * root_trace(aligned.covariance),
         stability=np.asarray(graph[rows, own.ravel()]).reshape(own.shape).mean(axis=1),
         regions={"mean": near, "new sample": new},
@@ -345,10 +355,13 @@ def _first_sentence(chance: Chance | None) -> str:
     )
 
 
-def _verdict(chance: Chance | None, remains: float, dimension: int | None, p: int, name: str) -> str:
-    first = _first_sentence(chance)
+def _verdict(chance: Chance | None, remains: float, dimension: tuple[int | None, float], p: int, name: str) -> str:
+    first, (shared, filled) = _first_sentence(chance), dimension
+    hidden = ""
+    if shared is not None and shared > p and filled >= p + 0.5:
+        hidden = f" The data fill {shared} dimensions that two samples share; this picture has {p}."
     if chance is not None and not chance.is_beyond:
-        return first
+        return first + hidden
     share = f"another sample would show {remains:.0%} of it"
     if remains >= HOLDS:
         second = f"Believe the picture: {share}."
@@ -356,6 +369,4 @@ def _verdict(chance: Chance | None, remains: float, dimension: int | None, p: in
         second = f"Believe parts of the picture: {share}. Read the most stable points, not the shape."
     else:
         second = f"Do not believe the picture by {name}: {share}."
-    if dimension is not None and dimension > p:
-        second += f" The data show {dimension} coordinates that two samples share; this picture has {p}."
-    return f"{first} {second}"
+    return f"{first} {second}{hidden}"

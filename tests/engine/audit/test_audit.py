@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from glle_engine import fit
+from glle_engine import fit, manifolds
 from glle_engine.audit.agreement import canonical_correlations, common_share, shared_coordinates
 from glle_engine.audit.audit import audit, audits
 from glle_engine.audit.chance import compare_with_chance, discoveries
@@ -58,10 +58,14 @@ def test_a_plane_is_believed() -> None:
 
 
 def test_a_ball_has_three_coordinates() -> None:
-    """A map of two dimensions hides the third coordinate that two samples share."""
+    """A map of two dimensions hides the third coordinate; that of a sheet is a function of the others."""
     ball = RNG.standard_normal((400, 3))
     ball *= (RNG.uniform(size=400) ** (1 / 3) / np.linalg.norm(ball, axis=1))[:, None]
-    assert audit(ball, method="glle").dimension == 3
+    found = audit(ball, method="glle")
+    assert found.dimension == 3
+    assert "fill 3 dimensions" in found.verdict
+    sheet = manifolds.make("s_curve", 800, seed=1).X
+    assert "dimensions" not in audit(sheet, fit(sheet, n_neighbors=12)).verdict
 
 
 def test_islands_are_apart() -> None:
