@@ -18,7 +18,7 @@ from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
-PUBLIC = {"GLLE", "Client", "advise", "compare", "datasets", "embed", "fit", "load", "plot"}
+PUBLIC = {"GLLE", "Client", "advise", "audit", "compare", "datasets", "embed", "fit", "load", "plot"}
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
