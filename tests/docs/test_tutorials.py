@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 import glle_engine
 from glle import Client
@@ -27,10 +28,21 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 URL = "http://127.0.0.1:8000"
 
 
+def test_readme_audits_a_map() -> None:
+    """The first block runs; PCA stands for UMAP, which compiles for half a minute."""
+    audit, _, _ = blocks(ROOT / "README.md", "python")
+    assert 'method="umap"' in audit
+    digits = load_digits()
+    names: dict[str, Any] = {"X": digits.data[:300], "y": digits.target[:300]}
+    exec(audit.replace('"umap"', '"pca"'), names)  # noqa: S102 # the project's own page
+    assert names["found"].beyond_chance
+    assert names["found"].groups.apart.shape == (10, 10)
+
+
 def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The second block needs no service; it runs with fewer points."""
+    """The third block needs no service; it runs with fewer points."""
     monkeypatch.chdir(tmp_path)
-    _, engine = blocks(ROOT / "README.md", "python")
+    _, _, engine = blocks(ROOT / "README.md", "python")
     assert '"swiss_roll", 2000' in engine
     names: dict[str, Any] = {}
     exec(engine.replace("2000", "600"), names)  # noqa: S102 # the project's own page
@@ -39,11 +51,11 @@ def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first block needs `make up`."""
+    """The second block needs `make up`."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
 
     monkeypatch.setenv("GLLE_URL", up.url)
-    client, _ = blocks(ROOT / "README.md", "python")
+    _, client, _ = blocks(ROOT / "README.md", "python")
     names: dict[str, Any] = {}
     exec(client, names)  # noqa: S102 # the project's own page
     assert names["posterior"].draw(7).shape == (5000, 2)

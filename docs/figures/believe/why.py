@@ -1,0 +1,98 @@
+"""Two samples of one study and their maps, with the audit of the first one: the picture of the README's first screen.
+
+`python -m docs.figures.believe.why` prints the statements, what the second sample shows of them, and writes the picture.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+
+import glle
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+PICTURE = Path(__file__).parents[2] / "images" / "why.png"
+METHOD, K = "umap", 15
+CERTAIN = 0.9  # probability of a group to be apart from another one, on average, of a colored group
+FAINT, INK = "#c9c9c9", "#777"
+
+
+def halves() -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """Return the digits of scikit-learn as two samples without a common image: data (n, 64) and labels (n,)."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 # optional
+
+    X, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return [(X[half], labels[half]) for half in np.array_split(order, 2)]
+
+
+def shares_apart(Y: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share (c,) of the other groups from which each group is apart in a map.
+
+    Two groups are apart if nine tenths of the points of each are nearer to the center of their own.
+    """
+    groups = np.unique(labels)
+    distance = np.stack([np.linalg.norm(Y - Y[labels == g].mean(axis=0), axis=1) for g in groups], axis=1)
+    own = distance[np.arange(len(Y)), np.searchsorted(groups, labels)]
+    nearer = np.stack([(own[:, None] < distance)[labels == g].mean(axis=0) for g in groups])
+    apart = np.minimum(nearer, nearer.T) >= 0.9
+    np.fill_diagonal(apart, val=False)
+    return np.asarray(apart.sum(axis=1) / (len(groups) - 1))
+
+
+def turn(Y: NDArray[np.float64], labels: NDArray[np.int64], shown: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a map (n, 2) moved, rotated, reflected and scaled so that its centers of groups are nearest to `shown`."""
+    centers = np.stack([Y[labels == g].mean(axis=0) for g in np.unique(labels)])
+    origin, target = centers.mean(axis=0), shown.mean(axis=0)
+    left, sizes, right = np.linalg.svd((centers - origin).T @ (shown - target))
+    scale = sizes.sum() / ((centers - origin) ** 2).sum()
+    return np.asarray((Y - origin) @ (left @ right) * scale + target)
+
+
+def panel(axes: Axes, title: str, Y: NDArray[np.float64], labels: NDArray[np.int64], certain: NDArray[Any]) -> None:
+    """Draw a map with the names of its groups: those that are certain in color, the others faint."""
+    colors = {group: f"C{index}" for index, group in enumerate(certain)}
+    for group in np.unique(labels):
+        places = Y[labels == group]
+        axes.scatter(*places.T, s=9, c=colors.get(group, FAINT), lw=0)
+        middle = np.median(places, axis=0)
+        axes.annotate(
+            str(group), (float(middle[0]), float(middle[1])), fontsize=13, ha="center", va="center",
+            weight="bold" if group in colors else "normal", color="black" if group in colors else INK,
+        )  # fmt: skip
+    axes.set(xticks=[], yticks=[], aspect="equal")
+    axes.set_title(title, fontsize=10)
+
+
+def main() -> None:
+    """Print the statements, and write the picture."""
+    mpl.use("agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415 # after the choice of the backend
+
+    (X, labels), (X_new, labels_new) = halves()
+    found = glle.audit(X, method=METHOD, parameters={"n_neighbors": K}, labels=labels)
+    assert found.groups is not None
+    stated = found.groups.apart.sum(axis=1) / (len(found.groups.names) - 1)
+    certain = np.asarray(found.groups.names)[stated >= CERTAIN]
+    Y_new = glle.embed(X_new, METHOD, n_neighbors=K).Y
+    seen, seen_new = shares_apart(found.embedding, labels), shares_apart(Y_new, labels_new)
+    print(found.verdict)
+    for row in zip(found.groups.names, stated, seen, seen_new, strict=True):
+        print("{}: stated {:.2f}, apart in this map {:.2f}, in the map of the second sample {:.2f}".format(*row))
+    shown = np.stack([found.embedding[labels == g].mean(axis=0) for g in np.unique(labels)])
+    Y_new = turn(Y_new, labels_new, shown)
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.6), sharex=True, sharey=True)
+    panel(axes[0], f"Sample 1: {len(X)} handwritten digits", found.embedding, labels, certain)
+    panel(axes[1], f"Sample 2: {len(X_new)} others, the same method", Y_new, labels_new, certain)
+    figure.tight_layout()
+    figure.savefig(PICTURE, dpi=130, bbox_inches="tight")
+
+
+if __name__ == "__main__":
+    main()
