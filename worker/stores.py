@@ -29,12 +29,14 @@ from worker.storage.datasets import DatasetStore
 from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.imported_posteriors import ImportedPosteriors
-from worker.storage.object_store.data_files import DataFiles
-from worker.storage.object_store.store import ObjectStore
+from worker.storage.object_store.backend import RETRIES, Bucket
+from worker.storage.object_store.files import ObjectFiles
+from worker.storage.object_store.results import ObjectIndex, ResultStore
 from worker.storage.posteriors import PosteriorStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
 WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
+PATIENT_RETRIES = 30  # of a worker's failed request to the object store: the computation took longer
 
 if TYPE_CHECKING:
     import redis
@@ -81,9 +83,13 @@ class Stores:
             for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
         )
         counts = Counters(client)
-        objects = ObjectStore.of(settings, client, counts, patient=patient)
+        retries = PATIENT_RETRIES if patient else RETRIES
+        bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
+        files = ObjectFiles.of(settings, bucket)
+        objects = None
+        if bucket is not None:
+            objects = ResultStore(files, ObjectIndex(client), ttl=settings.cache_ttl, max_bytes=settings.store_bytes)
         cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
-        files = DataFiles.of(settings, None if objects is None else objects.bucket)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, numbers=numbers_of(settings), room=room)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.cli.options import add_flags, print_result, span
-from worker.storage.object_store.store import ORPHAN_SECONDS
+from worker.storage.object_store.results import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
     import argparse
@@ -56,8 +56,7 @@ def _show(options: argparse.Namespace, settings: Settings) -> int:
 
 def _sweep(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.store_sweep import sweep  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.unnamed_files import unnamed_files  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.sweep import sweep, unnamed_files  # noqa: PLC0415 # each command loads what it needs
 
     action = "removed" if options.orphans else "kept; --orphans removes them"
     with connect_stores(settings) as stores:
@@ -79,14 +78,12 @@ def _scrub(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
     with connect_stores(settings) as stores:
-        damaged = list(stores.datasets.find_damaged())
+        files = stores.datasets.files
+        damaged = [dataset.id for dataset in files.find_damaged(stores.datasets)]
         for id_ in damaged:
             print_result(f"{id_} is damaged: upload the same data again, or restore a backup.")
         print_result(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
-        imported = list(stores.imports.find_damaged(stores.posteriors))
-        broken = [record.id for record, is_damaged in imported if is_damaged]
+        broken = [record.id for record in files.find_damaged(stores.posteriors)]
         for id_ in broken:
             print_result(f"{id_} is damaged: import its file again, or restore a backup.")
-        if imported:
-            print_result(f"{len(imported):,} imported posteriors read; {len(broken):,} damaged.")
     return int(bool(damaged or broken))

@@ -109,7 +109,7 @@ class _DrawReader:
         Read a small result that is likely to be sent (`is_sent`) at once and completely.
         """
         if is_sent and len(self.draws) * self.nbytes <= SMALL_BYTES:
-            entries = self.cache.views(self.posterior, self.draws)
+            entries = self.cache.get_many(self.posterior, self.draws)
             self.held[:] = [entry for entry in entries if entry is not None]
             heads = [None if entry is None else entry.meta for entry in entries]
         else:
@@ -141,7 +141,7 @@ class _DrawReader:
     def _read(self, keys: Sequence[DrawAddress]) -> list[Entry]:
         """Return these draws; evicted ones are restored first, because the response has started."""
         for _ in range(_ATTEMPTS):
-            entries = [entry for entry in self.cache.views(self.posterior, keys) if entry is not None]
+            entries = [entry for entry in self.cache.get_many(self.posterior, keys) if entry is not None]
             if len(entries) == len(keys):
                 return entries
             self.restore()

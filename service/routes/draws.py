@@ -125,7 +125,7 @@ def _lookup(
 def _find_cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache."""
     spec = _resolve_scale(stores, record.id, spec)
-    return None if spec.is_auto else stores.draws.view(record.arrays_id, spec.key(0))
+    return None if spec.is_auto else stores.draws.get(record.arrays_id, spec.key(0))
 
 
 def _resolve_scale(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:

@@ -207,7 +207,7 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 
 def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec = analysis_of(job)
-    entry = stores.cache.view(spec.cache_key(job.subject))
+    entry = stores.cache.get(spec.cache_key(job.subject))
     if entry is None:  # evicted, or deleted
         if isinstance(spec, EmbeddingSpec):
             stores.embeddings.fetch(spec.recipe.id)  # raises `embedding-not-found`

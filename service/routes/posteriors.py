@@ -61,7 +61,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
 _MISSING: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
-_OWN = {"name", "tags", "tenant", "calibration", "file", "file_bytes"}  # members of a record that no export has
+_OWN = {"name", "tags", "tenant", "calibration", "file"}  # members of a record that no export has
 ArrayName = Literal[
     "mean",
     "covariance_factor",
@@ -295,7 +295,7 @@ def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tupl
         stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
         require_affordable_draws(stores, record)
         existing = stores.posteriors.get(id_)
-        if existing is not None and stores.imports.is_intact(existing):
+        if existing is not None and stores.datasets.files.is_intact(existing.files.values()):
             return existing, False
         nbytes = checked.seek(0, 2)
         checked.seek(0)

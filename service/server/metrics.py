@@ -26,7 +26,7 @@ from worker.observability.counters import BUCKETS
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.storage.free_space import nearest_existing
-from worker.storage.object_store.store import ObjectIndex
+from worker.storage.object_store.results import ObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

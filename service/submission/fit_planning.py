@@ -109,7 +109,7 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
     the estimate. Without a cached estimate no fit is refused for its time.
     """
     require_storable(stores, dataset.n, spec)
-    entry = stores.cache.view(estimate_spec(stores, dataset, spec).cache_key(dataset.id))
+    entry = stores.cache.get(estimate_spec(stores, dataset, spec).cache_key(dataset.id))
     if entry is None:
         return
     expected = Estimate.from_dict(entry.meta)

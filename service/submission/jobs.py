@@ -74,7 +74,7 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
 
 async def load_or_compute(stores: Stores, key: str, submit: Callable[[], Job], wait: float) -> Entry:
     """Return an entry of the cache; if it is missing, submit its job, and raise as `finish`."""
-    cached = partial(stores.cache.view, key)
+    cached = partial(stores.cache.get, key)
     entry = await on_loop(cached)
     return await compute(stores, cached, submit, wait) if entry is None else entry
 

@@ -21,7 +21,7 @@ from qa.faults.redis.nodes import free_port
 from tests.conftest import until
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import Settings, rows
-from worker.storage.object_store.data_files import MAX_COPIES
+from worker.storage.object_store.files import MAX_COPIES
 
 if TYPE_CHECKING:
     from pathlib import Path

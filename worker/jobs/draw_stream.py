@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 
 from worker.base.problems import Problem, refuse
+from worker.records.cache_entry import pack_entry, parse_entry
 from worker.records.draws import DrawAddress
 from worker.records.ids import DEFAULT, text
-from worker.storage.array_cache import pack_entry, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -16,8 +16,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
-import redis
-
 from glle_engine import NUMBERS
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import deadline_exceeded, refuse
@@ -45,6 +43,8 @@ from worker.records.quotas import JobLimits, too_many_jobs, too_many_jobs_overal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    import redis
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
@@ -242,36 +242,6 @@ class JobStore:
             if len(members) < limit:
                 return
             upper = f"({members[-1]}"
-
-    def all_ended(self) -> Iterator[tuple[str, dict[str, str], int]]:
-        """Yield (id, stored record, milliseconds to live) of all tenants' ended jobs, possibly with repetitions."""
-        for raw in self._client.scan_iter(match=job_key("*"), count=1000):
-            with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.hgetall(raw)
-                pipeline.pttl(raw)
-                record, ttl_ms = pipeline.execute()
-            if ttl_ms > 0:  # the record of an open job does not expire
-                yield text(raw).removeprefix(job_key("")), {text(k): text(v) for k, v in record.items()}, ttl_ms
-
-    def put(self, record: dict[str, str], ttl_ms: int) -> bool:
-        """Restore the stored record of an ended job for some milliseconds; return False if one exists."""
-        tenant, key = record.get("tenant", DEFAULT), job_key(record["id"])
-        member = index_member(record["created"], record["id"])
-        with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.watch(key)  # type: ignore[no-untyped-call] # redis-py
-            if pipeline.exists(key):
-                return False
-            pipeline.multi()
-            pipeline.hset(key, items=_flat(record))
-            pipeline.pexpire(key, ttl_ms)
-            pipeline.zadd(tenant_key(lua_scripts.INDEX, tenant), {member: 0})
-            pipeline.zadd(tenant_key(lua_scripts.ENDED_INDEX, tenant), {member: now_ms() + ttl_ms})
-            pipeline.sadd(lua_scripts.TENANTS, tenant)
-            try:
-                pipeline.execute()
-            except redis.WatchError:
-                return False
-        return True
 
     def delete(self, id_: str) -> Job:
         """Remove the record of an ended job, and return the job; raises ``job-not-found``, ``job-not-ended``."""

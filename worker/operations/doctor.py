@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from worker.base.settings import Settings
-    from worker.storage.object_store.store import ObjectStore
+    from worker.storage.object_store.results import ResultStore
 
 OLDEST_REDIS = (6, 2)  # the first with BLMOVE, by which a worker takes a task
 PINGS = 15
@@ -174,7 +174,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
     )
 
 
-def _object_store(objects: ObjectStore) -> Iterator[Check]:
+def _object_store(objects: ResultStore) -> Iterator[Check]:
     """Yield whether objects can be written, read and removed, and whether the store is swept."""
     name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
     started = time.perf_counter()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.settings import Settings
-    from worker.storage.object_store.store import ObjectStore
+    from worker.storage.object_store.results import ResultStore
     from worker.stores import Stores
 
 OBJECT_STORE = "object store"  # name of the check
@@ -138,7 +138,7 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
         return Check(name, "problem", detail, remedy, "redis-unavailable")
 
 
-def _object_store(objects: ObjectStore) -> Check:
+def _object_store(objects: ResultStore) -> Check:
     """Check that the store answers; a failure is a warning, because most requests do not need it."""
     try:
         objects.bucket.probe()

@@ -1,7 +1,8 @@
-"""Entry of the array cache: JSON metadata and named arrays."""
+"""Entry of the array cache: JSON metadata and named arrays, and its bytes: a head in JSON, and the arrays' data."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,47 @@ class Entry:
     def nbytes(self) -> int:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays.values())
+
+
+def bytes_of(array: Array) -> memoryview:
+    """Return the bytes of a C-contiguous array, uncopied."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def entry_content(entry: Entry) -> dict[str, Any]:
+    """Return the content of a head."""
+    return {
+        "meta": entry.meta,
+        "arrays": [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()],
+    }
+
+
+def pack_parts(entry: Entry) -> tuple[bytes, list[memoryview]]:
+    """Return the head of an entry, and the data of each array, uncopied; raises ValueError if it is not JSON."""
+    arrays = (np.asarray(array, order="C") for array in entry.arrays.values())
+    return json.dumps(entry_content(entry), allow_nan=False).encode(), [bytes_of(array) for array in arrays]
+
+
+def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
+    """Return head and data of a small entry."""
+    head, parts = pack_parts(entry)
+    return head, b"".join(parts)
+
+
+def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
+    """Return the entry of a head and data, None if a part is missing."""
+    if not head or data is None:
+        return None
+    content = json.loads(head)
+    arrays: dict[str, Array] = {}
+    rest = memoryview(data)
+    for name, dtype, shape in content["arrays"]:
+        size = np.dtype(dtype).itemsize * math.prod(shape)
+        if size > len(rest):
+            return None
+        arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
+        rest = rest[size:]
+    return None if rest else Entry(content["meta"], arrays)
 
 
 def entry_bytes(*shapes: tuple[int, ...]) -> int:

@@ -6,11 +6,12 @@ import hashlib
 import json
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from worker.records.ids import DEFAULT
+from worker.records.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ class Table:
 class Dataset:
     """Record of a data set; `id` derives from `sha256`, the digest of its content.
 
-    `folder` has its files, `<name>.npy`; `sizes` are their bytes by name: `values`, and those of `EXTRAS`.
+    `stored` has its npy files by name: `values`, and those of `EXTRAS`.
     """
 
     id: str
@@ -86,22 +87,23 @@ class Dataset:
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     has_ids: bool = False
-    folder: str = ""
-    sizes: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, StoredFile] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Return the data set of a stored dictionary."""
+        stored = {name: StoredFile(**file) for name, file in fields.get("stored", {}).items()}
+        return cls(**{**fields, "stored": stored})
 
     @property
-    def files(self) -> dict[str, int]:
-        """Bytes of the files by path."""
-        return {self.path(name): size for name, size in self.sizes.items()}
+    def files(self) -> dict[str, StoredFile]:
+        """The files by path."""
+        return {file.path: file for file in self.stored.values()}
 
     @property
     def extras(self) -> tuple[str, ...]:
         """Names of `EXTRAS` that are stored beside the values."""
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
-
-    def path(self, name: str) -> str:
-        """Return the path of a file."""
-        return f"{self.folder}/{name}.npy"
 
 
 class Content:

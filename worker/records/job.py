@@ -225,14 +225,6 @@ def job_of(values: list[Any]) -> Job | None:
         raise unreadable(f"The record of job {record['id']}") from error
 
 
-def job_from(record: dict[str, str]) -> Job:
-    """Parse a complete record; raises as `job_of`."""
-    job = job_of([record.get(name) for name in FIELDS])
-    if job is None:
-        raise unreadable("The record of a job")
-    return job
-
-
 def _read(record: dict[str, Any]) -> Job:
     if record["kind"] not in get_args(Kind) or record["status"] not in get_args(Status):
         raise ValueError(record)

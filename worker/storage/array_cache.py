@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 import secrets
 from collections import defaultdict
@@ -34,10 +33,10 @@ import redis
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned_key
 from worker.connections.event_loop import in_thread
-from worker.records.cache_entry import PIECE, Array, Entry
+from worker.records.cache_entry import PIECE, Array, Entry, bytes_of, entry_content, pack_entry, parse_entry
 from worker.records.draws import LANE_GROUP, keys_of_group, place_of
 from worker.records.ids import text
-from worker.storage.object_store.store import subject_of
+from worker.storage.object_store.results import subject_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
 
     from worker.observability.counters import Counters
-    from worker.storage.object_store.store import ObjectStore, StoredObject
+    from worker.storage.object_store.results import ResultStore, StoredObject
 
     Objects = Mapping[str, StoredObject]  # by key
     Fields = list[bytes | None]
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tier = Literal["cache", "store", "both"]
 
-HEAD = "#head"  # suffix of the cached metadata of a stored entry: lists of draws need no request to the store
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
 MAX_INDEXED = 100_000  # keys of an index; a larger one is dropped, because it takes the room of its entries
 SCANNED = 1000  # keys of one command
@@ -98,7 +96,7 @@ class ArrayCache:
         budget: int,
         ttl: int,
         counts: Counters | None = None,
-        objects: ObjectStore | None = None,
+        objects: ResultStore | None = None,
     ) -> None:
         self.client = client
         self.budget = budget
@@ -161,7 +159,7 @@ class ArrayCache:
         cached = {key: entry for key, entry in entries.items() if key not in stored}
         if stored:
             self.objects.put(stored)
-        self._write({key + HEAD: Entry(entry.meta, {}) for key, entry in stored.items()} | cached)
+        self._write(cached)
         if cached and tier == "both":
             try:
                 self.objects.put(cached, cached=True)
@@ -174,22 +172,15 @@ class ArrayCache:
 
     def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
         """Return entries, each as `get` does; the small ones in one round trip, those of one hash by one command."""
-
-        def read(objects: ObjectStore, stored: Objects) -> dict[str, Entry | None]:
-            entries = in_thread(objects.entries, stored)
-            evicted = {key: entry for key, entry in entries.items() if stored[key].cached and entry is not None}
-            self._write({key: entry for key, entry in evicted.items() if self.fits(entry.nbytes)})
-            return entries
-
-        return self._read_entries(keys, read)
-
-    def view(self, key: str) -> Entry | None:
-        """Return an entry as `views` does."""
-        return self.views([key])[0]
-
-    def views(self, keys: Sequence[str]) -> list[Entry | None]:
-        """Return entries for partial reads: large arrays of the store are `LazyArray`s."""
-        return self._read_entries(keys, lambda objects, stored: in_thread(objects.views, stored))
+        replies = self._read_fields(keys, "head", "data")
+        read_back = {key: self._assemble(key, head, data) for key, (head, data) in replies.items()}
+        entries = {key: entry for key, entry in read_back.items() if entry is not None}
+        cached = len(entries)
+        found = self._fill_from_store(keys, entries, self._read_stored)
+        self._count("server", cached, len(replies) - cached)
+        if self.objects is not None:
+            self._count("store", len(entries) - cached, len(replies) - len(entries))
+        return found
 
     def head(self, key: str) -> dict[str, Any] | None:
         """Return an entry's metadata without its arrays, or None."""
@@ -197,14 +188,8 @@ class ArrayCache:
 
     def heads(self, keys: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the metadata of entries, each as `head` does."""
-
-        def read(objects: ObjectStore, stored: Objects) -> dict[str, dict[str, Any] | None]:
-            cached = self._cached_heads([key + HEAD for key in stored])
-            missing = {key: item for key, item in stored.items() if key + HEAD not in cached}
-            found = in_thread(objects.heads, missing) if missing else {}
-            return {key: cached[key + HEAD] if key + HEAD in cached else found[key] for key in stored}
-
-        return self._fill_from_store(keys, self._cached_heads(keys), read)
+        cached = {key: json.loads(head)["meta"] for key, (head,) in self._read_fields(keys, "head").items() if head}
+        return self._fill_from_store(keys, cached, lambda objects, stored: in_thread(objects.heads, stored))
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Return for each key whether it has an entry; only hashes in the index of the subject are read."""
@@ -223,9 +208,8 @@ class ArrayCache:
 
     def delete(self, key: str) -> None:
         """Remove an entry, if it exists."""
-        for name in (key, key + HEAD):
-            place, member = place_of(name)
-            self.client.hdel(place, f"head:{member}", f"data:{member}")
+        place, member = place_of(key)
+        self.client.hdel(place, f"head:{member}", f"data:{member}")
         self.client.unlink(key)
         if self.objects is not None:
             in_thread(self.objects.remove, subject_of(key), [key])
@@ -255,7 +239,7 @@ class ArrayCache:
         """Yield the keys of the entries of a kind in the cache, perhaps one of them twice."""
         for raw in self.client.scan_iter(match=versioned_key(f"{kind}:*"), count=SCANNED):
             name = text(raw)
-            if ":tmp:" in name or name.endswith(HEAD):  # an unfinished write, or no entry of the cache
+            if ":tmp:" in name:  # an unfinished write
                 continue
             if kind == LANE_GROUP:
                 fields = set(map(text, self.client.hkeys(raw)))
@@ -294,7 +278,7 @@ class ArrayCache:
         """Write an entry piece by piece, then publish it; again if pieces were lost, as a restart loses them."""
         generation = secrets.token_hex(8)
         temporary = f"{{{key}}}:tmp:{generation}"
-        head = json.dumps({**_content(entry), "generation": generation}, allow_nan=False)
+        head = json.dumps({**entry_content(entry), "generation": generation}, allow_nan=False)
         views = [bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values()]
         pieces = [view[start : start + PIECE] for view in views for start in range(0, len(view), PIECE)]
         for _ in range(_ATTEMPTS):
@@ -315,29 +299,17 @@ class ArrayCache:
             "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
         )
 
-    def _read_entries(
-        self, keys: Sequence[str], read: Callable[[ObjectStore, Objects], dict[str, Entry | None]]
-    ) -> list[Entry | None]:
-        """Return entries of the cache, and of the store by `read`; count the reads."""
-        replies = self._read_fields(keys, "head", "data")
-        read_back = {key: self._assemble(key, head, data) for key, (head, data) in replies.items()}
-        entries = {key: entry for key, entry in read_back.items() if entry is not None}
-        cached = len(entries)
-        found = self._fill_from_store(keys, entries, read)
-        self._count("server", cached, len(replies) - cached)
-        if self.objects is not None:
-            self._count("store", len(entries) - cached, len(replies) - len(entries))
-        return found
+    def _read_stored(self, objects: ResultStore, stored: Objects) -> dict[str, Entry | None]:
+        """Return entries of the store; those that belong in the cache are written to it again."""
+        entries = in_thread(objects.entries, stored)
+        evicted = {key: entry for key, entry in entries.items() if stored[key].cached and entry is not None}
+        self._write({key: entry for key, entry in evicted.items() if self.fits(entry.nbytes)})
+        return entries
 
     def _count(self, place: str, hits: int, misses: int) -> None:
         for outcome, number in (("hit", hits), ("miss", misses)):
             if self._counts is not None and number:
                 self._counts.add("cache_reads", place, outcome, by=number)
-
-    def _cached_heads(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return the metadata of the entries in the cache."""
-        replies = self._read_fields(keys, "head")
-        return {key: json.loads(head)["meta"] for key, (head,) in replies.items() if head}
 
     def _read_fields(self, keys: Sequence[str], *names: str) -> dict[str, Fields]:
         """Return the named fields of each entry, of its separate hash if it has one."""
@@ -385,7 +357,7 @@ class ArrayCache:
         return Entry(content["meta"], arrays) if self.client.hget(key, "head:") == head else None
 
     def _fill_from_store(
-        self, keys: Sequence[str], cached: dict[str, T], read: Callable[[ObjectStore, Objects], Mapping[str, T | None]]
+        self, keys: Sequence[str], cached: dict[str, T], read: Callable[[ResultStore, Objects], Mapping[str, T | None]]
     ) -> list[T | None]:
         """Add the values in the store to the cached ones; return them in the order of the keys."""
         missing = [key for key in dict.fromkeys(keys) if key not in cached]
@@ -409,41 +381,6 @@ class ArrayCache:
         if members:
             return members - {_PLACEHOLDER}
         return map(text, self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED))
-
-
-def bytes_of(array: Array) -> memoryview:
-    """Return the bytes of a C-contiguous array, uncopied."""
-    return array.reshape(-1).view(np.uint8).data
-
-
-def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """Return head and data of a small entry."""
-    arrays = (np.asarray(array, order="C") for array in entry.arrays.values())
-    return json.dumps(_content(entry), allow_nan=False).encode(), b"".join(map(bytes_of, arrays))
-
-
-def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
-    """Return the entry of a head and data, None if a part is missing."""
-    if not head or data is None:
-        return None
-    content = json.loads(head)
-    arrays: dict[str, Array] = {}
-    rest = memoryview(data)
-    for name, dtype, shape in content["arrays"]:
-        size = np.dtype(dtype).itemsize * math.prod(shape)
-        if size > len(rest):
-            return None
-        arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
-        rest = rest[size:]
-    return None if rest else Entry(content["meta"], arrays)
-
-
-def _content(entry: Entry) -> dict[str, Any]:
-    """Return the content of a head."""
-    return {
-        "meta": entry.meta,
-        "arrays": [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()],
-    }
 
 
 def _index(subject: str) -> str:

@@ -7,27 +7,27 @@ import io
 import math
 from dataclasses import replace
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
+from worker.base.problems import refuse
 from worker.records.dataset import VALUES, Array, Content, Dataset, Table
 from worker.records.ids import DEFAULT, dataset_id
 from worker.records.quotas import too_many_bytes
-from worker.storage.integrity import IntegrityChecker, damaged_dataset
-from worker.storage.object_store.data_files import STORED_BYTES
+from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
 from worker.storage.records import RecordKind, RecordStore
 from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     import redis
 
     from worker.storage.free_space import QueueCapacity
-    from worker.storage.object_store.data_files import DataFiles, Source
+    from worker.storage.object_store.files import ObjectFiles, Source
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
@@ -37,8 +37,8 @@ KIND = RecordKind[Dataset](
     "dataset",
     "data set",
     "Upload it with POST /v1/datasets.",
-    lambda fields: Dataset(**fields),
-    counts=lambda dataset: {"datasets": 1, STORED_BYTES: sum(dataset.sizes.values())},
+    Dataset.from_dict,
+    counts=lambda dataset: {"datasets": 1, STORED_BYTES: sum(file.size for file in dataset.stored.values())},
 )
 
 
@@ -56,11 +56,10 @@ class DatasetStore(RecordStore[Dataset]):
 
     """
 
-    def __init__(self, client: redis.Redis, files: DataFiles, room: QueueCapacity) -> None:
+    def __init__(self, client: redis.Redis, files: ObjectFiles, room: QueueCapacity) -> None:
         super().__init__(client, KIND)
         self.files = files
         self._room = room
-        self._checker = IntegrityChecker(files)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -95,7 +94,7 @@ class DatasetStore(RecordStore[Dataset]):
             created=now_iso(),
             tenant=tenant,
         )
-        if (existing := self.get(dataset.id)) is not None and self.is_intact(existing):
+        if (existing := self.get(dataset.id)) is not None and self.files.is_intact(existing.stored.values()):
             return existing, False
         sources = {VALUES: _npy((n, d), dtype, converted_blocks(table.values, dtype))}
         sources |= {name: _npy(extra.shape, extra.dtype, [extra.tobytes()]) for name, extra in extras.items()}
@@ -109,12 +108,11 @@ class DatasetStore(RecordStore[Dataset]):
 
         The files of an existing one are replaced if they are damaged. Raises ``quota-exceeded``.
         """
-        folder = self.files.write({f"{name}.npy": source for name, source in sources.items()})
+        stored = self.files.write_new({f"{name}.npy": source for name, source in sources.items()})
         return self.files.publish(
             self,
-            replace(dataset, folder=folder, sizes={name: size for name, (_, size) in sources.items()}),
-            is_intact=self.is_intact,
-            with_files=lambda old, new: replace(old, folder=new.folder, sizes=new.sizes),
+            replace(dataset, stored={name: stored[f"{name}.npy"] for name in sources}),
+            with_files=lambda old, new: replace(old, stored=new.stored),
             max_bytes=self.quota,
         )
 
@@ -142,27 +140,6 @@ class DatasetStore(RecordStore[Dataset]):
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
-    def is_intact(self, dataset: Dataset) -> bool:
-        """Read a data set where it is stored, and return whether it has its digest."""
-        return self._checker.is_intact(dataset)
-
-    def find_damaged(self) -> Iterator[str]:
-        """Read all tenants' data sets, and yield the ids of those that differ from their digest."""
-        for id_, _ in self.all():
-            dataset = self.get(id_)
-            if dataset is not None and not self.is_intact(dataset) and self.get(id_) == dataset:
-                yield id_
-
-    @contextlib.contextmanager
-    def open_files(self, dataset: Dataset) -> Iterator[dict[str, IO[bytes]]]:
-        """Yield the open files of a data set by name, none if one is missing; they stay readable after a deletion."""
-        with contextlib.ExitStack() as stack:
-            files: dict[str, IO[bytes]] = {}
-            with contextlib.suppress(FileNotFoundError):
-                paths = {name: self.files.local_path(dataset.path(name), size) for name, size in dataset.sizes.items()}
-                files = {name: stack.enter_context(path.open("rb")) for name, path in paths.items()}
-            yield files
-
     def delete(self, id_: str) -> Dataset | None:
         """Remove a data set; return its record, or None. Mapped arrays stay readable."""
         dataset = super().delete(id_)
@@ -181,13 +158,21 @@ class DatasetStore(RecordStore[Dataset]):
         for _ in range(ATTEMPTS):
             if dataset is None:
                 break
-            with contextlib.suppress(FileNotFoundError):
-                self._checker.require(dataset)
-                path = self.files.local_path(dataset.path(name), dataset.sizes[name])
+            with contextlib.suppress(FileNotFoundError, DamagedFileError):
+                path = self.files.path(dataset.stored[name])
                 with NPY_HEADER_LOCK:
                     return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
             dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
-        raise KIND.not_found(id_) if dataset is None else damaged_dataset(dataset)
+        if dataset is None:
+            raise KIND.not_found(id_)
+        raise refuse(
+            "dataset-damaged",
+            500,
+            f"The stored files of data set {id_} differ from the upload: the disk has lost or changed bits.",
+            "Upload the same data again, which replaces the files under the same id; or restore a backup. Check the "
+            "disk.",
+            dataset=id_,
+        )
 
 
 def all_points_equal(values: Array) -> bool:

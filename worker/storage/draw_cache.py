@@ -29,14 +29,6 @@ class DrawCache:
         """Return draws, each as `get` does."""
         return self._cache.get_many(_cache_keys(arrays_id, keys))
 
-    def view(self, arrays_id: str, key: DrawAddress) -> Entry | None:
-        """Return a draw for partial reads, or None."""
-        return self._cache.view(key.cache_key(arrays_id))
-
-    def views(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
-        """Return draws, each as `view` does."""
-        return self._cache.views(_cache_keys(arrays_id, keys))
-
     def heads(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[dict[str, Any] | None]:
         """Return the metadata of draws, None for a missing one."""
         return self._cache.heads(_cache_keys(arrays_id, keys))

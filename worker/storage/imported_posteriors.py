@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import zipfile
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,20 +13,19 @@ from glle_engine.base.errors import StorageError
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
 from worker.records.ids import content_sha256, digest
-from worker.storage.object_store.data_files import pieces_of
+from worker.storage.object_store.files import DamagedFileError, pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from worker.base.problems import ProblemError
-    from worker.storage.object_store.data_files import DataFiles
+    from worker.storage.object_store.files import ObjectFiles
     from worker.storage.posteriors import PosteriorRecord, PosteriorStore
 
 ORIGIN = "import.json"  # member of a file: the tenant, and the identity of the data set
 NAME = "posterior.npz"
 _REMEDY = "Import its file again, which replaces the stored one under the same id; or restore a backup. Check the disk."
-_UNREADABLE = (StorageError, OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile)
+_UNREADABLE = (StorageError, OSError, DamagedFileError)
 
 
 def imported_id(sha256: str, tenant: str) -> str:
@@ -59,7 +56,7 @@ class ImportedPosteriors:
 
     """
 
-    def __init__(self, files: DataFiles) -> None:
+    def __init__(self, files: ObjectFiles) -> None:
         self._files = files
 
     def add(
@@ -72,55 +69,35 @@ class ImportedPosteriors:
         Raises
         ------
         ProblemError
-            ``quota-exceeded``, and those of `DataFiles.write`.
+            ``quota-exceeded``, and those of `ObjectFiles.write`.
 
         """
-        folder = self._files.write({NAME: (pieces_of(file), size)})
+        stored = self._files.write_new({NAME: (pieces_of(file), size)})
         return self._files.publish(
             posteriors,
-            replace(record, file=f"{folder}/{NAME}", file_bytes=size),
-            is_intact=self.is_intact,
-            with_files=lambda old, new: replace(old, file=new.file, file_bytes=new.file_bytes),
+            replace(record, file=stored[NAME]),
+            with_files=lambda old, new: replace(old, file=new.file),
             max_bytes=max_bytes,
         )
 
     def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
-        """Return the posterior of a record, compared with its id and the digest of its arrays.
-
-        Raises
-        ------
-        ProblemError
-            ``posterior-damaged``.
-
-        """
-        posterior = self._read(record)
-        if posterior is None and self._files.discard_copies(record):
-            posterior = self._read(record)
-        if posterior is None or content_sha256({}, posterior.arrays()) != record.arrays_sha256:
+        """Return the posterior of a record; raises ``posterior-damaged``."""
+        assert record.file is not None
+        try:
+            return glle_engine.load(self._files.path(record.file))
+        except _UNREADABLE as error:
             detail = f"The stored file of the imported posterior {record.id} is missing, or differs from the import."
-            raise refuse("posterior-damaged", 500, detail, _REMEDY, posterior=record.id)
-        return posterior
-
-    def is_intact(self, record: PosteriorRecord) -> bool:
-        """Read a file where it is stored, and return whether its content has the digest in its id."""
-        self._files.discard_copies(record)
-        return self._read(record) is not None
+            raise refuse("posterior-damaged", 500, detail, _REMEDY, posterior=record.id) from error
 
     def origin(self, record: PosteriorRecord) -> dict[str, Any] | None:
         """Return `tenant` and `dataset`, the identity of the data set; None if the file is missing or damaged."""
+        assert record.file is not None
         try:
-            with NPY_HEADER_LOCK, np.load(self._path(record), allow_pickle=False) as content:
+            with NPY_HEADER_LOCK, np.load(self._files.path(record.file), allow_pickle=False) as content:
                 origin: dict[str, Any] = json.loads(content[ORIGIN].tobytes())
         except _UNREADABLE:
             return None
         return origin
-
-    def find_damaged(self, posteriors: PosteriorStore) -> Iterator[tuple[PosteriorRecord, bool]]:
-        """Read every file; yield all tenants' imported posteriors, and whether the file differs from its digest."""
-        for id_, _ in posteriors.all():
-            record = posteriors.get(id_)
-            if record is not None and record.is_imported:
-                yield record, not self.is_intact(record) and posteriors.get(id_) == record
 
     def remove(self, record: PosteriorRecord) -> None:
         """Remove the file of a deleted record."""
@@ -144,27 +121,3 @@ class ImportedPosteriors:
             d=record.d,
             names=names,
         )
-
-    def _path(self, record: PosteriorRecord) -> Path:
-        assert record.file is not None
-        return self._files.local_path(record.file, record.file_bytes)
-
-    def _read(self, record: PosteriorRecord) -> glle_engine.Posterior | None:
-        """Return the posterior of a file whose content has the digest in its id, or None."""
-        try:
-            return read_verified(self._path(record), record.id, record.tenant)
-        except OSError as error:
-            if error.errno not in {errno.ENOENT, errno.EIO}:
-                raise
-            return None
-
-
-def read_verified(path: Path, id_: str, tenant: str) -> glle_engine.Posterior | None:
-    """Return the posterior of a file if its content has the digest in a tenant's id, otherwise None."""
-    try:
-        posterior = glle_engine.load(path)
-    except _UNREADABLE as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        return None
-    return posterior if imported_id(posterior_sha256(posterior), tenant) == id_ else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import glle_engine
 from glle_engine.base.spec import FitSpec
@@ -12,6 +12,7 @@ from worker.base.problems import refuse
 from worker.base.versions import dump_record, versioned_key
 from worker.records.ids import DEFAULT, DIGEST, content_sha256
 from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
+from worker.records.stored_file import StoredFile
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class PosteriorRecord:
         Versions and machine, for a replay.
     calibration
         The first calibration, which every use of `auto` shares; None: not calibrated.
-    file, file_bytes
-        Object of an imported posterior, and its bytes; None of a fit.
+    file
+        File of an imported posterior; None of a fit.
 
     """
 
@@ -77,13 +78,18 @@ class PosteriorRecord:
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     calibration: dict[str, Any] | None = None
-    file: str | None = None
-    file_bytes: int = 0
+    file: StoredFile | None = None
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Return the record of a stored dictionary."""
+        file = fields.get("file")
+        return cls(**{**fields, "file": file and StoredFile(**file)})
 
     @property
-    def files(self) -> dict[str, int]:
-        """Bytes of the object by path; none of a fit."""
-        return {} if self.file is None else {self.file: self.file_bytes}
+    def files(self) -> dict[str, StoredFile]:
+        """The file by its path; none of a fit."""
+        return {} if self.file is None else {self.file.path: self.file}
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -133,11 +139,11 @@ KIND = RecordKind[PosteriorRecord](
     "posterior",
     "posterior",
     "Fit it with POST /v1/posteriors, and wait for the job to succeed.",
-    lambda fields: PosteriorRecord(**fields),
+    PosteriorRecord.from_dict,
     counts=lambda record: {
         "posteriors": 1,
         "posterior_bytes": record.nbytes,
-        "stored_bytes": record.file_bytes,
+        "stored_bytes": 0 if record.file is None else record.file.size,
         "posterior_record_bytes": len(dump_record(asdict(record))),
     },
     sets=lambda record: [f"of:{dataset}" for dataset in record.datasets],
@@ -237,8 +243,8 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry | None:
-        """Return a record's arrays for partial reads (`ArrayCache.view`), or None if evicted."""
-        entry = self._cache.view(_cache_key(record.id))
+        """Return a record's arrays, or None if evicted."""
+        entry = self._cache.get(_cache_key(record.id))
         return entry if entry is not None and entry.meta[ARRAYS] == record.arrays_sha256 else None
 
     def entry_sha256(self, record: PosteriorRecord) -> str | None:

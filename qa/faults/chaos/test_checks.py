@@ -119,11 +119,12 @@ def test_remaining_files_and_processes_are_reported(stores: Stores) -> None:
     """Files without a record, lost ones, and processes of the run anywhere in the tree, are reported."""
     folder = Path(stores.settings.data_dir)
     kept, lost = (stores.datasets.add(Table(values=np.eye(2) + n, source={}))[0] for n in range(2))
-    (folder / "objects" / lost.folder / "values.npy").rename(folder / "objects" / kept.folder / ".unfinished-x")
+    paths = [folder / "objects" / dataset.stored["values"].path for dataset in (kept, lost)]
+    paths[1].rename(paths[0].with_name(".unfinished-x"))
     row = checks.files(folder, stores.client)
     assert [name.partition("/objects/")[2] for name in row.violations] == [
-        f"{kept.folder}/.unfinished-x",
-        f"{lost.folder}/values.npy is missing",
+        f"{kept.stored['values'].path.removesuffix('values.npy')}.unfinished-x",
+        f"{lost.stored['values'].path} is missing",
     ]
     with subprocess.Popen(["/bin/sleep", "60"], env={"CHAOS_RUN": "test"}) as process:
         try:

@@ -202,13 +202,13 @@ def test_head_does_not_read_the_draws(
     length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
     monkeypatch.setattr("worker.records.draws.PIECE", 1)
     read: list[Sequence[DrawAddress]] = []
-    views = DrawCache.views
+    get_many = DrawCache.get_many
 
     def counted(cache: DrawCache, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
         read.append(keys)
-        return views(cache, arrays_id, keys)
+        return get_many(cache, arrays_id, keys)
 
-    monkeypatch.setattr(DrawCache, "views", counted)
+    monkeypatch.setattr(DrawCache, "get_many", counted)
     assert client.head(paths["result"], headers=PLAIN).headers["content-length"] == length
     assert len(read) <= 1
 

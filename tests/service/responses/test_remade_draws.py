@@ -74,7 +74,7 @@ def test_an_unreachable_cache_fails_before_the_response_starts(stores: Stores, m
     def away(*_: Any) -> Any:
         raise redis.ConnectionError("gone")
 
-    monkeypatch.setattr(stores.draws, "views", away)
+    monkeypatch.setattr(stores.draws, "get_many", away)
     with pytest.raises(redis.ConnectionError):
         result(stores, lambda: None).start()
 

@@ -57,7 +57,7 @@ def test_scrub_names_damaged_data(
     ids = [dataset.id for dataset in datasets]
     assert main.main(["scrub"]) == 0
     assert "2 data sets" in capsys.readouterr().out
-    flip_last_bit(stores.datasets.files.bucket.local_path(datasets[0].path("values")))
+    flip_last_bit(stores.datasets.files.bucket.local_path(datasets[0].stored["values"].path))
     assert main.main(["scrub"]) == 1
     printed = capsys.readouterr().out
     assert f"{ids[0]} is damaged" in printed

@@ -102,7 +102,7 @@ def test_a_posterior_of_an_unreachable_store_is_fitted_again(
 ) -> None:
     """If the cache has room, the request does not wait for the store."""
     assert stored.cache.objects is not None
-    monkeypatch.setattr("worker.storage.object_store.store.READ_SECONDS", -1.0)  # each fit takes longer than a read
+    monkeypatch.setattr("worker.storage.object_store.results.READ_SECONDS", -1.0)  # each fit takes longer than a read
     posterior = fitted(store_client)
     assert stored.cache.objects.index.sums()[0] == 1
     draw = drawn(stored, store_client.get(posterior + "/draws/0?wait=0"))
@@ -122,7 +122,7 @@ def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.Mon
     later = SimpleNamespace(time=lambda: time.time() + stored.settings.cache_ttl + 1)
     assert stored.cache.objects is not None
     with monkeypatch.context() as old:
-        old.setattr("worker.storage.object_store.store.time", later)
+        old.setattr("worker.storage.object_store.results.time", later)
         checks = {check.name: check.state for check in doctor._object_store(stored.cache.objects)}
         assert (checks["object store"], checks["object store's sweep"]) == ("ok", "warning")
     unreachable(stored, monkeypatch)

@@ -353,13 +353,3 @@ def test_an_open_record_is_not_removed(stores: Stores) -> None:
     assert stores.jobs.delete(job.id).status == "cancelled"
     assert stores.jobs.get(job.id) is None
     assert fit_job(stores.jobs, "claim").id != job.id
-
-
-def test_restored_records_are_listed(stores: Stores) -> None:
-    """A restored record is in the lists."""
-    jobs = stores.jobs.of("alice", JobLimits())
-    ended(jobs, "claim")
-    ((_, record, ttl),) = stores.jobs.all_ended()
-    stores.client.flushall()
-    assert stores.jobs.put(record, ttl)
-    require_exact(stores, jobs, "alice")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = BackupScope(keys=True)
 Member = tuple[tarfile.TarInfo, bytes]
-KINDS = ("data sets", "posteriors", "embeddings", "keys", "jobs")
+KINDS = ("data sets", "posteriors", "embeddings", "keys")
 
 
 def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
@@ -53,10 +53,6 @@ def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
         )
     )  # fmt: skip
     mine.posteriors.calibrate(id_, {"scale": 0.5})
-    job, _ = mine.jobs.create(kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id}, total=1)
-    mine.jobs.start(job.id)
-    mine.jobs.succeed(job.id)
-    mine.jobs.create(kind="fit", claim="open", posterior=id_, spec={}, total=1)
     mine.embeddings.note(Recipe(dataset=dataset.id, method="isomap", parameters={}), "claim")
     mine.keys.create(tenant, ("read",), "", None)
     return dataset.id
@@ -68,20 +64,18 @@ def state(stores: Stores) -> dict[str, Any]:
     for id_ in ids(stores):
         dataset = stores.datasets.get(id_)
         assert dataset is not None
-        with stores.datasets.open_files(dataset) as files:
-            fields[id_] = replace(dataset, folder=""), {name: file.read() for name, file in files.items()}
+        files = stores.datasets.files
+        content = {name: files.path(file).read_bytes() for name, file in dataset.stored.items()}
+        fields[id_] = replace(dataset, stored={}), content
     for raw in stores.client.scan_iter():
         key = raw.decode()
         kind = stores.client.type(raw)
         if kind == b"string" and ":claim:" not in key and key.split(":")[1] != "dataset":
             fields[key] = stores.client.get(raw)
-        elif kind == b"hash" and stores.client.pttl(raw) > 0:
-            fields[key] = stores.client.hgetall(raw)
     for tenant in ("default", "alice"):
         fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
         fields[tenant] += [cursor for cursor, _ in stores.of(tenant).datasets.newest()]
         fields[tenant] += [stores.of(tenant).datasets.usage()]
-        fields[tenant] += [cursor for cursor, job in stores.of(tenant).jobs.iterate() if job and not job.is_open]
     return {**fields, "keys": stores.keys.all()}
 
 
@@ -133,14 +127,10 @@ def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty:
 
 
 def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable[[], Stores]) -> None:
-    """Neither a missing file nor that of another posterior is restored, and nothing else is."""
+    """The file of another posterior is not restored, and nothing else is."""
     record = imported(full, "alice")
-    assert record.file is not None
-    other = full.datasets.files.bucket.local_path(record.file)
-    changed = glle_engine.fit(np.random.default_rng(4).normal(size=(40, 3)))
-    with other.open("wb") as file:
-        write_posterior(file, changed, {"tenant": "alice", "dataset": {}})
-    raw = backup(full)
+    raw = sealed(backup(full), lambda name, data: b"other" if name.endswith(".npz") else data)
+    assert record.id.encode() in raw
     restored = empty()
     with pytest.raises(ProblemError, match="does not match its id"):
         restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)
@@ -186,14 +176,9 @@ def test_a_restoration_is_complete(full: Stores, empty: Callable[[], Stores]) ->
 def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores]) -> None:
     """A restored record names the files that the restoration wrote."""
     record = imported(full, "alice")
-    names = b'"folder": "data/', b'"file": "data/'
     raw = sealed(
         backup(full),
-        lambda name, data: (
-            data.replace(names[0], b'"folder": "../../x').replace(names[1], b'"file": "../../x')
-            if name.endswith(".jsonl")
-            else data
-        ),
+        lambda name, data: data.replace(b'"path": "data/', b'"path": "../../x/') if name.endswith(".jsonl") else data,
     )
     target = empty()
     restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
@@ -201,7 +186,7 @@ def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores
     paths = [path for dataset in found for path in dataset.files]
     paths += target.posteriors.fetch(record.id).files
     assert sorted(map(target.datasets.files.bucket.local_path, paths)) == stored_files(target)
-    assert list(target.datasets.find_damaged()) == []
+    assert list(target.datasets.files.find_damaged(target.datasets)) == []
 
 
 def test_a_damaged_data_set_is_restored(full: Stores) -> None:
@@ -210,10 +195,10 @@ def test_a_damaged_data_set_is_restored(full: Stores) -> None:
     full.datasets.rename(id_, {"name": "newer"})
     dataset = full.datasets.get(id_)
     assert dataset is not None
-    full.datasets.files.bucket.local_path(dataset.path("values")).write_bytes(b"damaged")
+    full.datasets.files.bucket.local_path(dataset.stored["values"].path).write_bytes(b"damaged")
     before = len(stored_files(full))
     assert restore(full, Archive(io.BytesIO(raw)), EVERYTHING)["data sets"]["restored"] == 1
-    assert list(full.datasets.find_damaged()) == []
+    assert list(full.datasets.files.find_damaged(full.datasets)) == []
     found = full.datasets.get(id_)
     assert found is not None
     assert (found.name, len(stored_files(full))) == ("newer", before)
@@ -227,7 +212,7 @@ def test_ids_of_rows_are_restored(full: Stores, empty: Callable[[], Stores]) -> 
     restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     for id_, ids in zip(kept, rows, strict=True):
         np.testing.assert_array_equal(target.datasets.ids_of(id_), ids)
-    assert list(target.datasets.find_damaged()) == []
+    assert list(target.datasets.files.find_damaged(target.datasets)) == []
 
 
 def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> None:
@@ -298,14 +283,6 @@ def test_a_posterior_is_backed_up_with_its_neighbors(full: Stores, empty: Callab
     stores = empty()
     restore(stores, Archive(io.BytesIO(partial)), EVERYTHING)
     assert stores.posteriors.get(id_) is None
-
-
-def test_expired_jobs_are_not_restored(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expired records of an old backup are counted, not restored."""
-    archive = Archive(io.BytesIO(backup(full)))
-    monkeypatch.setattr("worker.operations.backup.restore.now_ms", lambda: 10**15)
-    report = restore(full, archive, EVERYTHING)
-    assert report["jobs"]["expired"] == 2
 
 
 @pytest.mark.parametrize("member", ["manifest.json", "posteriors.jsonl"])
@@ -380,23 +357,17 @@ def _change_members(end: str, change: Callable[[bytes], bytes]) -> Callable[[byt
 
 
 FORGERIES: dict[str, Callable[[bytes], bytes]] = {
-    "a longer record": _change_members("datasets.jsonl", lambda data: data.replace(b'"n": 4', b'"n": 5')),
     "data of another tenant": _change_members(
         "datasets.jsonl", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "default"')
     ),
     "a tenant's name": _change_members(
         "datasets.jsonl", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')
     ),
-    "a data set without its file": _change_members(
-        "datasets.jsonl", lambda data: data.replace(b'"has_color": true', b'"has_color": false')
-    ),
     "no JSON": _change_members("posteriors.jsonl", lambda _: b"{\n"),
-    "no object": _change_members("jobs.jsonl", lambda _: b"1\n"),
-    "deep JSON": _change_members("jobs.jsonl", lambda _: b"[" * 10**5 + b"\n"),
-    "an empty line": _change_members("jobs.jsonl", lambda _: b"{}\n"),
+    "no object": _change_members("embeddings.jsonl", lambda _: b"1\n"),
+    "deep JSON": _change_members("embeddings.jsonl", lambda _: b"[" * 10**5 + b"\n"),
+    "an empty line": _change_members("embeddings.jsonl", lambda _: b"{}\n"),
     "no id": _change_members("posteriors.jsonl", lambda data: data.replace(b'"id": "post_', b'"no": "post_', 1)),
-    "an open job": _change_members("jobs.jsonl", lambda data: data.replace(b'"succeeded"', b'"queued"')),
-    "a job's id": _change_members("jobs.jsonl", lambda data: data.replace(b"job_", b"job_:")),
     "absent data": _change_members(
         "posteriors.jsonl", lambda data: data.replace(b'"dataset": "ds_', b'"dataset": "ds_0', 1)
     ),
@@ -445,7 +416,7 @@ def test_an_invalid_archive_is_refused_without_changes(whole: bytes, stores: Sto
 def test_an_unchanged_copy_is_accepted(full: Stores, empty: Callable[[], Stores]) -> None:
     """An unchanged archive, repacked like the forgeries, is accepted."""
     raw = sealed(backup(full), lambda _, data: data)
-    assert restore(empty(), Archive(io.BytesIO(raw)), EVERYTHING)["jobs"]["restored"] == 2
+    assert restore(empty(), Archive(io.BytesIO(raw)), EVERYTHING)["keys"]["restored"] == 2
 
 
 def test_a_backup_uses_constant_memory(stores: Stores, settings: Settings, tmp_path: Path) -> None:

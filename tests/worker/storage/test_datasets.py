@@ -15,7 +15,7 @@ from worker.base.problems import ProblemError
 from worker.storage import datasets, validation
 from worker.storage.datasets import DatasetStore, Table, all_points_equal
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.data_files import FOLDER
+from worker.storage.object_store.files import FOLDER
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -89,7 +89,7 @@ def test_a_lane_group_is_one_command(stores: Stores) -> None:
         put(stores, *range(LANES))
     assert written == ["EVAL", "HSET", "EXPIRE"]
     keys = keys_of(*range(LANES))
-    for read in (stores.draws.get_many, stores.draws.views, stores.draws.heads, stores.draws.contains):
+    for read in (stores.draws.get_many, stores.draws.heads, stores.draws.contains):
         with received(stores) as commands:
             assert all(read(ID, keys))
         assert commands == ["HMGET"]
@@ -114,7 +114,6 @@ def test_a_large_draw_has_a_separate_entry(stores: Stores) -> None:
     keys = keys_of(0, 1, 2, 3)
     assert stores.cache.client.dbsize() == 3
     assert indices(stores.draws.get_many(ID, keys)) == [0, 1, 2, None]
-    assert indices(stores.draws.views(ID, keys)) == [0, 1, 2, None]
     stores.cache.client.unlink(keys[0].cache_key(ID))
     assert stores.draws.contains(ID, keys) == [False, True, True, False]
     assert [head and head["index"] for head in stores.draws.heads(ID, keys)] == [None, 1, 2, None]
@@ -253,7 +252,7 @@ def test_the_estimate_bounds_the_memory_of_draws(stores: Stores, n: int) -> None
 
 
 def test_draws_of_a_large_job_are_in_the_object_store(tiered: Stores) -> None:
-    """The cache has only their metadata; after an eviction the store has everything."""
+    """The cache has none of them, and the store everything."""
     put(tiered, 0, 1, 2, n=50_000, tier="store")
     put(tiered, 5, n=2**17 + 1)  # more than half of the cache
     assert tiered.cache.client.exists(KEY.group_key(ID)) == 0
@@ -264,7 +263,6 @@ def test_draws_of_a_large_job_are_in_the_object_store(tiered: Stores) -> None:
         assert tiered.draws.contains(ID, keys) == [True, True, True, False, False, True]
         assert [head and head["index"] for head in tiered.draws.heads(ID, keys)] == [0, 1, 2, None, None, 5]
         assert indices(tiered.draws.get_many(ID, keys)) == [0, 1, 2, None, None, 5]
-        assert indices(tiered.draws.views(ID, keys)) == [0, 1, 2, None, None, 5]
     tiered.draws.delete(ID, keys[1])
     assert tiered.draws.contains(ID, keys) == [True, False, True, False, False, True]
     tiered.cache.forget("post_1")

@@ -13,21 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worker.base.problems import ProblemError
-from worker.records.ids import text
-from worker.storage import integrity
 from worker.storage.datasets import DatasetStore, Table
+from worker.storage.object_store import files
+from worker.storage.object_store.files import ObjectFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from worker.records.dataset import Dataset
+    from worker.records.stored_file import StoredFile
     from worker.stores import Stores
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 LABELS = np.array(["a", "b"] * 25)
 PLACES = np.asfortranarray(X[:, :2])
 TABLE = Table(values=X, source={"kind": "test"}, labels=LABELS, color=X[:, 0], coordinates=PLACES, ids=np.arange(50))
-HEADER_BYTES = 128  # header of an npy file, version 1.0, with a short shape
 FILES = ("values", "labels", "color", "coordinates", "ids")
 
 
@@ -39,12 +39,12 @@ def dataset(stores: Stores) -> Dataset:
 
 def fresh(stores: Stores) -> DatasetStore:
     """Return the data sets as another process reads them, which has verified none."""
-    return DatasetStore(stores.client, stores.datasets.files, stores.room)
+    return DatasetStore(stores.client, ObjectFiles.of(stores.settings, None), stores.room)
 
 
 def path_of(stores: Stores, dataset: Dataset, name: str = "values") -> Path:
     """Return a file of a data set."""
-    return stores.datasets.files.bucket.local_path(dataset.path(name))
+    return stores.datasets.files.bucket.local_path(dataset.stored[name].path)
 
 
 def flip(path: Path, bit: int) -> None:
@@ -85,64 +85,29 @@ def test_a_flipped_bit_is_never_served(stores: Stores, dataset: Dataset, data: s
         flip(path, bit)
 
 
-def header_bits(path: Path) -> list[int]:
-    """Return every bit of the dtype and the shape in a header, and one bit of each other byte."""
-    header = path.read_bytes()[:HEADER_BYTES]
-    dtype, order = header.index(b"'descr': ") + len("'descr': "), header.index(b", 'fortran_order'")
-    shape, end = header.index(b"'shape': ") + len("'shape': "), header.index(b"}")
-    in_full = {*range(dtype, order), *range(shape, end)}
-    return [8 * byte + bit for byte in range(HEADER_BYTES) for bit in (range(8) if byte in in_full else [byte % 8])]
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_no_bit_of_a_header_changes_the_content(stores: Stores, dataset: Dataset, file: str) -> None:
-    """A bit of each byte is tested, and each of the dtype: the digest does not cover the byte order of text."""
-    path = path_of(stores, dataset, file)
-    good = read(fresh(stores), dataset)
-    for bit in header_bits(path):
-        flip(path, bit)
-        found = outcome(fresh(stores), dataset)
-        flip(path, bit)
-        assert found in (good, "dataset-damaged"), bit
-    assert read(fresh(stores), dataset) == good
-
-
-def test_a_record_of_other_data_is_noticed(stores: Stores) -> None:
-    """Shape, dtype, names and owner belong to the content."""
-    store = fresh(stores).of("alice", 0)
-    dataset, _ = store.add(Table(values=X, source={"kind": "test"}, names=["x", "y", "z"]))
-    key = store.kind.key(dataset.id)
-    good = text(stores.client.get(key))
-    for old, new in (('"n": 50', '"n": 49'), ("float64", "float32"), ('"x"', '"w"'), ("alice", "alicf")):
-        assert old in good
-        stores.client.set(key, good.replace(old, new))
-        with pytest.raises(ProblemError, match="differ from"):
-            fresh(stores).values(dataset.id)
-
-
 def test_hot_reads_hash_nothing(stores: Stores, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unchanged file is hashed again after an hour, a changed one at once."""
     store = fresh(stores)
-    store.values(dataset.id)
-    hashed: list[str] = []
-    whole = integrity.IntegrityChecker._has_digest
+    read(store, dataset)
+    hashed: list[Path] = []
+    whole = files._digest
 
-    def counted(self: integrity.IntegrityChecker, dataset: Dataset) -> bool:
-        hashed.append(dataset.id)
-        return whole(self, dataset)
+    def counted(path: Path) -> str | None:
+        hashed.append(path)
+        return whole(path)
 
-    monkeypatch.setattr(integrity.IntegrityChecker, "_has_digest", counted)
+    monkeypatch.setattr(files, "_digest", counted)
     for _ in range(5):
-        store.values(dataset.id)
-        store.load_extras(dataset)
+        read(store, dataset)
     assert hashed == []
-    os.utime(path_of(stores, dataset))
+    path = path_of(stores, dataset)
+    os.utime(path)
+    read(store, dataset)
+    assert hashed == [path]
+    later = time.monotonic() + files.AGAIN_SECONDS + 1
+    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: later))
     store.values(dataset.id)
-    assert hashed == [dataset.id]
-    later = time.monotonic() + integrity.AGAIN_SECONDS + 1
-    monkeypatch.setattr(integrity, "time", SimpleNamespace(monotonic=lambda: later))
-    store.values(dataset.id)
-    assert hashed == [dataset.id] * 2
+    assert hashed == [path] * 2
 
 
 def test_a_data_set_deleted_during_a_read_is_not_found(
@@ -154,13 +119,13 @@ def test_a_data_set_deleted_during_a_read_is_not_found(
     with pytest.raises(ProblemError) as caught:
         store.values(dataset.id)
     assert caught.value.problem.code == "dataset-damaged"
-    require = integrity.IntegrityChecker.require
+    find = ObjectFiles.path
 
-    def late(self: integrity.IntegrityChecker, dataset: Dataset) -> None:
+    def find_late(self: ObjectFiles, file: StoredFile) -> Path:
         store.delete(dataset.id)
-        require(self, dataset)
+        return find(self, file)
 
-    monkeypatch.setattr(integrity.IntegrityChecker, "require", late)
+    monkeypatch.setattr(ObjectFiles, "path", find_late)
     with pytest.raises(ProblemError) as caught:
         store.values(dataset.id)
     assert caught.value.problem.code == "dataset-not-found"

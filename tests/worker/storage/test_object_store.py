@@ -19,17 +19,17 @@ import pytest
 from worker.base.files import PREFIX, make_folder
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
-from worker.operations.store_sweep import sweep
+from worker.operations.sweep import sweep
 from worker.storage.object_store import backend
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.store import path_of
+from worker.storage.object_store.results import path_of
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.records.cache_entry import Entry
-    from worker.storage.object_store.store import ObjectStore
+    from worker.storage.object_store.results import ResultStore
 
 KEY = "result:post_a:summary:1"
 PATH = path_of("post_a", KEY)
@@ -54,7 +54,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.fixture
-def objects(tiered: Stores) -> ObjectStore:
+def objects(tiered: Stores) -> ResultStore:
     """Return the object store of `tiered`."""
     assert tiered.cache.objects is not None
     return tiered.cache.objects
@@ -67,22 +67,18 @@ def same(entry: Entry | None, arrays: dict[str, Any]) -> bool:
     }
 
 
-def rewrite(objects: ObjectStore, change: Callable[[bytes], bytes]) -> None:
+def rewrite(objects: ResultStore, change: Callable[[bytes], bytes]) -> None:
     """Change the bytes of the stored object."""
     raw = objects.bucket.read(PATH, 0, 2**30)
     assert raw is not None
     objects.bucket.write(PATH, [change(raw)], len(raw))
 
 
-def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: ObjectStore) -> None:
-    """It is written, read in whole and in parts, described and deleted like a cached value."""
+def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: ResultStore) -> None:
+    """It is written, read, described and deleted like a cached value."""
     tiered.cache.put(KEY, {"a": 1}, LARGE)
     assert tiered.cache.client.exists(KEY) == 0
-    entry, view = tiered.cache.get(KEY), tiered.cache.view(KEY)
-    assert same(entry, LARGE)
-    assert same(view, LARGE)
-    assert view is not None
-    np.testing.assert_array_equal(np.asarray(view.arrays["x"][7:9]), LARGE["x"][7:9])
+    assert same(tiered.cache.get(KEY), LARGE)
     assert tiered.cache.head(KEY) == {"a": 1}
     assert tiered.cache.contains([KEY, "result:post_a:none"]) == [True, False]
     assert objects.index.sums()[0] == 1
@@ -104,7 +100,7 @@ def test_without_a_store_the_remedy_names_it(stores: Stores) -> None:
 
 @pytest.mark.parametrize("is_evicted", [True, False])
 def test_forgetting_a_subject_deletes_from_cache_and_store(
-    tiered: Stores, objects: ObjectStore, *, is_evicted: bool
+    tiered: Stores, objects: ResultStore, *, is_evicted: bool
 ) -> None:
     """It works with and without the cache's index; entries of another subject stay."""
     for subject in ("post_a", "post_b"):
@@ -133,7 +129,7 @@ def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered: Stores) -> None:
     "change", [lambda raw: raw[:-9], lambda raw: raw[:9], lambda raw: raw[:500_000] + b"\0" + raw[500_001:]]
 )
 def test_a_torn_object_counts_as_evicted(
-    tiered: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]
+    tiered: Stores, objects: ResultStore, change: Callable[[bytes], bytes]
 ) -> None:
     """A cut or changed object is removed from the index, and can be written again."""
     tiered.cache.put(KEY, {}, LARGE)
@@ -145,24 +141,9 @@ def test_a_torn_object_counts_as_evicted(
     assert same(tiered.cache.get(KEY), LARGE)
 
 
-@pytest.mark.parametrize("change", [lambda raw: raw[:-300_000], lambda raw: raw[:-9] + b"123456789"])
-def test_a_view_of_a_torn_object_fails_at_the_torn_rows(
-    tiered: Stores, objects: ObjectStore, change: Callable[[bytes], bytes]
-) -> None:
-    """Its first rows are read; later rows are a problem, and then the object counts as evicted."""
-    tiered.cache.put(KEY, {}, LARGE)
-    rewrite(objects, change)
-    view = tiered.cache.view(KEY)
-    assert view is not None
-    np.testing.assert_array_equal(np.asarray(view.arrays["x"][:9]), LARGE["x"][:9])
-    with pytest.raises(ProblemError, match="during its read"):
-        np.asarray(view.arrays["x"][-9:])
-    assert tiered.cache.contains([KEY]) == [False]
-
-
-def test_a_missing_object_counts_as_evicted(tiered: Stores, objects: ObjectStore) -> None:
-    """`get`, `view` and `head` return None."""
-    for ask in (tiered.cache.get, tiered.cache.view, tiered.cache.head):
+def test_a_missing_object_counts_as_evicted(tiered: Stores, objects: ResultStore) -> None:
+    """`get` and `head` return None."""
+    for ask in (tiered.cache.get, tiered.cache.head):
         tiered.cache.put(KEY, {}, LARGE)
         objects.bucket.remove(PATH)
         tiered.cache.client.flushall()
@@ -170,7 +151,7 @@ def test_a_missing_object_counts_as_evicted(tiered: Stores, objects: ObjectStore
         assert tiered.cache.contains([KEY]) == [False]
 
 
-def test_a_second_write_leaves_one_object(tiered: Stores, objects: ObjectStore) -> None:
+def test_a_second_write_leaves_one_object(tiered: Stores, objects: ResultStore) -> None:
     """The former object is removed, and a read returns the new one."""
     for value in (1.0, 2.0):
         tiered.cache.put(KEY, {"value": value}, {"x": np.full(300_000, value)})
@@ -181,17 +162,17 @@ def test_a_second_write_leaves_one_object(tiered: Stores, objects: ObjectStore) 
 
 
 def test_expired_objects_are_unreadable_and_swept(
-    tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    tiered: Stores, objects: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objects expire after the cache's time to live."""
     tiered.cache.put(KEY, {}, LARGE)
     later = SimpleNamespace(time=lambda: time.time() + tiered.settings.cache_ttl + 1)
-    for module in ("storage.object_store.store", "operations.store_sweep"):
+    for module in ("storage.object_store.results", "operations.sweep"):
         monkeypatch.setattr(f"worker.{module}.time", later)
     tiered.cache.client.flushall()
     assert tiered.cache.get(KEY) is None
     assert objects.index.unswept_seconds() > tiered.settings.cache_ttl
-    monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
+    monkeypatch.setattr(tiered.posteriors, "exists", lambda _: True)
     result = sweep(tiered, objects)
     assert (result.expired, result.removed) == (1, 1)
     assert list(objects.bucket.modification_times()) == []
@@ -199,7 +180,7 @@ def test_expired_objects_are_unreadable_and_swept(
     assert objects.index.unswept_seconds() < 60
 
 
-def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ObjectStore) -> None:
+def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ResultStore) -> None:
     """Objects of a deleted posterior and objects without an entry are removed; young and foreign objects stay."""
     tiered.cache.put(KEY, {}, LARGE)
     for path in (path_of("post_b", "orphan"), "post_b/else"):
@@ -213,7 +194,7 @@ def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ObjectStore)
     assert objects.index.sums() == (0, 0)
 
 
-def test_a_sweep_removes_the_files_of_killed_writers(tiered: Stores, objects: ObjectStore) -> None:
+def test_a_sweep_removes_the_files_of_killed_writers(tiered: Stores, objects: ResultStore) -> None:
     """A sweep removes an old temporary file."""
     objects.bucket.write(f"cache/post_a/{PREFIX}abc", [b"x"], 1)
     assert [sweep(tiered, objects, age=age).removed for age in (60, -1)] == [0, 1]
@@ -221,7 +202,7 @@ def test_a_sweep_removes_the_files_of_killed_writers(tiered: Stores, objects: Ob
 
 
 def test_an_unavailable_store_is_reported_and_loses_nothing(
-    tiered: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    tiered: Stores, objects: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reads are 503, cached entries are served, deletions take effect; later a sweep removes what is left."""
     tiered.cache.put(KEY, {}, LARGE)
@@ -245,7 +226,7 @@ def test_an_unavailable_store_is_reported_and_loses_nothing(
     monkeypatch.setattr(objects.bucket, "_connect", connect)
     assert same(tiered.cache.get(KEY), LARGE)
     assert len(objects.bucket.modification_times()) == 2
-    monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
+    monkeypatch.setattr(tiered.posteriors, "exists", lambda _: True)
     assert sweep(tiered, objects, age=-1).removed == 1
     assert list(objects.bucket.modification_times()) == [PATH]
 
@@ -401,12 +382,12 @@ def test_the_url_is_shown_without_secrets() -> None:
     assert "geheim" not in row.format("ftp://me:geheim@host/x?token=geheim")
 
 
-def test_posteriors_are_stored_if_a_read_costs_less_than_a_fit(objects: ObjectStore) -> None:
+def test_posteriors_are_stored_if_a_read_costs_less_than_a_fit(objects: ResultStore) -> None:
     """A read starts after a moment, and takes longer for more bytes."""
     assert [objects.worth_keeping(seconds, 50_000_000) for seconds in (0.5, 2.0)] == [False, True]
 
 
-def test_a_write_without_a_bucket_is_no_success(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_without_a_bucket_is_no_success(objects: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing object to read is None; a missing place to write is a failure."""
 
     def missing(*_: object, **__: object) -> None:

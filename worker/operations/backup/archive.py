@@ -4,7 +4,6 @@
     files/<id>/values.npy, ...     the arrays of a data set
     files/<id>/posterior.npz       an imported posterior, for glle_engine.load
     datasets.jsonl, ...            records, one a line: data sets, posteriors, embeddings; API keys with `--keys`
-    jobs.jsonl                     one line per ended job: record, time of expiry
     manifest.json                  versions, counts, and size and SHA-256 of each other member
 
 It is not compressed, because floating-point numbers hardly compress: so no member is larger than the file. It is
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
 PIECE = 2**20  # bytes
-MAX_LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes some hundred thousand
+MAX_LINE = 64 * 2**20  # bytes of one record
 MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
-    r"README\.txt|(datasets|posteriors|embeddings|jobs|keys)\.jsonl|files/post_[0-9a-f]{32}/posterior\.npz"
+    r"README\.txt|(datasets|posteriors|embeddings|keys)\.jsonl|files/post_[0-9a-f]{32}/posterior\.npz"
     r"|files/ds_[0-9a-f]{32}/(values|labels|color|coordinates|ids)\.npy"
 )
 _README = """A backup of glle (`glle restore` reads it). Without glle:
@@ -176,6 +175,10 @@ class Archive:
     def open(self, name: str) -> IO[bytes]:
         """Return a member as a readable file; raises KeyError."""
         return self._file(self._infos[name])
+
+    def sha256(self, name: str) -> str | None:
+        """Return the digest of a member, or None if it is missing."""
+        return self.manifest["members"][name]["sha256"] if name in self else None
 
     def size(self, name: str) -> int:
         """Return the bytes of a member."""

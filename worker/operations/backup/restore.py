@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import tempfile
-from dataclasses import replace
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from worker.base.clock import now_ms
 from worker.operations.backup.archive import Archive, damaged_archive, member_of
-from worker.operations.backup.dump import JOBS, JOBS_MEMBER, KINDS, BackupKind, BackupScope
-from worker.records.dataset import VALUES, Dataset
-from worker.records.ids import content_sha256, is_tenant_name
-from worker.records.job import job_from
-from worker.storage.imported_posteriors import NAME, read_verified
-from worker.storage.integrity import has_digest
-from worker.storage.object_store.data_files import pieces_of
+from worker.operations.backup.dump import KINDS, BackupKind, BackupScope
+from worker.records.dataset import Dataset
+from worker.records.ids import dataset_id, is_tenant_name
+from worker.storage.imported_posteriors import NAME
+from worker.storage.object_store.files import pieces_of
 from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.records.job import Job
     from worker.stores import Stores
 
-COLUMNS = ("in the backup", "restored", "there already", "named otherwise", "expired")
+COLUMNS = ("in the backup", "restored", "there already", "named otherwise")
 Report = dict[str, dict[str, int]]  # numbers by kind of record, then by `COLUMNS`
 
 
@@ -58,12 +51,10 @@ class _Restoration:
 
     def run(self) -> Report:
         """Visit data before the records that refer to them."""
-        report = {name: dict.fromkeys(COLUMNS, 0) for name in (*(kind.name for kind in KINDS), JOBS)}
+        report = {name: dict.fromkeys(COLUMNS, 0) for name in (kind.name for kind in KINDS)}
         for kind in self._scope.kinds:
             for record in self._records(kind):
                 self._count(report[kind.name], self._restore(kind, record))
-        for job, fields, until in self._jobs():
-            self._count(report[JOBS], self._restore_job(job, fields, until))
         return report
 
     @staticmethod
@@ -82,55 +73,25 @@ class _Restoration:
                 continue
             if not self._ids.issuperset(kind.needs(record)):
                 raise damaged_archive(f"the {loads.title} {record.id} lacks its data")
-            if not self._is_intact(record):
+            if not self._is_intact(kind, record):
                 raise damaged_archive(f"the {loads.title} {record.id} lacks files, or does not match its id")
             self._ids.add(record.id)
             yield record
 
-    def _is_intact(self, record: Any) -> bool:
-        """Return whether the archive has the files of a record, and the digest in its id."""
-        match record:
-            case Dataset():
-                return has_digest(record, lambda name: self._archive.open(member_of(record.id, f"{name}.npy")))
-            case PosteriorRecord(is_imported=True):
-                return self._is_intact_import(record)
-        return True
-
-    def _is_intact_import(self, record: PosteriorRecord) -> bool:
-        member = member_of(record.id, NAME)
-        if member not in self._archive:
+    def _is_intact(self, kind: BackupKind, record: Any) -> bool:
+        """Return whether the archive has the files of a record, with their digests, and a data set has its id."""
+        if isinstance(record, Dataset) and record.id != dataset_id(record.sha256, record.tenant):
             return False
-        with self._archive.open(member) as source, tempfile.NamedTemporaryFile(suffix=".npz") as file:
-            shutil.copyfileobj(source, file)
-            file.flush()
-            posterior = read_verified(Path(file.name), record.id, record.tenant)
-        return posterior is not None and content_sha256({}, posterior.arrays()) == record.arrays_sha256
-
-    def _jobs(self) -> Iterator[tuple[Job, dict[str, str], int]]:
-        for line in self._archive.lines(JOBS_MEMBER):
-            fields, until = line.get("record"), line.get("until")
-            if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
-                raise damaged_archive("a job's record is no record")
-            job = job_from(fields)
-            if self._scope.has(job.tenant):
-                is_id = job.id.startswith("job_") and job.id[4:].isalnum()
-                if not is_id or job.is_open or not is_tenant_name(job.tenant) or not isinstance(until, int):
-                    raise damaged_archive(f"the record of job {job.id} is not that of an ended job")
-                if job.subject not in self._ids:
-                    raise damaged_archive(f"job {job.id} lacks its data")
-                yield job, fields, until
+        digests = {
+            member_of(record.id, PurePosixPath(path).name): file.sha256 for path, file in kind.files(record).items()
+        }
+        return all(self._archive.sha256(member) == sha256 for member, sha256 in digests.items())
 
     def _restore(self, kind: BackupKind, record: Any) -> str:
         """Restore a record with its files, or its names; return the column of the outcome."""
         stores, records = self._stores, kind.records(self._stores)
         existing = records.get(record.id)
-        match existing:
-            case Dataset():
-                is_present = stores.datasets.is_intact(existing)
-            case PosteriorRecord(is_imported=True):
-                is_present = stores.imports.is_intact(existing)
-            case _:
-                is_present = existing is not None
+        is_present = existing is not None and stores.datasets.files.is_intact(kind.files(existing).values())
         if is_present:
             return self._restore_names(kind, existing, record)
         if not self._is_dry_run:
@@ -141,7 +102,7 @@ class _Restoration:
         stores, archive = self._stores, self._archive
         match record:
             case Dataset():
-                members = {name: member_of(record.id, f"{name}.npy") for name in (VALUES, *record.extras)}
+                members = {name: member_of(record.id, f"{name}.npy") for name in record.stored}
                 with contextlib.ExitStack() as stack:
                     files = {name: stack.enter_context(archive.open(member)) for name, member in members.items()}
                     sources = {name: (pieces_of(file), archive.size(members[name])) for name, file in files.items()}
@@ -152,7 +113,7 @@ class _Restoration:
                 with archive.open(member) as file:
                     stores.imports.add(stores.posteriors, record, file, archive.size(member))
             case PosteriorRecord():
-                stores.posteriors.record(replace(record, file=None, file_bytes=0))
+                stores.posteriors.record(record)
             case _:
                 kind.records(stores).create(record)
 
@@ -164,10 +125,3 @@ class _Restoration:
         if not self._is_dry_run:
             kind.records(self._stores).rename(record.id, {"name": record.name, "tags": record.tags})
         return "restored"
-
-    def _restore_job(self, job: Job, fields: dict[str, str], until: int) -> str:
-        jobs, ttl_ms = self._stores.jobs, until - now_ms()
-        if ttl_ms <= 0:
-            return "expired"
-        is_new = jobs.get(job.id) is None and (self._is_dry_run or jobs.put(fields, ttl_ms))
-        return "restored" if is_new else "there already"

@@ -1,4 +1,4 @@
-"""Object store, a folder, S3, Google or Azure: files of data sets, and large arrays behind the cache with an index.
+"""Object store, a folder, S3, Google or Azure: files of data sets, and large results behind the cache with an index.
 
-May import `base`, `records`, `observability` and `storage.records`. Start with `data_files` and `store`.
+May import `base`, `records`, `observability` and `storage.records`. Start with `files` and `results`.
 """

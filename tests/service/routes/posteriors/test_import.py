@@ -266,7 +266,7 @@ def test_a_damaged_file_is_a_problem_and_repaired_by_an_import(
         monkeypatch.setenv(variable, value)
     scrub = ["scrub"]
     assert main.main(scrub) == 0
-    assert "1 imported posteriors" in capsys.readouterr().out
+    assert "1 data sets read; 0 damaged." in capsys.readouterr().out
     (file,) = files(stores)
     raw = bytearray(file.read_bytes())
     raw[len(raw) // 2] ^= 1

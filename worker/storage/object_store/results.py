@@ -1,8 +1,9 @@
-"""Object store of entries that are larger than the cache, or cheaper to read than to compute again, and its index.
+"""Results in the object store: entries larger than the cache, or cheaper to read than to compute again; their index.
 
 The index is in the queue's Redis, where nothing is evicted. An object is written as a whole, under a path that its key
 determines, and the index names it after the write. A removal starts with the index. So a missing entry costs no request
-to the store, and an object that could not be removed is one that the index does not name: the sweep removes it.
+to the store, and an object that could not be removed is one that the index does not name: the sweep removes it. An
+object is the head of an entry and the data of its arrays (`worker.records.cache_entry`).
 
     glle:stored:<subject>   hash: an entry's key -> its object, as JSON; a subject is a posterior or a data set
     glle:stored             hash: objects, bytes, swept (the time of the last sweep, or of the first object)
@@ -14,39 +15,37 @@ import json
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from worker.base import versions
 from worker.base.problems import ProblemError, refuse
-from worker.records.cache_entry import Entry
+from worker.records.cache_entry import pack_parts, parse_entry
 from worker.records.ids import digest, text
-from worker.storage.object_store.backend import PIECE, RETRIES, Bucket
-from worker.storage.object_store.object_format import BLOCK, CorruptObjectError, LazyArray, Payload, pack_object
+from worker.records.stored_file import StoredFile
+from worker.storage.object_store.files import DamagedFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import redis
 
-    from worker.base.settings import Settings
-    from worker.observability.counters import Counters
+    from worker.records.cache_entry import Entry
+    from worker.storage.object_store.files import ObjectFiles
 
 _SUMS = "glle:stored"
 FOLDER = "cache"  # of the entries' objects in the store
 ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index names it
+
+_ALIGNED = 64  # bytes: alignment of the data in an object
 
 _BATCH = 500  # entries of one script, because a script blocks the server
 
 # Model of a read from a store across a network; docs/how-to/storage.md has the measurements.
 READ_BYTES_PER_SECOND = 50e6
 READ_SECONDS = 0.1
-PATIENT_RETRIES = 30  # of a worker's failed request, within its time limit: the computation took longer
 READS, WRITES = 16, 4  # at the same time, of one call; a write has up to 16 MB in memory
 
 T = TypeVar("T")
@@ -74,15 +73,13 @@ end
 
 
 @dataclass(frozen=True)
-class StoredObject:
+class StoredObject(StoredFile):
     """Index entry of an object.
 
     Parameters
     ----------
-    size
-        Bytes of the object.
     start
-        Offset of its payload.
+        Bytes of its head.
     until
         Expiry, seconds since 1970.
     cached
@@ -90,7 +87,6 @@ class StoredObject:
 
     """
 
-    size: int
     start: int
     until: float
     cached: bool
@@ -165,12 +161,12 @@ class ObjectIndex:
         return int(objects or 0), int(nbytes or 0)
 
 
-class ObjectStore:
+class ResultStore:
     """Store of entries as objects.
 
     Parameters
     ----------
-    bucket
+    files
         The objects.
     index
         Their index.
@@ -181,22 +177,12 @@ class ObjectStore:
 
     """
 
-    def __init__(self, bucket: Bucket, index: ObjectIndex, *, ttl: int, max_bytes: int) -> None:
-        self.bucket = bucket
+    def __init__(self, files: ObjectFiles, index: ObjectIndex, *, ttl: int, max_bytes: int) -> None:
+        self.bucket = files.bucket
         self.index = index
+        self._files = files
         self._ttl = ttl
         self._max_bytes = max_bytes
-
-    @classmethod
-    def of(
-        cls, settings: Settings, client: redis.Redis, counts: Counters, *, patient: bool = False
-    ) -> ObjectStore | None:
-        """Return the store of the settings, or None; raises `SettingsError`."""
-        if not settings.store_url:
-            return None
-        retries = PATIENT_RETRIES if patient else RETRIES
-        bucket = Bucket(settings.store_url, counts=counts, retries=retries)
-        return cls(bucket, ObjectIndex(client), ttl=settings.cache_ttl, max_bytes=settings.store_bytes)
 
     def worth_keeping(self, seconds: float, nbytes: int) -> bool:
         """Return whether an entry belongs in the store as well: if a read takes less than `seconds`."""
@@ -233,44 +219,44 @@ class ObjectStore:
 
     def _put(self, item: tuple[str, Entry], *, cached: bool) -> None:
         key, entry = item
-        parts = pack_object(key, entry)
-        size = sum(map(len, parts))
+        head, data = pack_parts(entry)
+        head += b" " * (-len(head) % _ALIGNED)
+        size = len(head) + sum(map(len, data))
         self.check_room(size, key)
-        self.bucket.write(path_of(subject_of(key), key), parts, size)
-        self.index.add(key, StoredObject(size, len(parts[0]), time.time() + self._ttl, cached))
+        file = self._files.write(path_of(subject_of(key), key), [head, *data], size)
+        until = time.time() + self._ttl
+        self.index.add(key, StoredObject(**asdict(file), start=len(head), until=until, cached=cached))
 
     def entries(self, objects: Mapping[str, StoredObject]) -> dict[str, Entry | None]:
-        """Return entries, None for a missing or corrupt object.
-
-        They are read into memory, because a mapped file could change after the check.
-        """
-        return _read_each(self._entry, objects)
-
-    def views(self, objects: Mapping[str, StoredObject]) -> dict[str, Entry | None]:
-        """Return entries whose large arrays are `LazyArray`s, None for a missing or corrupt object."""
-        return _read_each(self._view, objects)
+        """Return entries, their large arrays mapped from files; None for a missing or damaged object."""
+        return self._read_each(self._entry, objects)
 
     def heads(self, objects: Mapping[str, StoredObject]) -> dict[str, dict[str, Any] | None]:
-        """Return the metadata of entries, None for a missing or corrupt object."""
-        return _read_each(lambda key, stored: self._open(key, stored.start).head.meta, objects)
+        """Return the metadata of entries, None for a missing or damaged object."""
+        return self._read_each(self._head, objects)
 
-    def _entry(self, key: str, stored: StoredObject) -> Entry:
-        payload = self._open(key, min(stored.size, PIECE))
-        arrays = payload.head.arrays.items()
-        return Entry(payload.head.meta, {name: np.asarray(LazyArray(payload, layout)) for name, layout in arrays})
+    def _entry(self, stored: StoredObject) -> Entry | None:
+        data = self._files.read(stored)
+        return parse_entry(bytes(data[: stored.start]), data[stored.start :])
 
-    def _view(self, key: str, stored: StoredObject) -> Entry:
-        payload = self._open(key, stored.start + BLOCK)
-        arrays: dict[str, Any] = {name: LazyArray(payload, layout) for name, layout in payload.head.arrays.items()}
-        for name, layout in payload.head.arrays.items():
-            if layout.start + layout.nbytes <= BLOCK:
-                arrays[name] = np.asarray(arrays[name])
-        return Entry(payload.head.meta, arrays)
+    def _head(self, stored: StoredObject) -> dict[str, Any]:
+        meta: dict[str, Any] = json.loads(self.bucket.read(stored.path, 0, stored.start) or b"")["meta"]
+        return meta
 
-    def _open(self, key: str, stop: int) -> Payload:
-        """Read the head of an object and the blocks before `stop`; raises `CorruptObjectError`."""
-        read = partial(self.bucket.read, path_of(subject_of(key), key))
-        return Payload(read(0, stop) or b"", read, partial(self._lose, key))
+    def _read_each(
+        self, read: Callable[[StoredObject], T | None], objects: Mapping[str, StoredObject]
+    ) -> dict[str, T | None]:
+        """Read objects; remove the entries of missing and damaged ones."""
+
+        def read_intact(key: str) -> T | None:
+            try:
+                return read(objects[key])
+            except (FileNotFoundError, DamagedFileError, ValueError):
+                log.warning("The object of %s is missing or damaged", key)
+                self.remove(subject_of(key), [key])
+                return None
+
+        return dict(zip(objects, _in_parallel(read_intact, objects), strict=True))
 
     def remove(self, subject: str, keys: list[str] | None = None) -> None:
         """Remove entries of a subject, or all; the sweep removes the objects that the store does not remove now."""
@@ -280,20 +266,6 @@ class ObjectStore:
             _in_parallel(self.bucket.remove, [path_of(subject, key) for key in keys])
         except ProblemError as error:
             log.warning("Objects of %s could not be removed yet: %s", subject, error)
-
-    def _lose(self, key: str) -> None:
-        """Remove the entry of a missing or corrupt object."""
-        log.warning("The object of %s is missing or corrupt", key)
-        self.remove(subject_of(key), [key])
-
-
-def _read_each(read: Callable[[str, StoredObject], T], objects: Mapping[str, StoredObject]) -> dict[str, T | None]:
-    def read_intact(key: str) -> T | None:
-        with suppress(CorruptObjectError):
-            return read(key, objects[key])
-        return None
-
-    return dict(zip(objects, _in_parallel(read_intact, objects), strict=True))
 
 
 def _in_parallel(call: Callable[[T], R], items: Iterable[T], threads: int = READS) -> list[R]:

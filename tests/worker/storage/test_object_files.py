@@ -16,10 +16,10 @@ import redis
 
 from worker.base.files import Temporary
 from worker.base.problems import ProblemError
-from worker.operations.unnamed_files import unnamed_files
+from worker.operations.sweep import unnamed_files
 from worker.storage.datasets import DatasetStore, Table
-from worker.storage.object_store import backend, data_files
-from worker.storage.object_store.data_files import COPIES, FOLDER
+from worker.storage.object_store import backend, files
+from worker.storage.object_store.files import COPIES, FOLDER
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ def copies(stores: Stores) -> list[Path]:
     return [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
 
 
+def damaged(stores: Stores) -> list[str]:
+    """Return the ids of the damaged data sets."""
+    return [dataset.id for dataset in stores.datasets.files.find_damaged(stores.datasets)]
+
+
 def code(call: Callable[[], object]) -> str:
     """Return the code of a refusal."""
     with pytest.raises(ProblemError) as caught:
@@ -144,13 +149,11 @@ def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> No
 def test_files_do_not_depend_on_the_store(one: Stores, stores: Stores) -> None:
     """Ids, records and bytes of a data set are those of a store in the data folder."""
     there, _ = one.datasets.add(table(labels=LABELS))
-    with one.datasets.open_files(there) as files:
-        expected = {name: file.read() for name, file in files.items()}
+    expected = {name: (file.size, file.sha256) for name, file in there.stored.items()}
     one.datasets.delete(there.id)
     here, _ = stores.datasets.add(table(labels=LABELS))
-    assert replace(here, created="", folder="") == replace(there, created="", folder="")
-    with stores.datasets.open_files(here) as files:
-        assert {name: file.read() for name, file in files.items()} == expected
+    assert replace(here, created="", stored={}) == replace(there, created="", stored={})
+    assert {name: (file.size, file.sha256) for name, file in here.stored.items()} == expected
 
 
 def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +162,9 @@ def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeyp
     values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
     dataset, _ = one.datasets.add(table(values))
     np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
-    assert list(two.datasets.find_damaged()) == []
+    assert damaged(two) == []
     rewrite(one, lambda raw: raw[: -backend.PIECE])
-    assert list(two.datasets.find_damaged()) == [dataset.id]
+    assert damaged(two) == [dataset.id]
 
 
 @pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
@@ -196,11 +199,11 @@ def test_a_damaged_object_is_reported_and_an_upload_repairs_it(one: Stores, two:
     else:
         rewrite(one, {"truncate": lambda raw: raw[:200], "flip": lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])}[damage])
     assert code(lambda: two.datasets.values(dataset.id)) == "dataset-damaged"
-    assert list(one.datasets.find_damaged()) == [dataset.id]
+    assert damaged(one) == [dataset.id]
     repaired, new = one.datasets.add(table())
-    assert (replace(repaired, folder=named.folder), new) == (named, False)
+    assert (replace(repaired, stored=named.stored), new) == (named, False)
     np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
-    assert list(one.datasets.find_damaged()) == []
+    assert damaged(one) == []
     assert paths(one) == list(repaired.files)  # the replaced file is gone
     assert one.datasets.usage()["datasets"] == 1
 
@@ -208,10 +211,10 @@ def test_a_damaged_object_is_reported_and_an_upload_repairs_it(one: Stores, two:
 @pytest.mark.parametrize("connect", ["memory"], indirect=True)
 def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used are removed, and read again when they are needed; those in use stay."""
-    monkeypatch.setattr(data_files, "RECENT_SECONDS", 0.0)
+    monkeypatch.setattr(files, "RECENT_SECONDS", 0.0)
     values = [np.random.default_rng(seed).normal(size=(2**13, 4)) for seed in range(6)]  # 256 kB each
     stored = [one.datasets.add(table(value))[0].id for value in values]
-    monkeypatch.setattr(data_files, "MAX_COPIES", 2**20)
+    monkeypatch.setattr(files, "MAX_COPIES", 2**20)
     small = connect("small")
     for _ in range(2):
         for id_, value in zip(stored, values, strict=True):
@@ -222,7 +225,7 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
     names = {path.name for path in copies(small)}
     small.datasets.values(stored[3])
     assert {path.name for path in copies(small)} == names
-    monkeypatch.setattr(data_files, "RECENT_SECONDS", 60.0)
+    monkeypatch.setattr(files, "RECENT_SECONDS", 60.0)
     for id_ in stored:
         small.datasets.values(id_)
     assert names < {path.name for path in copies(small)}
@@ -270,7 +273,7 @@ def test_concurrent_uploads_and_deletions_leave_whole_data_sets(one: Stores, two
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(6)))
-    assert list(two.datasets.find_damaged()) == []
+    assert damaged(two) == []
     records = [one.datasets.get(id_) for id_ in ids(one)]
     assert sorted(paths(one)) == sorted(path for record in records if record is not None for path in record.files)
     sizes = [len(bucket_of(one).read(path, 0, 2**20) or b"") for path in paths(one)]
@@ -321,7 +324,7 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
     monkeypatch.undo()
     assert (ids(one), paths(one)) == (set(), [])
     assert one.datasets.add(table(labels=LABELS))[1]
-    assert list(one.datasets.find_damaged()) == []
+    assert damaged(one) == []
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])

@@ -1,19 +1,21 @@
-"""Files of data sets and imported posteriors: objects of the store, each written once under a new path.
+"""Files of the object store: of data sets, imported posteriors and large results, with local copies of a remote store.
 
-    data/<random>/<name>
+A file is an object that is written once, and named afterwards, with its SHA-256, by a record or by the index of
+results. So a reader finds all of it or none. The files of data sets and imported posteriors have new paths,
+`data/<random>/<name>`, so that two writers of one record do not disturb each other. What a killed process leaves is
+named by nothing (`worker.operations.sweep`).
 
-A record names its files once they are durable. So a reader finds all of them or none, and two writers of one record do
-not disturb each other. What a killed process leaves is named by no record (`worker.operations.unnamed_files`).
-
-The files of a remote store are read from local copies, bounded in bytes: a copy may vanish at any time, and is read
-again.
+A process compares a file with its digest before the first use, after a change of its status, and every
+`AGAIN_SECONDS`. So a flipped bit never becomes a wrong answer under a strong ETag, and hot reads cost microseconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import logging
+import mmap
 import os
 import secrets
 import shutil
@@ -24,8 +26,9 @@ from typing import IO, TYPE_CHECKING, Protocol, Self, TypeVar
 from worker.base.files import PREFIX, make_folder, remove_abandoned, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.records.quotas import too_many_bytes
+from worker.records.stored_file import StoredFile
 from worker.storage.free_space import nearest_existing
-from worker.storage.object_store.backend import Bucket
+from worker.storage.object_store.backend import PIECE, Bucket
 from worker.storage.records import LimitExceededError, Record
 
 if TYPE_CHECKING:
@@ -43,28 +46,34 @@ STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
 COPY_BYTES = 2**20
 MAX_COPIES = 2**32  # bytes
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
+AGAIN_SECONDS = 3600.0  # disks lose bits without a change of the file times
+MAX_REMEMBERED = 2**16  # verified files, some 200 bytes each
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
 _WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
 
 log = logging.getLogger(__name__)
 
 
+class DamagedFileError(Exception):
+    """A stored file does not have its digest."""
+
+
 class RecordWithFiles(Record, Protocol):
     """Record that names files."""
 
     @property
-    def files(self) -> dict[str, int]:
-        """Bytes of the files by path."""
+    def files(self) -> Mapping[str, StoredFile]:
+        """Its files by path."""
 
 
 R = TypeVar("R", bound=RecordWithFiles)
 
 
 class LocalCopies:
-    """Folder of copies, named by the paths of their objects, which never change.
+    """Folder of copies, named by their digests.
 
-    Any number of processes of a machine may share it. A removed copy stays readable where it is open. A copy is as long
-    as its object; its reader compares the content with a digest.
+    Any number of processes of a machine may share it. A removed copy stays readable where it is open. Its reader
+    compares the content with the digest.
 
     Parameters
     ----------
@@ -146,7 +155,7 @@ class LocalCopies:
             excess -= nbytes
 
 
-class DataFiles:
+class ObjectFiles:
     """Files in the store, with local copies of those of a remote one.
 
     Parameters
@@ -161,6 +170,7 @@ class DataFiles:
     def __init__(self, bucket: Bucket, copies: LocalCopies) -> None:
         self.bucket = bucket
         self._copies = copies
+        self._verified: dict[Path, tuple[str, tuple[int, ...], float]] = {}
 
     @classmethod
     def of(cls, settings: Settings, bucket: Bucket | None) -> Self:
@@ -169,32 +179,33 @@ class DataFiles:
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         return cls(bucket, LocalCopies(folder / COPIES, copies_limit(folder)))
 
-    def write(self, sources: Mapping[str, Source]) -> str:
-        """Write files by name to a new folder; return the folder.
+    def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
+        """Write or replace a file; raises ``store-unavailable``, ``storage-full``."""
+        sha256 = hashlib.sha256()
 
-        Raises
-        ------
-        ProblemError
-            ``store-unavailable``, ``storage-full``; nothing is left.
+        def digest_parts() -> Iterator[bytes | memoryview]:
+            for part in parts:
+                sha256.update(part)
+                yield part
 
-        """
+        self.bucket.write(path, digest_parts(), size)
+        return StoredFile(path, size, sha256.hexdigest())
+
+    def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
+        """Write files by name to a new folder, all or none; raises as `write`."""
         folder = f"{FOLDER}/{secrets.token_hex(16)}"
-        begun: list[str] = []
+        paths = {name: f"{folder}/{name}" for name in sources}
         try:
-            for name, (parts, size) in sources.items():
-                begun.append(f"{folder}/{name}")
-                self.bucket.write(begun[-1], parts, size)
+            return {name: self.write(paths[name], *source) for name, source in sources.items()}
         except BaseException:
-            self.remove(begun)
+            self.remove(paths.values())
             raise
-        return folder
 
     def publish(
         self,
         records: RecordStore[R],
         new: R,
         *,
-        is_intact: Callable[[R], bool],
         with_files: Callable[[R, R], R],
         max_bytes: int = 0,
     ) -> tuple[R, bool]:
@@ -232,7 +243,7 @@ class DataFiles:
                     continue
                 if existing.files == new.files:  # the reply to the first command was lost
                     break
-                if is_intact(existing):
+                if self.is_intact(existing.files.values()):
                     self.remove(new.files)
                     return existing, False
                 if (changed := records.change(new.id, change)) is not None:
@@ -241,31 +252,69 @@ class DataFiles:
         except LimitExceededError as error:
             self.remove(new.files)
             used = records.usage()[STORED_BYTES]
-            raise too_many_bytes(new.tenant, sum(new.files.values()), used, max_bytes) from error
+            raise too_many_bytes(new.tenant, sum(file.size for file in new.files.values()), used, max_bytes) from error
         except ProblemError:
             self.remove(new.files)
             raise
         return new, True
 
-    def local_path(self, path: str, size: int) -> Path:
+    def path(self, file: StoredFile) -> Path:
         """Return a local path of a file, for reading; it may vanish after the return.
 
         Raises
         ------
         FileNotFoundError
-            The file is missing, or was replaced meanwhile; of a local store, once the path is opened.
+            The file is missing, or was replaced meanwhile.
+        DamagedFileError
+            It does not have its digest.
 
         """
-        if self.bucket.is_local:
-            return self.bucket.local_path(path)
-        return self._copies.get(_copy_name(path), size, lambda: self.bucket.pieces(path, size))
+        for is_last in (self.bucket.is_local, True):
+            path = self._locate(file)
+            status = path.stat()
+            found = (status.st_ino, status.st_size, status.st_mtime_ns)
+            *verified, until = self._verified.get(path, ("", (), 0.0))
+            if verified == [file.sha256, found] and time.monotonic() < until:
+                return path
+            if _digest(path) == file.sha256:
+                if len(self._verified) >= MAX_REMEMBERED:
+                    self._verified.clear()
+                self._verified[path] = file.sha256, found, time.monotonic() + AGAIN_SECONDS
+                return path
+            self._copies.discard(file.sha256)  # it is read again
+            if is_last:
+                break
+        path.stat()  # raises FileNotFoundError after a deletion
+        raise DamagedFileError(file.path)
 
-    def discard_copies(self, record: RecordWithFiles) -> bool:
-        """Remove the local copies of a record's files; return whether there can be any."""
-        if not self.bucket.is_local:
-            for path in record.files:
-                self._copies.discard(_copy_name(path))
-        return not self.bucket.is_local
+    def read(self, file: StoredFile) -> memoryview:
+        """Return the bytes of a file, mapped from it if they are many; raises as `path`."""
+        if file.size > PIECE:
+            with self.path(file).open("rb") as opened:
+                return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
+        if (data := self.bucket.read(file.path, 0, file.size)) is None:
+            raise FileNotFoundError(errno.ENOENT, "The stored object is missing", file.path)
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise DamagedFileError(file.path)
+        return memoryview(data)
+
+    def is_intact(self, files: Iterable[StoredFile]) -> bool:
+        """Read files where they are stored; return whether they have their digests."""
+        try:
+            for file in files:
+                self._copies.discard(file.sha256)
+                self._verified.pop(self._locate(file), None)
+                self.path(file)
+        except (FileNotFoundError, DamagedFileError):
+            return False
+        return True
+
+    def find_damaged(self, records: RecordStore[R]) -> Iterator[R]:
+        """Read the files of all tenants' records; yield the records with damaged ones."""
+        for id_, _ in records.all():
+            record = records.get(id_)
+            if record is not None and not self.is_intact(record.files.values()) and records.get(id_) == record:
+                yield record
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files that no record names; if the store fails, a sweep removes them later."""
@@ -274,10 +323,6 @@ class DataFiles:
                 self.bucket.remove(path)
         except ProblemError as error:
             log.warning("Files without a record could not be removed yet: %s", error)
-
-    def written_before(self, seconds: float) -> list[str]:
-        """Return the paths of all files that were written before a time, in seconds since 1970."""
-        return [path for path, modified in self.bucket.modification_times(FOLDER).items() if modified < seconds]
 
     def remove_abandoned(self) -> int:
         """Remove the temporary files of killed writers on this machine; return their number."""
@@ -288,6 +333,12 @@ class DataFiles:
             with contextlib.suppress(OSError):  # it has files, which a record may name
                 folder.rmdir()
         return removed
+
+    def _locate(self, file: StoredFile) -> Path:
+        """Return the path of a file, or of its copy; raises `FileNotFoundError`."""
+        if self.bucket.is_local:
+            return self.bucket.local_path(file.path)
+        return self._copies.get(file.sha256, file.size, lambda: self.bucket.pieces(file.path, file.size))
 
 
 def copies_limit(folder: Path) -> int:
@@ -301,5 +352,12 @@ def pieces_of(file: IO[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _copy_name(path: str) -> str:
-    return path.removeprefix(f"{FOLDER}/").replace("/", "-")
+def _digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file, None if the disk cannot read it; raises `FileNotFoundError`."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
