@@ -2,14 +2,14 @@
 
     import glle
 
-    posterior = glle.fit(X, n_neighbors=10)  # a posterior over embeddings of an (n, d) array
+    posterior = glle.fit(X)  # a posterior over embeddings of an (n, d) array
     glle.plot(posterior.summary(), labels=y)  # points that move between draws are faint
     glle.compare(X, ["pca", "isomap", "umap"])  # scores of other methods; glle.embed(X, "isomap") embeds by one
     glle.advise(X).n_neighbors  # the suggested number of neighbors
     print(glle.audit(X, method="umap").verdict)  # whether to believe a map, by any method or function
 
     with glle.Client("http://127.0.0.1:8000") as client:
-        posterior = client.fit(X, labels=y, n_neighbors=10)  # an array, a table, or the path of a file
+        posterior = client.fit(X, labels=y)  # an array, a table, or the path of a file
         draws = posterior.draws(100)  # embeddings (100, n, 2)
         summary = posterior.summary()  # consensus, spread, stability
 

@@ -170,7 +170,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             Options of `dataset` for data to upload, such as ``label="species"`` and ``ignore=["note"]``: the fit does
             not use labels and colors, but pictures, scores and the explorer do. Parameters of the posterior:
 
-            - `n_neighbors`: k, the number of neighbors of a point, by default 10
+            - `n_neighbors`: k, the number of neighbors of a point, by default some .35 times the root of their number
             - `n_components`: p, the dimension of the embedding, by default 2
             - `method`: "em", the posterior given the data, or "direct", given the embedding as well
             - `variant`: "constrained" for weights that sum to one, or "published"

@@ -72,7 +72,7 @@ def fit(
     Examples
     --------
     >>> import glle
-    >>> posterior = glle.fit(glle.datasets.make("swiss_roll", 1000).X, n_neighbors=10)
+    >>> posterior = glle.fit(glle.datasets.make("swiss_roll", 1000).X)
     >>> posterior.draw(7).embedding.shape
     (1000, 2)
 

@@ -53,7 +53,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     Parameters
     ----------
     n_neighbors : int, optional
-        None for 10, or half of the points if they are fewer than 20.
+        None for the default of `glle_engine.base.spec.FitSpec`, which grows with the root of the number of points.
     disconnected : {"bridge", "error"}
         A graph in several components is bridged, with a UserWarning, or an error.
     random_state : int, RandomState or None
@@ -149,10 +149,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=4)
         spec = self.get_params()
         self.seed_ = _seed(spec.pop("random_state"))
-        if spec["n_neighbors"] is None and neighbors is not None:
-            del spec["n_neighbors"]
-        elif spec["n_neighbors"] is None:
-            spec["n_neighbors"] = min(DEFAULTS.n_neighbors, data.shape[0] // 2)
+        if spec["n_neighbors"] is None:
+            spec["n_neighbors"] = DEFAULTS.n_neighbors
         self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **spec)
         for note in self.posterior_.diagnostics.notes:
             if note.code == "bridged":

@@ -82,7 +82,7 @@ def main(library: str, n: int) -> None:
         fit_sklearn(X)
         fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
     else:
-        posterior = fit(X)
+        posterior = fit(X, n_neighbors=10)
         fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
         lanes = LANES if posterior.lane_solver else 1
         for name, first in (("first", 0), ("draw", lanes)):  # the first draw analyses the pattern and allocates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from bench.data import data_of, posterior_of
+from bench.data import data_of, neighbors_of, posterior_of
 from glle_engine import fit
 from glle_engine.base.progress import StageClock
 from glle_engine.linalg import LANES
@@ -33,7 +33,7 @@ def profile(largest: int) -> list[dict[str, Any]]:
         if n > largest:
             continue
         clock = StageClock()
-        fit(data_of(name, n), on_progress=clock)
+        fit(data_of(name, n), n_neighbors=neighbors_of(name), on_progress=clock)
         found.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
         found.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
     return found

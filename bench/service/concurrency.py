@@ -96,4 +96,4 @@ def _draw(count: int, process: int) -> float:
 
 @cache
 def _posterior(seed: int) -> Posterior:
-    return fit(data_of("swiss_roll", N, seed))
+    return fit(data_of("swiss_roll", N, seed), n_neighbors=10)

@@ -91,7 +91,7 @@ class Service:
 
     def posterior(self, dataset: str) -> str:
         """Fit and return the posterior's path."""
-        record = self.http.post("/posteriors?wait=60", {"dataset": dataset})
+        record = self.http.post("/posteriors?wait=60", {"dataset": dataset, "n_neighbors": 10})
         if "eigenvalues" not in record:
             raise RuntimeError(f"the fit did not succeed: {record}")
         return f"/posteriors/{record['id']}"

@@ -47,11 +47,13 @@ def quality(name: str, n: int, p: int) -> None:
 def million() -> None:
     """Print seconds by stage, of a single draw and of one of four, and the peak memory, on one core."""
     for small in (1_000, 2_000):
-        list(fit(data_of("cube-3-50", small), landmarks=small // 2, n_components=3).draws(4))  # loads compiled code
+        list(
+            fit(data_of("cube-3-50", small), landmarks=small // 2, n_components=3, n_neighbors=10).draws(4)
+        )  # loads compiled code
     X = data_of("cube-3-50", MILLION)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     clock, started = StageClock(clock=time.process_time), time.process_time()
-    posterior = fit(X, on_progress=clock, landmarks=LANDMARKS, n_components=3)
+    posterior = fit(X, on_progress=clock, landmarks=LANDMARKS, n_components=3, n_neighbors=10)
     spent = {stage: round(seconds, 1) for stage, seconds in clock.stop().items()}
     print(f"fit {time.process_time() - started:.1f} s, {spent}", flush=True)
     list(posterior.draws(1))  # analyses the pattern

@@ -65,8 +65,10 @@ def choice(setting: Setting, seeds: Iterable[int]) -> tuple[list[dict[str, float
     laws: list[str] = []
     for seed in seeds:
         X = setting.sample(seed)
-        row: dict[str, float] = {law: mean_trust(X, fit(X, noise=law, disconnected="bridge")) for law in LAWS}
-        laws.append(fit(X, noise="auto", disconnected="bridge").spec.noise)
+        row: dict[str, float] = {
+            law: mean_trust(X, fit(X, n_neighbors=10, noise=law, disconnected="bridge")) for law in LAWS
+        }
+        laws.append(fit(X, n_neighbors=10, noise="auto", disconnected="bridge").spec.noise)
         rows.append({**row, "auto": row[laws[-1]]})
     return rows, laws
 

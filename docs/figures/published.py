@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import matplotlib as mpl
 import numpy as np
 from sklearn.datasets import load_digits
 
-from glle_engine import fit, manifolds
+import glle_engine
+from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
 
 mpl.use("Agg")
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from glle_engine import Posterior
 
 IMAGES = Path(__file__).resolve().parent.parent / "images"
+fit = partial(glle_engine.fit, n_neighbors=10)
 ITERATIONS = (1, 2, 3, 5, 10, 20, 50)
 
 

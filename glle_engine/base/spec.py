@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypedDict, get_args
 
@@ -21,6 +22,10 @@ Standardize = Literal["none", "zscore", "robust"]
 Metric = Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
+NeighborCount = int | Literal["auto"]
+
+MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # by default: fewer tear a sheet, and the time of a fit grows with k^2
+NEIGHBORS_OF_ROOT = 0.35  # default neighbors over the root of the number of points (docs/explanation/neighbors.md)
 
 
 def standardize_parameter() -> Any:
@@ -85,7 +90,13 @@ class FitSpec(SpaceSpec):
         "Weights that sum to one (GLLE Eq. 7) with reconstruction noise, or the equations as published.",
         *get_args(Variant),
     )
-    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2)
+    n_neighbors: int = integer(  # "auto" becomes a number by `of_points`, before any computation
+        "auto",
+        "k, the number of neighbors of a point; auto: .35 times the root of the number of points (of landmarks, if "
+        "there are any), at least 10 and at most 30, and at most half of the points.",
+        least=2,
+        words=("auto",),
+    )
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
     reg: float = number(
         1e-3, "Ratio of noise to prior variance; the ridge of LLE is reg * tr(G_i) (GLLE Eq. 9).", above=0
@@ -175,7 +186,7 @@ class FitSpec(SpaceSpec):
                     f"{option} has a meaning with {needed} only.",
                     remedy=f"Leave it at its default, or use {needed}.",
                 )
-        least = max(self.n_neighbors + 1, self.n_components + 2)
+        least = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
         if self.landmarks is not None and self.landmarks < least:
             raise InvalidParameterError(
                 f"landmarks={self.landmarks} is too few for n_neighbors={self.n_neighbors} and "
@@ -197,8 +208,21 @@ class FitSpec(SpaceSpec):
         )
 
     def of_points(self, n: int) -> Self:
-        """Return the specification for n points: n and more landmarks are all points."""
-        return replace(self, landmarks=None) if self.landmarks is not None and self.landmarks >= n else self
+        """Return the specification for n points, with a number of neighbors; n and more landmarks are all points."""
+        landmarks = None if self.landmarks is not None and self.landmarks >= n else self.landmarks
+        k = default_neighbors(landmarks or n) if self.has_auto_neighbors else self.n_neighbors
+        return replace(self, landmarks=landmarks, n_neighbors=k)
+
+    @property
+    def has_auto_neighbors(self) -> bool:
+        """Whether the number of neighbors follows from the number of points."""
+        return isinstance(self.n_neighbors, str)
+
+
+def default_neighbors(n: int) -> int:
+    """Return the default number of neighbors of n points."""
+    by_root = round(NEIGHBORS_OF_ROOT * math.sqrt(n))
+    return min(max(by_root, MIN_NEIGHBORS), MAX_NEIGHBORS, max(n // 2, 2))
 
 
 class FitParameters(TypedDict, total=False):
@@ -206,7 +230,7 @@ class FitParameters(TypedDict, total=False):
 
     method: Method
     variant: Variant
-    n_neighbors: int
+    n_neighbors: NeighborCount
     n_components: int
     reg: float
     variance: Variance

@@ -52,18 +52,18 @@ class GlleSpec(FitSpec, NeighborSpec):
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and an approximate search without its library."""
-        fit = self.fit_spec()
+        fit = self.fit_spec().of_points(n)
         require_enough_points(n, fit)
         if fit.search == "approximate":
             required_faiss()
 
     def cost(self, row: str, n: int, d: int) -> Cost:
         """Return the expected cost of a fit and a draw."""
-        fit = self.fit_spec()
+        fit = self.fit_spec().of_points(n)
         route = "published" if fit.variant == "published" else "tangent" if fit.noise == "tangent" else ""
         by_tree = True if fit.search == "approximate" else None
         rows = [row, f"{row}, tangent"] if fit.noise == "auto" else [f"{row}, {route}" if route else row]
-        costs = [estimate(row, n, d, k=self.n_neighbors, p=self.n_components, by_tree=by_tree) for row in rows]
+        costs = [estimate(row, n, d, k=fit.n_neighbors, p=self.n_components, by_tree=by_tree) for row in rows]
         times = _CHOICE if fit.noise == "auto" else 1
         return Cost(times * sum(cost.seconds for cost in costs), sum(cost.bytes for cost in costs))
 

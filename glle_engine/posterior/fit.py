@@ -187,7 +187,8 @@ def _fitted_on_landmarks(
 
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
     """Return a specification with the number of given neighbors; raise `InvalidParameterError` if it has no meaning."""
-    wanted = parameters.get("n_neighbors", k if spec is None else spec.n_neighbors)
+    given = _merge(spec, parameters)
+    wanted = k if given.has_auto_neighbors else given.n_neighbors
     merged = _merge(spec, {**parameters, "n_neighbors": k})
     for is_wrong, option, needed in (
         (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
@@ -366,4 +367,5 @@ def reference_embedding(
 def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
     require_known_names(FitSpec, parameters)
-    return replace(spec or FitSpec(), **parameters)
+    values: dict[str, Any] = {**parameters}  # with the word "auto"
+    return replace(spec or FitSpec(), **values)

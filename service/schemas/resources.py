@@ -45,11 +45,13 @@ class SyntheticIn(CommandIn):
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="The same seed gives the same points.")
 
 
-def _field(parameter: Parameter, default: object) -> Any:
-    """Return the pydantic field of a declared parameter; the words of a choice are in its type."""
+def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]:
+    """Return type and pydantic field of a declared parameter; the words of a choice are in its type."""
     bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
-    return Field(default=default, description=parameter.doc, **limits)
+    if parameter.words and parameter.kind != "word":
+        return Annotated[type_, Field(**limits)] | Literal[parameter.words], Field(default, description=parameter.doc)
+    return type_, Field(default, description=parameter.doc, **limits)
 
 
 class DatasetCommandIn(CommandIn):
@@ -60,7 +62,7 @@ class DatasetCommandIn(CommandIn):
 
 _TYPES = get_type_hints(FitSpec)
 _FIT_FIELDS: dict[str, Any] = {
-    item.name: (_TYPES[item.name], _field(FitSpec.parameters()[item.name], item.default)) for item in fields(FitSpec)
+    item.name: _field(FitSpec.parameters()[item.name], _TYPES[item.name], item.default) for item in fields(FitSpec)
 }
 _FitIn: Any = create_model("_FitIn", __base__=DatasetCommandIn, **_FIT_FIELDS)
 
@@ -78,14 +80,10 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     def fit_spec(self, given: int | None = None) -> FitSpec:
         """Return the engine's specification, which also checks combinations of parameters.
 
-        `given` is the number of given neighbors, and replaces the default of `n_neighbors`.
+        `given` is the number of given neighbors.
         """
-        parameters = self.model_dump(exclude={"dataset", "neighbors"})
-        if given is None:
-            return FitSpec(**parameters)
-        if "n_neighbors" not in self.model_fields_set:
-            parameters["n_neighbors"] = given
-        return with_neighbors(FitSpec(**parameters), {}, given)
+        spec = FitSpec(**self.model_dump(exclude={"dataset", "neighbors"}))
+        return spec if given is None else with_neighbors(spec, {}, given)
 
 
 First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]

@@ -212,7 +212,7 @@ def drawn(stores: Stores) -> str:
     """The path of a posterior with draws 0 to 3 in the cache, as from a worker."""
     X, posterior = fitted()
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    spec = FitSpec().to_dict()
+    spec = FitSpec(n_neighbors=10).to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.NUMBERS)
     shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
     sha256 = stores.posteriors.cache(id_, posterior)

@@ -94,7 +94,7 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     resources = stores.of(tenant)
     posterior = fitted()
     dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
-    spec = FitSpec().to_dict()
+    spec = FitSpec(n_neighbors=10).to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)

@@ -17,7 +17,7 @@ import numpy as np
 from docs.figures.honesty import measures
 from docs.figures.honesty.__main__ import read_rows
 from docs.figures.honesty.rows import HALVES
-from docs.figures.honesty.settings import Population, settings
+from docs.figures.honesty.settings import FIT, Population, settings
 from docs.figures.honesty.table import group_rows
 from glle_engine import fit
 from glle_engine.linalg.procrustes import moments, root_trace
@@ -31,7 +31,7 @@ def growth(setting: Population) -> float:
     medians = []
     for n in (setting.n // 2, setting.n):
         part = replace(setting, n=n)
-        fits = (fit(part.sample(j), disconnected="bridge", **part.options) for j in range(SAMPLES))
+        fits = (fit(part.sample(j), **(FIT | part.options)) for j in range(SAMPLES))
         places = np.stack([posterior.embedding[: part.probes] for posterior in fits])
         aligned, _ = measures.align(places, places[0], part.probes)
         medians.append(np.median(root_trace(moments(aligned)[1])))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docs.figures.honesty import measures
+from docs.figures.honesty.settings import FIT
 from glle_engine import fit
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import moments, root_trace
@@ -120,9 +121,9 @@ class _Candidate:
 def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row]:
     """Yield a row for each of the first `data` samples; the truth is that of the other `samples`."""
     drawn = [np.ascontiguousarray(setting.sample(j)) for j in range(samples + 1)]
-    posteriors = [fit(X, disconnected="bridge", **setting.options) for X in drawn[:data]]
+    posteriors = [fit(X, **(FIT | setting.options)) for X in drawn[:data]]
     embeddings = [posterior.embedding for posterior in posteriors]
-    embeddings += [fit(X, disconnected="bridge", **setting.options).embedding for X in drawn[data:]]
+    embeddings += [fit(X, **(FIT | setting.options)).embedding for X in drawn[data:]]
     kept = setting.probes
     places = np.stack([Y[:kept] for Y in embeddings])
     candidates = [_candidate(posterior, X, kept) for posterior, X in zip(posteriors, drawn, strict=False)]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PROBES = 300
 _OTHERS = 1000  # first seed of the points around the probes
 
+FIT: dict[str, Any] = {"n_neighbors": 10, "disconnected": "bridge"}  # of every fit, unless its setting says otherwise
+
 
 class Setting(Protocol):
     """Samples with common probes."""
@@ -48,7 +50,7 @@ class Setting(Protocol):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the fit."""
+        """Options of the fit beside `FIT`."""
 
     def sample(self, j: int) -> NDArray[np.float64]:
         """Return sample j: the probes, then separate points."""

@@ -237,8 +237,8 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
 
     """
     require_known_names(FitSpec, parameters)
-    given = finite_matrix(X)
-    spec = replace(spec or FitSpec(), **parameters).of_points(len(given))
+    given, values = finite_matrix(X), dict[str, Any](**parameters)
+    spec = replace(spec or FitSpec(), **values).of_points(len(given))
     data = locate(given, spec)
     n = len(data)
     if spec.landmarks is not None:

@@ -10,14 +10,34 @@ import pytest
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.spec import FitParameters
+from glle_engine.base.spec import FitParameters, NeighborCount, default_neighbors
 
 SHEET = manifolds.make("swiss_roll", 60, seed=0).X
 
 
 def test_keyword_arguments_have_the_names_and_types_of_the_fields() -> None:
-    """The TypedDict for type checkers follows `FitSpec`."""
-    assert get_type_hints(FitParameters) == {name: get_type_hints(FitSpec)[name] for name in FitSpec.parameters()}
+    """The TypedDict for type checkers follows `FitSpec`, whose number of neighbors is that of a resolved one."""
+    hints = {name: get_type_hints(FitSpec)[name] for name in FitSpec.parameters()}
+    assert get_type_hints(FitParameters) == hints | {"n_neighbors": NeighborCount}
+
+
+@pytest.mark.parametrize(
+    ("n", "k"), [(4, 2), (12, 6), (60, 10), (500, 10), (2000, 16), (5000, 25), (7500, 30), (10**6, 30)]
+)
+def test_neighbors_grow_with_the_root_of_the_number_of_points(n: int, k: int) -> None:
+    """An explicit number stays, landmarks count as points, and a specification of n points is resolved."""
+    assert default_neighbors(n) == FitSpec().of_points(n).n_neighbors == k
+    assert FitSpec(n_neighbors=7).of_points(n).n_neighbors == 7
+    assert FitSpec(landmarks=60).of_points(max(n, 61)).n_neighbors == 10
+    assert FitSpec().of_points(n).of_points(10 * n) == FitSpec().of_points(n)
+
+
+def test_automatic_neighbors_are_those_of_the_number() -> None:
+    """The posterior has the bits, the specification and so the id of an explicit number."""
+    X = manifolds.make("s_curve", 950, seed=0).X
+    found, expected = fit(X), fit(X, n_neighbors=11)
+    assert found.spec == expected.spec == fit(X, n_neighbors="auto").spec
+    assert found.embedding.tobytes() == expected.embedding.tobytes()
 
 
 def test_the_estimator_takes_the_parameters_and_defaults_of_the_fields() -> None:

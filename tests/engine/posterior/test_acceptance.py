@@ -23,7 +23,7 @@ def test_draws_are_true_and_diverse(name: str) -> None:
     trust, apart = [], []
     for seed in range(3):
         X = manifolds.make(name, 5000, seed=seed).X
-        drawn = [d.embedding for d in fit(X).draws(8)]
+        drawn = [d.embedding for d in fit(X, n_neighbors=10).draws(8)]
         probes = np.random.default_rng(seed).choice(5000, 1000, replace=False)
         trust += [trustworthiness(X, Y, points=probes) for Y in drawn]
         apart += [disparity(a, b) for a, b in combinations(drawn, 2)]
@@ -44,7 +44,7 @@ def test_tangent_noise_draws_are_true_under_noise(n: int, noise: float) -> None:
     for name in manifolds.NAMES:
         for seed in range(2):
             X = manifolds.make(name, n, noise=noise, seed=seed).X
-            drawn = [d.embedding for d in fit(X, noise="tangent").draws(6)]
+            drawn = [d.embedding for d in fit(X, n_neighbors=10, noise="tangent").draws(6)]
             probes = np.random.default_rng(seed).choice(n, 500, replace=False)
             trust += [trustworthiness(X, Y, points=probes) for Y in drawn]
             apart += [disparity(a, b) for a, b in combinations(drawn, 2)]

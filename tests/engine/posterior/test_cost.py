@@ -149,11 +149,11 @@ def test_most_points_is_the_largest_affordable_number() -> None:
 def test_landmarks_are_estimated_and_their_feasible_number_found() -> None:
     """The eigenproblem is that of the landmarks; more of them cost more, and as many as points are a full fit."""
     X = cube(3, 1000)
-    whole, marked = estimate(X), estimate(X, landmarks=300)
+    whole, marked = estimate(X, n_neighbors=10), estimate(X, n_neighbors=10, landmarks=300)
     assert (marked.n, marked.size, marked.factorization.points[-1]) == (1000, 300, 300)
     assert {"landmarks", "placing"} <= marked.stages.keys()
     assert Estimate.from_dict(json.loads(json.dumps(marked.to_dict()))) == marked
-    assert estimate(X, landmarks=1000) == whole
+    assert estimate(X, n_neighbors=10, landmarks=1000) == whole
     limit = whole.draw.seconds / 2
     most = whole.most_landmarks(lambda other: other.draw.seconds <= limit)
     assert most is not None
@@ -194,12 +194,12 @@ def test_bad_requests_are_refused_as_by_the_fit() -> None:
 
 def test_the_search_grows_as_a_power() -> None:
     """Pairs grow faster in many dimensions; the time of all points is the prediction of the search itself."""
-    X = cube(2, 1600)
-    flat = Search.of(X, FitSpec())
+    X, spec = cube(2, 1600), FitSpec(n_neighbors=10)
+    flat = Search.of(X, spec)
     assert flat.at(1600) == flat.seconds == search_cost(X, 10).seconds
     assert flat.at(3200) / flat.seconds == pytest.approx(2**flat.exponent)
-    assert 1 <= flat.exponent <= Search.of(np.random.default_rng(0).normal(size=(1600, 20)), FitSpec()).exponent <= 2
-    assert Search.of(X[:30], FitSpec()).exponent == 2
+    assert 1 <= flat.exponent <= Search.of(np.random.default_rng(0).normal(size=(1600, 20)), spec).exponent <= 2
+    assert Search.of(X[:30], spec).exponent == 2
     assert (
         Search.of(X, FitSpec(search="approximate")).at(3200) > 2 * Search.of(X, FitSpec(search="approximate")).seconds
     )

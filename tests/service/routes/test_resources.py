@@ -197,7 +197,7 @@ def test_info_has_limits_and_defaults(client: httpx.Client, stores: Stores) -> N
     """The limits are the settings; the defaults are those of the engine."""
     payload = client.get("/v1/info").json()
     assert payload["limits"]["max_body"] == stores.settings.max_body
-    assert payload["posterior_defaults"]["n_neighbors"] == 10
+    assert payload["posterior_defaults"]["n_neighbors"] == "auto"
     assert "swiss_roll" in payload["manifolds"]
 
 

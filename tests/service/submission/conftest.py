@@ -33,7 +33,8 @@ def posterior(client: httpx.Client, stores: Stores) -> str:
     stores.posteriors.record(
         PosteriorRecord(
             draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-            id="post_1", dataset=upload(client), n=40, d=3, spec=FitSpec().to_dict(), diagnostics={"notes": []},
+            id="post_1", dataset=upload(client), n=40, d=3,
+            spec=FitSpec(n_neighbors=10).to_dict(), diagnostics={"notes": []},
             eigenvalues=[], seconds=0.1, arrays={"prior_factor": {}}, nbytes=0, job="job_1",
             provenance={"numbers": NUMBERS, ARRAYS: "0" * 64},
             created=now_iso(),

@@ -43,7 +43,7 @@ TOO_MANY = {"draws.png": 64, "draws.svg": 64}  # the most that a sheet has
 @pytest.fixture(scope="module")
 def record() -> PosteriorRecord:
     """The record of a posterior of many points."""
-    spec = FitSpec().to_dict()
+    spec = FitSpec(n_neighbors=10).to_dict()
     return PosteriorRecord(
         draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
         id="", dataset="", n=N, d=3, spec=spec, diagnostics={}, seconds=0.1, eigenvalues=[], arrays={}, nbytes=0,

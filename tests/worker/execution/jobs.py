@@ -25,7 +25,7 @@ SHEET = manifolds.make("s_curve", N, seed=1)
 def fit_job(stores: Stores, values: Any = SHEET.X, *, short: bool = False, **parameters: Any) -> Job:
     """Create the job that fits a posterior of these values."""
     dataset, _ = stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))
-    spec = FitSpec(**parameters).to_dict()
+    spec = FitSpec(**{"n_neighbors": 10, **parameters}).to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
     request = {"dataset": dataset.id, "spec": spec}
     return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1, short=short)[0]

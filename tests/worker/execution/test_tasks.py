@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
     """The cached posterior draws the same bits as the engine called directly."""
     record = stores.posteriors.fetch(fitted)
-    assert (record.n, record.d, record.spec) == (N, 3, FitSpec().to_dict())
+    assert (record.n, record.d, record.spec) == (N, 3, FitSpec(n_neighbors=10).to_dict())
     assert record.provenance["engine"] == glle_engine.__version__
     assert list(record.stages) == ["neighbors", "weights", "embedding", "posterior", "diagnostics"]
     assert min(record.stages.values()) >= 0

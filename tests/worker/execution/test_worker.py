@@ -183,12 +183,13 @@ def draws_job(stores: Stores) -> Job:
     sheet = manifolds.make("swiss_roll", 200, seed=0)
     dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
     posterior = glle_engine.fit(sheet.X)
-    id_ = posterior_id(dataset.id, FitSpec().to_dict(), glle_engine.__version__)
+    id_ = posterior_id(dataset.id, FitSpec(n_neighbors=10).to_dict(), glle_engine.__version__)
     sha256 = stores.posteriors.cache(id_, posterior)
     stores.posteriors.record(
         PosteriorRecord(
             draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-            id=id_, dataset=dataset.id, n=200, d=3, spec=FitSpec().to_dict(), diagnostics={}, eigenvalues=[],
+            id=id_, dataset=dataset.id, n=200, d=3,
+            spec=FitSpec(n_neighbors=10).to_dict(), diagnostics={}, eigenvalues=[],
             seconds=0.1, arrays={}, nbytes=0, provenance={"numbers": glle_engine.NUMBERS, ARRAYS: sha256}, job="job_1",
             created="now",
         )

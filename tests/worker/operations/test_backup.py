@@ -44,11 +44,12 @@ def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
     beside["coordinates"] = np.asfortranarray(rng.normal(size=(4, 2)))
     dataset, _ = mine.datasets.add(Table(values=rng.normal(size=(4, 3)), source={"kind": "test"}, **beside))
     mine.datasets.rename(dataset.id, {"name": "mine", "tags": ["a", "b"]})
-    id_ = posterior_id(dataset.id, FitSpec().to_dict(), glle_engine.NUMBERS)
+    id_ = posterior_id(dataset.id, FitSpec(n_neighbors=10).to_dict(), glle_engine.NUMBERS)
     mine.posteriors.record(
         PosteriorRecord(
             draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-            id=id_, dataset=dataset.id, n=4, d=3, spec=FitSpec().to_dict(), diagnostics={}, seconds=0.1, nbytes=0,
+            id=id_, dataset=dataset.id, n=4, d=3,
+            spec=FitSpec(n_neighbors=10).to_dict(), diagnostics={}, seconds=0.1, nbytes=0,
             eigenvalues=[], arrays={}, provenance={ARRAYS: "0" * 64}, job="job_1", created="2025-01-01", tenant=tenant,
         )
     )  # fmt: skip
@@ -101,7 +102,7 @@ def imported(stores: Stores, tenant: str) -> PosteriorRecord:
     file.seek(0)
     record = PosteriorRecord(
         draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-        id=imported_id(sha256, tenant), dataset="ds_" + "0" * 32, n=40, d=3, spec=FitSpec().to_dict(), diagnostics={},
+        id=imported_id(sha256, tenant), dataset="ds_" + "0" * 32, n=40, d=3, spec=FitSpec(n_neighbors=10).to_dict(), diagnostics={},
         seconds=0.1, nbytes=0, eigenvalues=[], arrays={}, job="job_1", created="2025-01-01", tenant=tenant,
         provenance={ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256},
     )  # fmt: skip

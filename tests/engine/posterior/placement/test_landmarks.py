@@ -116,7 +116,7 @@ def test_no_landmarks_change_no_id() -> None:
 def test_impossible_landmarks_are_refused(value: object) -> None:
     """With the value; 10 neighbors need 11 landmarks."""
     with pytest.raises(errors.InvalidParameterError, match="landmarks="):
-        FitSpec(landmarks=value)  # type: ignore[arg-type]
+        FitSpec(landmarks=value, n_neighbors=10)  # type: ignore[arg-type]
 
 
 def test_refusals(sheet: NDArray[np.float64]) -> None:
