@@ -27,27 +27,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glle.client import *  # noqa: F403 # its __all__
     from glle.client import Client
-    from glle.library import compare, embed, fit, load
+    from glle.library import advise, audit, compare, datasets, embed, fit, load
     from glle.plotting import plot
-    from glle_engine import manifolds as datasets
-    from glle_engine.audit.audit import audit
     from glle_engine.estimator import GLLE
-    from glle_engine.posterior.selection import advise
 
 __all__ = ["GLLE", "Client", "advise", "audit", "compare", "datasets", "embed", "fit", "load", "plot"]
 
-# Module and name there of each public name; all others are names of `glle.client`.
-_SOURCES = {
-    "GLLE": ("glle_engine.estimator", "GLLE"),
-    "advise": ("glle_engine.posterior.selection", "advise"),
-    "audit": ("glle_engine.audit.audit", "audit"),
-    "compare": ("glle.library", "compare"),
-    "datasets": ("glle_engine", "manifolds"),
-    "embed": ("glle.library", "embed"),
-    "fit": ("glle.library", "fit"),
-    "load": ("glle.library", "load"),
-    "plot": ("glle.plotting", "plot"),
-}
+# Module of each public name; all others are names of `glle.client`.
+_MODULES = dict.fromkeys(__all__, "glle.library")
+_MODULES |= {"Client": "glle.client", "GLLE": "glle_engine.estimator", "plot": "glle.plotting"}
 _OPTIONAL = {"GLLE": "sklearn", "Client": "httpx"}
 
 
@@ -56,9 +44,9 @@ if not TYPE_CHECKING:  # for type checkers an unknown name is an error
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""
         if not name.startswith("_"):
-            module, source = _SOURCES.get(name, ("glle.client", name))
-            if name in _SOURCES or name in import_module(module).__all__:
-                globals()[name] = value = getattr(import_module(module), source)
+            module = import_module(_MODULES.get(name, "glle.client"))
+            if name in _MODULES or name in module.__all__:
+                globals()[name] = value = getattr(module, name)
                 return value
         raise AttributeError(f"module 'glle' has no attribute {name!r}")
 

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
 
-from glle.options import data_options
+from glle.inputs import data_options, neighbor_indices
 from glle.progress import Bars
-from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, is_stored, neighbors_id, upload
-from glle.resources.embeddings import AsyncEmbedding, Embedding
+from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, dataset_of, upload
 from glle.resources.jobs import AsyncJob, Job
-from glle.resources.methods import EmbeddingT, MethodOperations
+from glle.resources.methods import AsyncEmbedding, Embedding, EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
 from glle.resources.results import Result
 from glle.transport.calls import NPZ, Body, Call, path_of
-from glle.transport.drivers import AsyncSession, BlockingSession, http_options
 from glle.transport.errors import (
     AuthError,
     ConflictError,
@@ -28,15 +26,13 @@ from glle.transport.errors import (
     RateLimitedError,
     UnavailableError,
 )
-from glle.transport.operation import Async, Blocking, listing, operation
-from glle.transport.retries import Retries
+from glle.transport.session import Async, Blocking, BlockingSession, Retries, Session, http_options, listing, operation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Unpack
 
-    from glle.options import AdviceDataOptions, DataOptions, FitDataOptions
-    from glle.transport.session import Session
+    from glle.inputs import AdviceDataOptions, DataOptions, FitDataOptions
     from glle.types import (
         DatasetPreviewOut,
         DatasetsOptions,
@@ -127,11 +123,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             A column of texts, dates or times is no feature: data with such a column and no role for it are refused.
 
         """
-        if is_stored(data, options):
-            stored: Any = data if isinstance(data, BaseDataset) else await self._get("dataset", data)
-            return stored
-        metadata, index = await upload(self._session, data, options)
-        return self._session.build("dataset", metadata, index)
+        dataset = await dataset_of(self._session, data, options)
+        return await self._get("dataset", dataset) if isinstance(dataset, str) else dataset
 
     @operation
     async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
@@ -196,7 +189,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             **spec,
         }
         if neighbors is not None:
-            body["neighbors"] = await neighbors_id(self._session, neighbors)
+            remedy = "neighbors=client.dataset(frame"
+            body["neighbors"] = await dataset_id(self._session, neighbor_indices(neighbors), call=remedy)
         reply = await self._session.send(Call.command("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
             job = await self._session.follow(reply.json(), timeout)
@@ -324,7 +318,7 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
 class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob, AsyncEmbedding], Async):
     """Client of one service with coroutines: the methods and parameters of `Client`, under `async with`."""
 
-    _session_class = AsyncSession
+    _session_class = Session
     _classes: ClassVar = {
         "dataset": AsyncDataset,
         "posterior": AsyncPosterior,

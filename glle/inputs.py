@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
 from numpy.lib import format as npy
 
 from glle.transport.calls import JSON, NPY, NPZ, Body
+from glle.types import AdviceOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from glle.transport.sinks import Array
-    from glle.types import UploadOptions
+    from glle.transport.calls import Array
 
 _PIECE_BYTES = 2**20
 _PIECE_ROWS = 2048
@@ -44,6 +44,41 @@ MEDIA_TYPES = {
     ".arrow": _ARROW,
     ".arrows": _ARROW,
 }
+
+
+class DataOptions(UploadOptions):
+    """Options of data to upload: roles of the columns, dialect of a text, labels and colors of the rows."""
+
+    labels: NotRequired[Any]
+    """
+    One label for each row of an array or a table.
+    """
+    colors: NotRequired[Any]
+    """
+    One number for each row of an array or a table.
+    """
+
+
+class FitDataOptions(FitOptions, DataOptions):
+    """Keyword arguments of `Client.fit`."""
+
+
+class AdviceDataOptions(AdviceOptions, DataOptions):
+    """Keyword arguments of `Client.advice`."""
+
+
+class CompareDataOptions(CompareOptions, DataOptions):
+    """Keyword arguments of `Client.compare`."""
+
+
+class TransformDataOptions(TransformOptions, DataOptions):
+    """Keyword arguments of `Posterior.transform`."""
+
+
+def data_options(options: Any) -> tuple[DataOptions, dict[str, Any]]:
+    """Return the options of the data, and those of the method."""
+    data: Any = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
+    return data, {name: value for name, value in options.items() if name not in data}
 
 
 @dataclass(frozen=True)
@@ -181,54 +216,45 @@ def _array_body(array: Array, vectors: dict[str, Array]) -> Body:
         raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
     if vectors:
         arrays: dict[str, Any] = {"data": array, **vectors}
-        return Body.of_writer(NPZ, lambda file: np.savez(file, **arrays))
-    return Body(NPY, partial(_npy, array), len(_header(array)) + array.nbytes)
+        return Body.of_writer(NPZ, partial(np.savez, **arrays))
+    header = io.BytesIO()
+    layout = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    npy.write_array_header_1_0(header, layout)
 
+    def pieces() -> Iterator[bytes]:
+        yield header.getvalue()
+        for rows in np.array_split(np.atleast_1d(array), 2 + array.nbytes // _PIECE_BYTES):
+            yield rows.tobytes()
 
-def _header(array: Array) -> bytes:
-    buffer = io.BytesIO()
-    header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
-    npy.write_array_header_1_0(buffer, header)
-    return buffer.getvalue()
-
-
-def _npy(array: Array) -> Iterator[bytes]:
-    """Yield an array as npy in C order."""
-    yield _header(array)
-    table = np.atleast_1d(array)
-    rows = max(1, _PIECE_BYTES * len(table) // max(1, table.nbytes))
-    for start in range(0, len(table), rows):
-        yield np.ascontiguousarray(table[start : start + rows]).tobytes()
+    return Body(NPY, pieces, header.tell() + array.nbytes)
 
 
 def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array], call: str) -> DatasetUpload:
     """Return a frame as CSV with its names, or as npy or npz if its columns are only numbered."""
-    label = query.get("label")
-    columns = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
-    labels = None if label is None else _labels(frame, label)
-    names = [str(name) for name in columns.columns]
-    kinds = [getattr(kind, "kind", "O") for kind in columns.dtypes]
-    types = [(name, kind, str(dtype)) for name, kind, dtype in zip(names, kinds, columns.dtypes, strict=True)]
-    described = [_Column(name, kind in "fiub", kind in "OSUT", dtype) for name, kind, dtype in types]
-    _require_numbers(described, query, vectors, call)
-    if not query and list(columns.columns) == list(range(columns.shape[1])):
-        values = columns.to_numpy()
+    if (label := query.get("label")) is not None:
+        if label not in frame.columns and label not in frame.index.names:
+            raise ValueError(f"There is no column {label!r}: name one of {', '.join(map(str, frame.columns))}.")
+        labels = frame[label] if label in frame.columns else frame.index.get_level_values(label).to_series(frame.index)
+        frame = frame.assign(**{label: labels.astype(object).where(labels.notna(), "")})  # a missing label is empty
+    columns = [
+        _Column(str(name), getattr(kind, "kind", "O") in "fiub", getattr(kind, "kind", "O") in "OSUT", str(kind))
+        for name, kind in frame.dtypes.items()
+    ]
+    _require_numbers(columns, query, vectors, call)
+    if not query and list(frame.columns) == list(range(frame.shape[1])):
+        values = frame.to_numpy()
         values = values.astype(float) if values.dtype.kind == "O" else values
         return DatasetUpload(_array_body(values, vectors), index=frame.index)
     query = {**query, "header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
-    beside = {} if labels is None else {str(label): labels}
-    for role, name, vector in _vector_columns(vectors, names):
+    for role, name, vector in _vector_columns(vectors, [column.name for column in columns]):
         query[role] = name
-        beside[name] = vector.tolist()
+        frame = frame.assign(**{name: vector})
 
     def write(file: IO[bytes]) -> None:
-        text = codecs.getwriter("utf-8")(file)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*names, *beside])
-        for start in range(0, len(columns), _PIECE_ROWS):
-            part = slice(start, start + _PIECE_ROWS)
-            more = [values[part] for values in beside.values()]
-            writer.writerows([*row, *others] for row, *others in zip(_rows(columns.iloc[part]), *more, strict=True))
+        writer = csv.writer(codecs.getwriter("utf-8")(file), lineterminator="\n")
+        writer.writerow(frame.columns)
+        for start in range(0, len(frame), _PIECE_ROWS):
+            writer.writerows(_rows(frame.iloc[start : start + _PIECE_ROWS]))
 
     return DatasetUpload(Body.of_writer("text/csv", write), query, frame.index)
 
@@ -298,7 +324,7 @@ def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Arr
     label = query.get("label")
     if label is not None and label not in table.column_names:
         raise ValueError(f"There is no column {label!r}: name one of {', '.join(table.column_names)}.")
-    _require_numbers([_arrow_column(column) for column in table.schema if column.name != label], query, vectors, call)
+    _require_numbers([_arrow_column(column) for column in table.schema], query, vectors, call)
     for at, column in enumerate(table.schema):
         if pa.types.is_temporal(column.type) and _matches(column.name, [label, *query.get("one_hot", [])]):
             texts = compute.replace_substring_regex(table.column(at).cast(pa.large_string()), r"\.0+(Z?)$", r"\1")
@@ -332,10 +358,14 @@ def _require_numbers(columns: list[_Column], query: dict[str, Any], vectors: dic
     for column in columns:
         if column.name == query.get("color") and not column.is_number and column.type != "object":
             raise ValueError(f"The column {column.name!r} of type {column.type} is no color: name a column of numbers.")
-    apart = [query.get("color"), *(pattern for role in ("id", "ignore", "one_hot") for pattern in query.get(role, ()))]
-    refused = [column for column in columns if not column.is_number and not _matches(column.name, apart)]
-    if "features" in query:
-        refused = [column for column in refused if _matches(column.name, query["features"])]
+    named = {query.get("label"), query.get("color")}
+    apart = [pattern for role in ("id", "ignore", "one_hot") for pattern in query.get(role, ())]
+    refused = [
+        column
+        for column in columns
+        if not (column.is_number or column.name in named or _matches(column.name, apart))
+        and _matches(column.name, query.get("features", ["*"]))
+    ]
     if not refused:
         return
     names = [column.name for column in refused]
@@ -365,14 +395,3 @@ def _matches(name: str, patterns: list[str | None]) -> bool:
     """Return whether a name is, or matches, one of the service's patterns."""
     words = [word for pattern in patterns if pattern for word in (pattern, *pattern.split(","))]
     return any(name == word.strip() or fnmatchcase(name, word.strip()) for word in words)
-
-
-def _labels(frame: pd.DataFrame, label: str) -> list[Any]:
-    """Return the labels; a missing one is the empty text."""
-    if label in frame.columns:
-        labels: Any = frame[label]
-    elif label in frame.index.names:
-        labels = frame.index.get_level_values(label)
-    else:
-        raise ValueError(f"There is no column {label!r}: name one of {', '.join(map(str, frame.columns))}.")
-    return ["" if missing else value for value, missing in zip(labels, labels.isna(), strict=True)]

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle.plotting import coordinates
+from glle.table import table_text
 from glle_engine import GlleError
+from glle_engine import manifolds as datasets
+from glle_engine.audit.audit import audit
 from glle_engine.base.progress import silent
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
+from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import Calibration, calibrate
 from glle_engine.reliability.ensemble import Ensemble, ensemble
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import FitParameters, FitSpec
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.methods import Embedding
+
+__all__ = ["advise", "audit", "compare", "datasets", "embed", "fit", "load"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,16 +152,12 @@ class Comparison:
 
     def __repr__(self) -> str:
         names = list(dict.fromkeys(name for row in self.scores.values() for name in row))
-        table = [["", *names]]
-        table += [
+        rows = [
             [label, *(f"{row[name]:.4g}" if name in row else "" for name in names)]
             for label, row in self.scores.items()
         ]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-        return "\n".join(
-            [*lines, *(f"{label}: {error}" for label, errors in self.problems.items() for error in errors)]
-        )
+        failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
+        return "\n".join([table_text([["", *names], *rows]), *failures])
 
 
 def compare(

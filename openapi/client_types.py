@@ -1,8 +1,8 @@
 """Write glle/types.py, the client's types, from openapi.json: `python -m openapi.client_types`.
 
 Every model becomes a `TypedDict`. So do the keyword arguments of the client's methods: a body or a query without the
-members that are positional arguments of the method. `make setup` and builds run it, so it imports only the standard
-library.
+members that are positional arguments of the method. Annotations have their descriptions, for the help of the commands.
+`make setup` and builds run it, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEAD = '''"""Requests and responses of the API. Generated from openapi.json by o
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 '''
 _PRIMITIVES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
@@ -61,7 +61,10 @@ def _model(name: str, schema: dict[str, Any]) -> str:
     """Return a schema as a `TypedDict`."""
     lines = [f"class {name}(TypedDict):\n", _docstring(schema, "    ")]
     for member, kind in schema["properties"].items():
-        hint = _type(kind) if member in schema.get("required", ()) else f"NotRequired[{_type(kind)}]"
+        hint = _type(kind)
+        if name.endswith("Options") and "description" in kind:
+            hint = f"Annotated[{hint}, {_literal(kind['description'])}]"
+        hint = hint if member in schema.get("required", ()) else f"NotRequired[{hint}]"
         lines += [f"    {member}: {hint}\n", _docstring(kind, "    ")]
     return "".join(lines)
 
@@ -85,7 +88,11 @@ def _type(schema: dict[str, Any]) -> str:
 def _docstring(schema: dict[str, Any], indent: str) -> str:
     """Return the description of a schema as a string literal, or nothing."""
     text = schema.get("description")
-    return f"{indent}{json.dumps(text, ensure_ascii=False)}\n" if text else ""
+    return f"{indent}{_literal(text)}\n" if text else ""
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def schemas_with_options(contract: dict[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
-from glle.cli.connection import add_command, report, report_all
-from glle.cli.datasets import add_upload_options, dataset_of
-from glle.cli.options import add_options, select_options
-from glle.options import DataOptions
+from glle.cli.connection import add_command, argument, report, report_all
+from glle.cli.datasets import DATA, dataset_of
+from glle.cli.options import select_options
+from glle.inputs import DataOptions
 from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -25,35 +25,24 @@ _RESERVED = {"truth", "scores", "score_neighbors", "timeout", *DataOptions.__ann
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    methods = add_command(commands, "methods", _methods, "list the methods of the service")
-    add_options(methods, MethodsOptions, {"makes": ("", "only methods with this kind of result")})
+    labels = argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
+    truth = argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
+    add_command(commands, _methods, options=[MethodsOptions])
 
-    embed = add_command(commands, "embed", _embed, "embed a file or a data set by any method", timeout=True)
-    _add_data(embed)
-    embed.add_argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
-    embed.add_argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
-    output.add_out(embed, *output.ARRAY, *output.TABLES, *output.PICTURES)
-    embed.add_argument("--scores", nargs="*", metavar="NAME", help="scores: all fast ones by default, or `none`")
+    method = argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
+    parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
+    out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
+    scores = argument("--scores", nargs="*", metavar="NAME", help="scores: all fast ones by default, or `none`")
+    arguments = (DATA, method, parameters, out, scores, labels, truth)
+    add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
 
-    text = "refit an embedding to halves of its data: how far does it move?"
-    spread = add_command(commands, "spread", _spread, text, timeout=True)
-    spread.add_argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
-    spread.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
-    output.add_out(spread, *output.ARRAY, *output.TABLES)
-    add_options(spread, SpreadOptions, {"n_neighbors": ("", "neighbors that may be kept")})
+    embedding = argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
+    out = output.out_argument(*output.ARRAY, *output.TABLES)
+    add_command(commands, _spread, embedding, labels, out, options=[SpreadOptions], timeout=True)
 
-    compare = add_command(commands, "compare", _compare, "compare methods on a file or a data set", timeout=True)
-    _add_data(compare)
-    compare.add_argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
-    output.add_out(compare, *output.PICTURES)
-    add_options(compare, CompareOptions, {"n_neighbors": ("", "neighbours that the scores use")})
-
-
-def _add_data(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
-    add_upload_options(command)
-    command.add_argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
-    command.add_argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
+    methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
+    arguments = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
+    add_command(commands, _compare, *arguments, options=[UploadOptions, CompareOptions], timeout=True)
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -82,6 +71,7 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:
+    """List the methods of the service."""
     return report_all(args, client.methods(**select_options(args, MethodsOptions)), _method_row)
 
 
@@ -92,6 +82,7 @@ def _method_row(method: MethodOut) -> dict[str, object]:
 
 
 def _embed(args: argparse.Namespace, client: Client) -> int:
+    """Embed a file or a data set by any method."""
     if names := {name for name, _ in args.set} & _RESERVED:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
     data, options = _data(args, client)
@@ -109,6 +100,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
 
 
 def _spread(args: argparse.Namespace, client: Client) -> int:
+    """Measure how far an embedding moves when it is refitted to halves of its data."""
     embedding = client.embedding(args.embedding, timeout=args.timeout)
     labels = args.labels and dataset_of(client, args.labels)
     result = embedding.spread(labels=labels, timeout=args.timeout, **select_options(args, SpreadOptions))
@@ -132,6 +124,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
 
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
+    """Compare methods on a file or a data set."""
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
     if output.picture_format(args.out):

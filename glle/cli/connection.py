@@ -7,6 +7,9 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from glle.cli.options import add_options
+from glle.table import table_text
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
     from glle.client import Client
 
+    Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
 
 # Exit codes; 2 is that of argparse, 130 and 141 are those of shells for SIGINT and SIGPIPE.
@@ -21,17 +25,33 @@ REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 
 
+def argument(*names: str, **options: Any) -> Argument:
+    """Return an argument of a command, as for `add_argument` of argparse."""
+    return names, options
+
+
 def add_command(
-    commands: Commands, name: str, run: Callable[[argparse.Namespace, Client], int], text: str, *, timeout: bool = False
-) -> argparse.ArgumentParser:
-    """Add a command that connects a client; return its parser. With `timeout` it waits for a job."""
-    command: argparse.ArgumentParser = commands.add_parser(name, help=text)
+    commands: Commands,
+    run: Callable[[argparse.Namespace, Client], int],
+    *arguments: Argument,
+    options: Sequence[type] = (),
+    timeout: bool = False,
+) -> None:
+    """Add a command that connects a client: the function's name, with its docstring as help.
+
+    `options` are types of keyword arguments. With `timeout` the command waits for a job.
+    """
+    text = str(run.__doc__).partition("\n")[0]
+    command: argparse.ArgumentParser = commands.add_parser(run.__name__.strip("_"), help=text, description=text)
     command.add_argument("--url", help="address of the service (GLLE_URL, or http://127.0.0.1:8000)")
     command.add_argument("--json", action="store_true", help="print JSON, errors on stderr too")
     if timeout:
         command.add_argument("--timeout", type=float, metavar="S", help="seconds to wait; the job goes on afterwards")
+    for names, more in arguments:
+        command.add_argument(*names, **more)
+    for kind in options:
+        add_options(command, kind)
     command.set_defaults(run=partial(_run, run))
-    return command
 
 
 def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namespace) -> int:
@@ -69,23 +89,10 @@ def report(args: argparse.Namespace, value: Any, text: str) -> int:
 
 def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[Any], dict[str, object]]) -> int:
     """Print a list, as JSON or as a table: `row` returns the cells of an item by column."""
-    if args.json:
-        return report(args, list(items), "")
-    from rich.console import Console  # noqa: PLC0415 # only tables need rich
-    from rich.table import Table  # noqa: PLC0415 # only tables need rich
-    from rich.text import Text  # noqa: PLC0415 # only tables need rich
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=10_000)  # a pipe gets the whole table, no wider than its cells
-    table = Table(box=None, pad_edge=False)
     rows = [row(item) for item in items]
-    for name in rows[0] if rows else ():
-        table.add_column(name, no_wrap=True)
-    for cells in rows:
-        table.add_row(*[Text(str(cell)) for cell in cells.values()])  # Text, because [brackets] are markup
-    console.print(table if rows else "None.")
-    return 0
+    return report(
+        args, list(items), table_text([list(rows[0]), *[list(cells.values()) for cells in rows]]) if rows else "None."
+    )
 
 
 def report_metadata(args: argparse.Namespace, metadata: Any) -> int:

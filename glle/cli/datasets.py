@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glle.cli.connection import REFUSED, add_command, report, report_all, report_metadata
-from glle.cli.options import add_options, select_options
+from glle.cli.connection import REFUSED, add_command, argument, report, report_all, report_metadata
+from glle.cli.options import select_options
 from glle.transport.errors import flag, in_words
 from glle.types import DatasetsOptions, SyntheticOptions, UploadOptions
 
@@ -19,50 +19,22 @@ if TYPE_CHECKING:
     from glle.types import DatasetOut
 
 
-_UPLOAD_TEXTS = {
-    "label": ("", "column of labels"),
-    "color": ("", "column of numbers that colors the points"),
-    "features": ("", "columns to fit; all others are left out"),
-    "id": ("", "columns that name the rows"),
-    "ignore": ("", "columns to leave out"),
-    "one_hot": ("", "columns of categories: each becomes a feature of zeros and ones"),
-    "header": ("", "whether the first row of a text has the names"),
-    "delimiter": ("", "of a text; without it sniffed"),
-    "decimal": ("", "decimal mark of a text; without it sniffed"),
-    "charset": ("", "encoding of a text; without it UTF-8 or UTF-16"),
-}
+DATA = argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     group = commands.add_parser("datasets", help="list, upload, sample, show and delete data sets")
     actions = group.add_subparsers(required=True, metavar="action")
-
-    listing = add_command(actions, "list", _list, "list the data sets, newest first")
-    add_options(listing, DatasetsOptions, {})
-
-    for name, run, text in (
-        ("upload", _upload, "upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz and .zst"),
-        ("preview", _preview, "show what an upload would store: columns, roles, first rows"),
-    ):
-        command = add_command(actions, name, run, text)
-        command.add_argument("file", type=Path)
-        add_upload_options(command)
-
-    synthetic = add_command(actions, "synthetic", _synthetic, "sample a manifold: swiss_roll, s_curve, ...")
-    synthetic.add_argument("name")
-    synthetic.add_argument("-n", type=int, default=1000, metavar="POINTS", help="number of points (%(default)s)")
-    add_options(synthetic, SyntheticOptions, {"noise": ("", "standard deviation, relative to the manifold")})
-
-    add_command(actions, "show", _show, "print the description of a data set").add_argument("id")
-    delete = add_command(actions, "delete", _delete, "delete a data set")
-    delete.add_argument("id")
-    delete.add_argument("--force", action="store_true", help="also delete its posteriors and their draws")
-
-
-def add_upload_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of an uploaded file: roles of its columns, dialect of a text."""
-    add_options(parser, UploadOptions, _UPLOAD_TEXTS, "columns of the file", "by names or patterns such as 'x*'")
+    id_, file = argument("id"), argument("file", type=Path)
+    n = argument("-n", type=int, default=1000, metavar="POINTS", help="number of points (%(default)s)")
+    force = argument("--force", action="store_true", help="also delete its posteriors and their draws")
+    add_command(actions, _list, options=[DatasetsOptions])
+    add_command(actions, _upload, file, options=[UploadOptions])
+    add_command(actions, _preview, file, options=[UploadOptions])
+    add_command(actions, _synthetic, argument("name"), n, options=[SyntheticOptions])
+    add_command(actions, _show, id_)
+    add_command(actions, _delete, id_, force)
 
 
 def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> Dataset | str:
@@ -92,15 +64,18 @@ def _row(dataset: DatasetOut) -> dict[str, object]:
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
+    """List the data sets, newest first."""
     items = [dataset.metadata for dataset in client.datasets(**select_options(args, DatasetsOptions))]
     return report_all(args, items, _row)
 
 
 def _upload(args: argparse.Namespace, client: Client) -> int:
+    """Upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz and .zst."""
     return _report_new(args, client.dataset(args.file, **select_options(args, UploadOptions)))
 
 
 def _preview(args: argparse.Namespace, client: Client) -> int:
+    """Show what an upload would store: columns, roles, first rows."""
     shown = client.preview(args.file, **select_options(args, UploadOptions))
     lines = [f"{column['name']}  {column['role'] or 'needs a role'}" for column in shown["columns"]]
     if problem := shown["problem"]:
@@ -114,6 +89,7 @@ def _preview(args: argparse.Namespace, client: Client) -> int:
 
 
 def _synthetic(args: argparse.Namespace, client: Client) -> int:
+    """Sample a manifold: swiss_roll, s_curve, ..."""
     return _report_new(args, client.synthetic(args.name, args.n, **select_options(args, SyntheticOptions)))
 
 
@@ -124,9 +100,11 @@ def _report_new(args: argparse.Namespace, dataset: Dataset) -> int:
 
 
 def _show(args: argparse.Namespace, client: Client) -> int:
+    """Print the description of a data set."""
     return report_metadata(args, client.dataset(args.id).metadata)
 
 
 def _delete(args: argparse.Namespace, client: Client) -> int:
+    """Delete a data set."""
     client.dataset(args.id).delete(force=args.force)
     return report(args, {"deleted": args.id}, f"{args.id} is deleted.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle.cli.connection import add_command, report, report_all, report_metadata
-from glle.cli.options import add_options, select_options
+from glle.cli.connection import add_command, argument, report, report_all, report_metadata
+from glle.cli.options import select_options
 from glle.types import JobsOptions
 
 if TYPE_CHECKING:
@@ -20,14 +20,11 @@ def add(commands: Commands) -> None:
     """Add the command."""
     group = commands.add_parser("jobs", help="list, show, wait for and cancel jobs")
     actions = group.add_subparsers(required=True, metavar="action")
-    listing = add_command(actions, "list", _list, "list the jobs, newest first")
-    add_options(listing, JobsOptions, {"status": ("", "only this status"), "kind": ("", "only this kind")})
-    for name, run, text in (
-        ("show", _show, "print the description of a job"),
-        ("wait", _wait, "wait until a job has ended; exit code 1 if it failed"),
-        ("cancel", _cancel, "cancel a queued or running job"),
-    ):
-        add_command(actions, name, run, text, timeout=run is _wait).add_argument("id")
+    id_ = argument("id")
+    add_command(actions, _list, options=[JobsOptions])
+    add_command(actions, _show, id_)
+    add_command(actions, _wait, id_, timeout=True)
+    add_command(actions, _cancel, id_)
 
 
 def _row(job: JobOut) -> dict[str, object]:
@@ -42,18 +39,22 @@ def _row(job: JobOut) -> dict[str, object]:
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
+    """List the jobs, newest first."""
     return report_all(args, [job.metadata for job in client.jobs(**select_options(args, JobsOptions))], _row)
 
 
 def _show(args: argparse.Namespace, client: Client) -> int:
+    """Print the description of a job."""
     return report_metadata(args, client.job(args.id).metadata)
 
 
 def _wait(args: argparse.Namespace, client: Client) -> int:
+    """Wait until a job has ended; exit code 1 if it failed."""
     return _report_status(args, client.job(args.id).wait(args.timeout))
 
 
 def _cancel(args: argparse.Namespace, client: Client) -> int:
+    """Cancel a queued or running job."""
     return _report_status(args, client.job(args.id).cancel())
 
 

@@ -6,22 +6,24 @@ import argparse
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from glle.types import FitOptions, UploadOptions
 
-def add_options(
-    parser: argparse.ArgumentParser,
-    options: type,
-    texts: dict[str, tuple[str, str]],
-    title: str = "parameters",
-    about: str = "as in the API; the service has the defaults",
-) -> None:
-    """Add one option for each member of a `TypedDict`; `texts` has short flag (or "") and help of some members."""
-    hints = get_type_hints(options)
-    if hints:
-        group = parser.add_argument_group(title, about)
-        for name, hint in hints.items():
-            flag, text = texts.get(name, ("", ""))
-            flags = [word for word in (flag, "--" + name.replace("_", "-")) if word]
-            group.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=text or None, **_argument(hint))
+_COLUMNS = ("columns of the file", "by names or patterns such as 'x*'")
+_PARAMETERS = ("parameters", "as in the API; the service has the defaults")
+_SHORT = {"n_neighbors": "-k", "n_components": "-p"}
+
+
+def add_options(parser: argparse.ArgumentParser, options: type) -> None:
+    """Add one option for each member of a `TypedDict`, with its description as help."""
+    group = parser.add_argument_group(*(_COLUMNS if options is UploadOptions else _PARAMETERS))
+    annotated = get_type_hints(options, include_extras=True)
+    for name, hint in get_type_hints(options).items():
+        flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
+        (description, *_) = getattr(*get_args(annotated[name]), "__metadata__", [""])
+        text = description.replace("%", "%%")
+        group.add_argument(
+            *flags, "--" + name.replace("_", "-"), dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint)
+        )
 
 
 def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:

@@ -7,27 +7,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from glle.cli.connection import argument
+
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
+    from glle.cli.connection import Argument
     from glle.client import Client, Result
-    from glle.transport.sinks import Array
+    from glle.transport.calls import Array
 
 ARRAY, TABLES, PICTURES = (".npy",), (".csv", ".parquet"), (".png", ".svg")
 ARCHIVE = (".npz",)
 
 
-def add_out(command: argparse.ArgumentParser, *suffixes: str, required: bool = False) -> None:
-    """Add the option `--out`, the path of a file with one of the suffixes."""
+def out_argument(*suffixes: str, required: bool = False) -> Argument:
+    """Return the option `--out`, the path of a file with one of the suffixes."""
 
     def path(text: str) -> Path:
         return writable(Path(text), suffixes)
 
-    kinds = ", ".join(suffix[1:] for suffix in suffixes)
-    command.add_argument(
-        "-o", "--out", type=path, required=required, metavar="FILE", help=f"file of the result: {kinds}"
-    )
+    text = f"file of the result: {', '.join(suffix[1:] for suffix in suffixes)}"
+    return argument("-o", "--out", type=path, required=required, metavar="FILE", help=text)
 
 
 def writable(path: Path, suffixes: tuple[str, ...]) -> Path:

@@ -6,90 +6,54 @@ import math
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glle.cli import output
-from glle.cli.connection import add_command, report
-from glle.cli.datasets import add_upload_options, dataset_of
-from glle.cli.options import add_options, select_options
-from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions
+from glle.cli.connection import add_command, argument, report
+from glle.cli.datasets import DATA, dataset_of
+from glle.cli.options import select_options
+from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions, UploadOptions
 
 if TYPE_CHECKING:
     import argparse
 
-    from glle.cli.connection import Commands
+    from glle.cli.connection import Argument, Commands
     from glle.client import Client
-
-_POSTERIOR: Any = {"metavar": "POSTERIOR", "help": "id, as printed by `glle fit`"}
-_FIT_TEXTS = {
-    "n_neighbors": ("-k", "neighbours of a point"),
-    "n_components": ("-p", "dimension of the embedding"),
-    "method": ("", "GLLE Algorithm 1 (em) or 2 (direct)"),
-    "variant": ("", "weights that sum to one, or the equations as published"),
-    "reg": ("", "ratio of noise to prior variance, the ridge of LLE"),
-    "standardize": ("", "zscore or robust, for features in different units"),
-    "metric": ("", "distance of the neighbors"),
-    "landmarks": ("", "points that have the posterior; the others are placed on them"),
-}
-_DRAW_TEXTS = {
-    "first": ("", "number of the first draw"),
-    "seed": ("", "stream of draws"),
-    "scale": ("", "factor on the covariance, or auto"),
-    "scales": ("", "several factors: an axis of the result"),
-}
 
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    for name, run, text in (
-        ("estimate", _estimate, "estimate seconds and memory of a fit and of its draws"),
-        ("fit", _fit, "fit a posterior to a file or a data set"),
-    ):
-        command = add_command(commands, name, run, text, timeout=True)
-        command.add_argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
-        add_upload_options(command)
-        if run is _fit:
-            command.add_argument(
-                "--neighbors",
-                metavar="FILE_OR_ID",
-                help="neighbors in place of a search: a file of row numbers from 0, (n, k), or the id of a data set",
-            )
-        add_options(command, FitOptions, _FIT_TEXTS)
+    text = "neighbors in place of a search: a file of row numbers from 0, (n, k), or the id of a data set"
+    neighbors = argument("--neighbors", metavar="FILE_OR_ID", help=text)
+    add_command(commands, _estimate, DATA, options=[UploadOptions, FitOptions], timeout=True)
+    add_command(commands, _fit, DATA, neighbors, options=[UploadOptions, FitOptions], timeout=True)
 
-    draw = add_command(commands, "draw", _draw, "draw embeddings of a posterior into a file", timeout=True)
-    draw.add_argument("posterior", **_POSTERIOR)
-    draw.add_argument("--count", type=int, default=8, metavar="N", help="draws at each scale (%(default)s)")
-    output.add_out(draw, *output.ARRAY, *output.TABLES, *output.PICTURES, required=True)
-    draw.add_argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
-    add_options(draw, DrawsOptions, _DRAW_TEXTS)
-
-    text = "measure how far points move, and how sure that is"
-    summary = add_command(commands, "summary", _summary, text, timeout=True)
-    summary.add_argument("posterior", **_POSTERIOR)
-    summary.add_argument("--count", type=int, default=100, metavar="N", help="draws (%(default)s)")
-    output.add_out(summary, *output.TABLES, *output.PICTURES)
-    texts = {**_DRAW_TEXTS, "resamples": ("", "embeddings of parts of the data, each kind")}
-    add_options(summary, SummaryOptions, texts)
-
-    export = add_command(commands, "export", _export, "write a posterior to a file for glle.load", timeout=True)
-    export.add_argument("posterior", **_POSTERIOR)
-    output.add_out(export, *output.ARCHIVE, required=True)
-
-    importing = add_command(commands, "import", _import, "store an exported posterior here")
-    importing.add_argument("file", metavar="FILE", type=Path, help="the file that `glle export` wrote")
-
-    transform = add_command(commands, "transform", _transform, "embed new points", timeout=True)
-    transform.add_argument(
-        "posterior", metavar="POSTERIOR_OR_EMBEDDING", help="id, as printed by `glle fit` or `glle embed`"
+    posterior = argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
+    out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES, required=True)
+    dtype = argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
+    count = _count("draws at each scale", 8)
+    add_command(commands, _draw, posterior, count, out, dtype, options=[DrawsOptions], timeout=True)
+    out = output.out_argument(*output.TABLES, *output.PICTURES)
+    add_command(commands, _summary, posterior, _count("draws", 100), out, options=[SummaryOptions], timeout=True)
+    out = output.out_argument(*output.ARCHIVE, required=True)
+    add_command(commands, _export, posterior, out, timeout=True)
+    add_command(
+        commands, _import, argument("file", metavar="FILE", type=Path, help="the file that `glle export` wrote")
     )
-    transform.add_argument("data", metavar="FILE_OR_ID", help="new points, with the features of the fit")
-    add_upload_options(transform)
-    output.add_out(transform, *output.ARRAY, *output.TABLES, required=True)
-    texts = {**_DRAW_TEXTS, "draws": ("", "draws for the spread of new points")}
-    add_options(transform, TransformOptions, texts)
+
+    text = "id, as printed by `glle fit` or `glle embed`"
+    either = argument("posterior", metavar="POSTERIOR_OR_EMBEDDING", help=text)
+    new = argument("data", metavar="FILE_OR_ID", help="new points, with the features of the fit")
+    out = output.out_argument(*output.ARRAY, *output.TABLES, required=True)
+    add_command(commands, _transform, either, new, out, options=[UploadOptions, TransformOptions], timeout=True)
+
+
+def _count(text: str, default: int) -> Argument:
+    return argument("--count", type=int, default=default, metavar="N", help=f"{text} (%(default)s)")
 
 
 def _estimate(args: argparse.Namespace, client: Client) -> int:
+    """Estimate seconds and memory of a fit and of its draws."""
     dataset = dataset_of(client, args.data, args)
     expected = client.estimate_fit(dataset, timeout=args.timeout, **select_options(args, FitOptions))
     fit, draw, problem = expected["fit"], expected["draw"], expected["problem"]
@@ -117,6 +81,7 @@ def size(nbytes: float) -> str:
 
 
 def _fit(args: argparse.Namespace, client: Client) -> int:
+    """Fit a posterior to a file or a data set."""
     dataset = dataset_of(client, args.data, args)
     options = select_options(args, FitOptions)
     posterior = client.fit(dataset, neighbors=args.neighbors, timeout=args.timeout, **options)
@@ -125,6 +90,7 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
 
 
 def _draw(args: argparse.Namespace, client: Client) -> int:
+    """Draw embeddings of a posterior into a file."""
     posterior, options = client.posterior(args.posterior), select_options(args, DrawsOptions)
     if image := output.picture_format(args.out):
         posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
@@ -148,18 +114,21 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
 
 
 def _export(args: argparse.Namespace, client: Client) -> int:
+    """Write a posterior to a file for glle.load."""
     client.posterior(args.posterior).export(args.out, timeout=args.timeout)
     nbytes = args.out.stat().st_size
     return report(args, {"file": str(args.out), "bytes": nbytes}, f"{args.out}  {nbytes:,} bytes")
 
 
 def _import(args: argparse.Namespace, client: Client) -> int:
+    """Store an exported posterior in this service."""
     posterior = client.import_posterior(args.file)
     text = f"{posterior.id}  {posterior.n:,} points, of data set {posterior.metadata['dataset']}"
     return report(args, posterior.metadata, text)
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:
+    """Measure how far points move, and how sure that is."""
     posterior, options = client.posterior(args.posterior), select_options(args, SummaryOptions)
     result = posterior.summary(args.count, timeout=args.timeout, **options)
     if image := output.picture_format(args.out):
@@ -185,6 +154,7 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
 
 
 def _transform(args: argparse.Namespace, client: Client) -> int:
+    """Embed new points."""
     options = select_options(args, TransformOptions)
     if args.posterior.startswith("emb_"):
         if options:

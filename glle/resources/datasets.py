@@ -7,33 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle.inputs import as_array, neighbor_indices, upload_of
+from glle.inputs import as_array, upload_of
+from glle.resources.results import Resource
 from glle.transport.calls import Call, path_of
 from glle.transport.errors import in_words, keyword
-from glle.transport.operation import Async, Blocking, operation
+from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from glle.options import DataOptions
-    from glle.transport.calls import Dtype
+    from glle.inputs import DataOptions
+    from glle.transport.calls import Array, Dtype
     from glle.transport.session import Session
-    from glle.transport.sinks import Array
     from glle.types import DatasetOut
 
 
 @dataclass(frozen=True, repr=False)
-class BaseDataset:
+class BaseDataset(Resource):
     """Data set: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
 
     metadata: DatasetOut
-    _session: Session = field(compare=False)
     index: Any = field(default=None, compare=False)
-
-    @property
-    def id(self) -> str:
-        """Id; the same content has the same id."""
-        return self.metadata["id"]
 
     @property
     def n(self) -> int:
@@ -94,7 +88,7 @@ async def ids_of(session: Session, dataset: Any) -> Array | None:
         dataset = await session.get(path_of("datasets", dataset))
     if not dataset.get("has_ids"):
         return None
-    return (await session.send(Call.npy(path_of("datasets", dataset["id"], "ids"), {}))).body
+    return (await session.send(Call.npy(path_of("datasets", dataset["id"], "ids")))).body
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
@@ -110,31 +104,22 @@ def is_stored(data: Any, options: DataOptions) -> bool:
     return True
 
 
+async def dataset_of(
+    session: Session, data: Any, options: DataOptions | None = None, *, call: str = "dataset(frame"
+) -> Any:
+    """Return a data set, or its id, as it is; upload other data. `call` as for `glle.inputs.upload_of`."""
+    options = options or {}
+    if is_stored(data, options):
+        return data
+    return session.build("dataset", *await upload(session, data, options, call=call))
+
+
 async def dataset_id(
     session: Session, data: Any, options: DataOptions | None = None, *, call: str = "dataset(frame"
 ) -> str:
-    """Return the id of a data set; upload data that have none. `call` as for `glle.inputs.upload_of`."""
-    options = options or {}
-    if is_stored(data, options):
-        return data.id if isinstance(data, BaseDataset) else data
-    metadata, _ = await upload(session, data, options, call=call)
-    return metadata["id"]
-
-
-async def neighbors_id(session: Session, neighbors: Any) -> str:
-    """Return the id of the data set of neighbors (`glle.inputs.neighbor_indices`); upload those that have none."""
-    return await dataset_id(session, neighbor_indices(neighbors), call="neighbors=client.dataset(frame")
-
-
-async def labelled_dataset(session: Session, data: Any, options: DataOptions, *, call: str) -> tuple[str, bool]:
-    """Return the id of a data set, and whether it has labels; upload data that have none."""
-    if not is_stored(data, options):
-        metadata, _ = await upload(session, data, options, call=call)
-    elif isinstance(data, BaseDataset):
-        metadata = data.metadata
-    else:
-        metadata = await session.get(path_of("datasets", data))
-    return metadata["id"], metadata["has_labels"]
+    """Return the id of a data set; upload data that have none."""
+    dataset = await dataset_of(session, data, options, call=call)
+    return dataset if isinstance(dataset, str) else dataset.id
 
 
 async def upload(

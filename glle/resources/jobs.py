@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from glle.resources.results import Result, warn_of_scale
+from glle.resources.results import Resource, Result, warn_of_scale
 from glle.transport.calls import Call, path_of
-from glle.transport.operation import Async, Blocking, operation
+from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from glle.transport.calls import Dtype
-    from glle.transport.session import Session
     from glle.types import JobOut
 
 JobT = TypeVar("JobT")
 
 
 @dataclass(frozen=True, repr=False)
-class BaseJob(Generic[JobT]):
+class BaseJob(Resource, Generic[JobT]):
     """Job: `metadata` is the service's description as of the last request; `refresh` returns a new object."""
 
     metadata: JobOut
-    _session: Session = field(compare=False)
-
-    @property
-    def id(self) -> str:
-        """Id."""
-        return self.metadata["id"]
 
     @property
     def kind(self) -> str:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from glle.options import data_options
+from glle.inputs import data_options
 from glle.resources.datasets import dataset_id
 from glle.resources.jobs import AsyncJob, Job
-from glle.resources.results import Result, warn_of_scale
+from glle.resources.results import Resource, Result, warn_of_scale
 from glle.transport.calls import NPZ, Call, path_of
-from glle.transport.operation import Async, Blocking, operation
-from glle.transport.sinks import DownloadSink
+from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from glle.options import TransformDataOptions
-    from glle.transport.calls import Dtype, Reply
-    from glle.transport.session import Session
-    from glle.transport.sinks import Array
+    from glle.inputs import TransformDataOptions
+    from glle.transport.calls import Array, Dtype, Reply
     from glle.types import (
         CalibrationOptions,
         DrawOptions,
@@ -40,17 +37,11 @@ JobT = TypeVar("JobT")
 
 
 @dataclass(frozen=True, repr=False)
-class BasePosterior(Generic[JobT]):
+class BasePosterior(Resource, Generic[JobT]):
     """Fitted posterior: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
 
     metadata: PosteriorOut
-    _session: Session = field(compare=False)
     index: Any = field(default=None, compare=False)
-
-    @property
-    def id(self) -> str:
-        """Id; the same data, parameters and engine have the same id."""
-        return self.metadata["id"]
 
     @property
     def n(self) -> int:
@@ -90,9 +81,8 @@ class BasePosterior(Generic[JobT]):
         points = pd.RangeIndex(values.shape[-2], name="point") if given is None else pd.Index(given)
         if values.ndim == 2:
             return pd.DataFrame(values, index=points, columns=columns)
-        frames = [pd.DataFrame(value, index=points, columns=columns) for value in values]
-        draws = range(first, first + len(values))
-        return pd.concat(frames, keys=draws, names=["draw"]) if frames else pd.DataFrame(columns=columns)
+        frames = {first + i: pd.DataFrame(value, index=points, columns=columns) for i, value in enumerate(values)}
+        return pd.concat(frames, names=["draw"]) if frames else pd.DataFrame(columns=columns)
 
     @operation
     async def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Array:
@@ -189,7 +179,7 @@ class BasePosterior(Generic[JobT]):
         **options: Unpack[ReconstructionsOptions],
     ) -> Array:
         """Return data generated from drawn weights (count, n, d)."""
-        result = partial(Call.npy, query={}, out=out)
+        result = partial(Call.npy, out=out)
         return (await self._run("reconstructions", {"count": count, **options}, timeout, result)).body
 
     @operation
@@ -208,8 +198,7 @@ class BasePosterior(Generic[JobT]):
 
         Draws of the loaded posterior have the same bits, without a service.
         """
-        sink = partial(DownloadSink, Path(path))
-        call = Call("GET", self._path("export"), accept=NPZ, sink=sink)
+        call = Call("GET", self._path("export"), accept=NPZ, read=Path, out=Path(path))
         return (await self._session.fetch(call, timeout)).body
 
     @operation

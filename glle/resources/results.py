@@ -1,4 +1,4 @@
-"""Result of an analysis: arrays and values by name."""
+"""Resources of the service, and results of analyses: arrays and values by name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from glle.transport.calls import Reply
-    from glle.transport.sinks import Array
+    from glle.transport.calls import Array, Reply
+    from glle.transport.session import Session
 
 
 _DOUBTS = {
@@ -26,6 +26,19 @@ def warn_of_scale(reply: Reply) -> None:
         doubts = " and ".join(_DOUBTS.get(code, code) for code in codes.split(", "))
         message = f"The calibrated scale is doubtful: {doubts}. Posterior.calibration() has the notes."
         warnings.warn(message, UserWarning, stacklevel=2)
+
+
+@dataclass(frozen=True, repr=False)
+class Resource:
+    """Resource of the service, by its description."""
+
+    metadata: Any
+    _session: Session = field(compare=False)
+
+    @property
+    def id(self) -> str:
+        """Id; the same content, or the same data, parameters and engine, have the same id."""
+        return str(self.metadata["id"])
 
 
 @dataclass(frozen=True, eq=False)

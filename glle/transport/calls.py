@@ -1,17 +1,18 @@
-"""Requests and replies, without a network."""
+"""Requests, replies and the reading of bodies, without a network."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Literal, Self
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from urllib.parse import quote
 
-from glle.transport.sinks import FileSink, NpySink, NpzSink, Sink
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
-_IN_MEMORY_BYTES = 16 * 2**20
+_IN_MEMORY_BYTES = 16 * 2**20  # a larger body is on disk until it is sent, or read
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Dtype = Literal["float64", "float32"]
 
 
@@ -78,7 +80,7 @@ class Call:
     """One request.
 
     A POST is repeatable with an Idempotency-Key (`key`), or if its result is named by its content (`by_content`).
-    `sink` makes the receiver of the body of a 200; other bodies are small, and bytes.
+    `read` makes a value of the body of a 200, received into a file, or into the file `out`; other bodies are small.
     """
 
     method: str
@@ -88,7 +90,8 @@ class Call:
     accept: str = JSON
     key: str | None = None
     by_content: bool = False
-    sink: Callable[[], Sink] | None = None
+    read: Callable[[Any], Any] | None = None
+    out: Path | None = None
 
     @classmethod
     def command(cls, path: str, body: Any) -> Self:
@@ -102,25 +105,51 @@ class Call:
         return cls("POST", path, query or {}, body, by_content=True)
 
     @classmethod
-    def npy(cls, path: str, query: Mapping[str, Any], out: str | Path | None = None) -> Self:
-        """Return the GET of one array; with `out`, into that npy file."""
-        sink = NpySink if out is None else partial(FileSink, Path(out))
-        return cls("GET", path, query, accept=NPY, sink=sink)
+    def npy(cls, path: str, query: Mapping[str, Any] | None = None, out: str | Path | None = None) -> Self:
+        """Return the GET of one array; with `out`, into that npy file, which is memory-mapped."""
+        if out is None:
+            return cls("GET", path, query or {}, accept=NPY, read=_read_npy)
+        read = partial(np.load, mmap_mode="r", allow_pickle=False)
+        return cls("GET", path, query or {}, accept=NPY, read=read, out=Path(out))
 
     @classmethod
     def npz(cls, path: str, query: Mapping[str, Any] | None = None) -> Self:
         """Return the GET of several arrays."""
-        return cls("GET", path, query or {}, accept=NPZ, sink=NpzSink)
+        return cls("GET", path, query or {}, accept=NPZ, read=_read_npz)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether two such requests have the effect of one."""
         return self.method != "POST" or self.key is not None or self.by_content
 
+    @contextmanager
+    def destination(self) -> Iterator[IO[bytes]]:
+        """Yield the file of the body, so that memory never holds it twice; a complete one replaces `out`."""
+        if self.out is None:
+            with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
+                yield file
+            return
+        with TemporaryDirectory(prefix=self.out.name, dir=self.out.parent) as folder:
+            part = Path(folder, self.out.name)
+            with part.open("wb") as file:
+                yield file
+            part.replace(self.out)
 
-@dataclass(frozen=True)
-class Reply:
-    """Response: `body` is bytes, or the result of the call's sink."""
+
+def _read_npy(file: IO[bytes]) -> Array:
+    array: Array = np.load(file, allow_pickle=False)
+    if file.read(1):
+        raise ValueError("The npy body is longer than its header says.")
+    return array
+
+
+def _read_npz(file: IO[bytes]) -> dict[str, Array]:
+    with np.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+class Reply(NamedTuple):
+    """Response: `body` is bytes, or the value that the call reads."""
 
     status: int
     headers: Mapping[str, str]
@@ -129,14 +158,6 @@ class Reply:
     def json(self) -> Any:
         """Return the body as JSON."""
         return json.loads(self.body)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Failed connection: not made, or broken later (`connected`)."""
-
-    reason: str
-    connected: bool = True
 
 
 def path_of(kind: str, id_: str, *parts: str) -> str:

@@ -1,25 +1,31 @@
-"""Session of a client: calls with retries, jobs followed to their end, results."""
+"""Sessions on httpx, blocking and awaited: calls with retries, jobs followed to their end, results."""
 
 from __future__ import annotations
 
+import ipaddress
+import random
 import time
-from contextlib import contextmanager
+import weakref
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import update_wrapper
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
+from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 import httpx
 
-from glle.transport.calls import Call, Failure, Reply, path_of
+from glle.transport.calls import Call, Reply, path_of
 from glle.transport.errors import eviction_error, job_error, reply_error, timeout_error, unreachable_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-    from contextlib import AbstractAsyncContextManager
 
     from glle.progress import Bars
-    from glle.transport.retries import Retries
-    from glle.transport.sinks import Sink
     from glle.types import JobOut
 
 _RETRY_STATUSES = frozenset({429, 502, 503, 504})
@@ -28,43 +34,97 @@ _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible
 _SOON = 0.05  # seconds; the service did not wait if it answered a poll sooner
 _EVICTIONS = 5
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class ResponseStream(NamedTuple):
-    """Response whose body is still to be received."""
 
-    status: int
-    headers: Mapping[str, str]
-    pieces: AsyncIterator[bytes]
+@dataclass(frozen=True, kw_only=True)
+class Retries:
+    """Retry policy of a client.
+
+    Parameters
+    ----------
+    deadline
+        Seconds for one call with all its attempts; no pause ends later. 0: one attempt.
+    connect
+        The same limit while no connection is made: a service may be starting, or absent.
+    first, longest
+        Seconds of the first pause, which doubles, and its limit. The client waits a random part, at least one half,
+        so that clients refused together do not return together.
+
+    """
+
+    deadline: float = 120.0
+    connect: float = 5.0
+    first: float = 0.25
+    longest: float = 20.0
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+
+    def pause(self, attempt: int, elapsed: float, reply: Reply | httpx.RequestError) -> float | None:
+        """Return the seconds until the next attempt, or None if it would be after the deadline.
+
+        `attempt` counts from 0; `elapsed` are the seconds since the first one began. No pause is shorter than the
+        Retry-After of the reply, in seconds or as an HTTP date.
+        """
+        seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * (0.5 + 0.5 * self.chance())
+        if isinstance(reply, Reply):
+            seconds = max(seconds, self._retry_after(reply.headers.get("retry-after", "0")))
+        is_unconnected = isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout)
+        limit = min(self.connect, self.deadline) if is_unconnected else self.deadline
+        return seconds if elapsed + seconds <= limit else None
+
+    def _retry_after(self, header: str) -> float:
+        try:
+            return float(header)
+        except ValueError:
+            pass
+        try:
+            return parsedate_to_datetime(header).timestamp() - self.now()
+        except ValueError:
+            return 0.0  # the header of some proxy
 
 
 class Session:
-    """Connection of one client to one service; `classes` are those of the `dataset`, `posterior`, `job` it returns."""
+    """Connection of one client to one service; `classes` are those of the `dataset`, `posterior`, `job` it returns.
 
-    def __init__(self, url: str, retries: Retries, bars: Bars, classes: dict[str, Callable[..., Any]]) -> None:
+    The caller awaits what it returns.
+    """
+
+    http_class: ClassVar[Callable[..., Any]] = httpx.AsyncClient
+
+    def __init__(
+        self, options: dict[str, Any], url: str, retries: Retries, bars: Bars, classes: dict[str, Callable[..., Any]]
+    ) -> None:
         self.url = url
         self.retries = retries
         self.bars = bars
         self.classes = classes
+        self._http = self.http_class(**options)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Return the result of a coroutine over this session, or the coroutine, if the caller awaits it."""
-        raise NotImplementedError
+        """Return a coroutine over this session, for the caller to await."""
+        return coroutine
 
     def iterate(self, items: AsyncIterator[Any]) -> Any:
-        """Return an iterator over items, of the kind of this session."""
-        raise NotImplementedError
-
-    def close(self) -> Any:
-        """Close the connections."""
-        raise NotImplementedError
+        """Return an iterator over items."""
+        return items
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        raise NotImplementedError
+        await anyio.sleep(seconds)
 
-    def stream(self, call: Call) -> AbstractAsyncContextManager[ResponseStream]:
-        """Send a request, and receive the head of its response."""
-        raise NotImplementedError
+    @asynccontextmanager
+    async def _stream(self, call: Call, **options: Any) -> AsyncIterator[tuple[httpx.Response, Any]]:
+        """Send a request; yield its response, and the pieces of the body."""
+        content = None if call.body is None else _read_in_thread(call.body.pieces())
+        async with self._http.stream(call.method, call.path, content=content, **options) as response:
+            yield response, response.aiter_bytes()
 
     def build(self, kind: str, metadata: Any, *more: Any) -> Any:
         """Return the client's object of a resource."""
@@ -78,31 +138,41 @@ class Session:
         started = self.retries.clock()
         for attempt in count():
             reply = await self._attempt(call)
-            if call.is_repeatable and (isinstance(reply, Failure) or reply.status in _RETRY_STATUSES):
+            is_failure = isinstance(reply, httpx.RequestError)
+            if call.is_repeatable and (is_failure or reply.status in _RETRY_STATUSES):
                 pause = self.retries.pause(attempt, self.retries.clock() - started, reply)
                 if pause is not None:
                     await self.sleep(pause)
                     continue
-            if isinstance(reply, Failure):
-                raise unreachable_error(self.url, reply.reason)
+            if isinstance(reply, httpx.RequestError):
+                raise unreachable_error(self.url, str(reply) or type(reply).__name__)
             is_repeated_delete = call.method == "DELETE" and attempt > 0 and reply.status == httpx.codes.NOT_FOUND
             if reply.status >= 300 and not is_repeated_delete:  # the first reply of a repeated DELETE was lost
                 raise reply_error(reply)
             return reply
         raise AssertionError("unreachable")
 
-    async def _attempt(self, call: Call) -> Reply | Failure:
+    async def _attempt(self, call: Call) -> Reply | httpx.RequestError:
+        """Send a call once; return its reply, or why there is none."""
+        body = call.body
+        length = None if body is None or body.length is None else str(body.length)
+        media = None if body is None else body.media
+        headers = {"Accept": call.accept, "Content-Type": media, "Content-Length": length, "Idempotency-Key": call.key}
+        options = {"params": _without_none(call.query), "headers": _without_none(headers)}
         try:
-            async with self.stream(call) as (status, headers, pieces):
-                if call.sink is None or status != httpx.codes.OK:
-                    return Reply(status, headers, b"".join([piece async for piece in pieces]))
-                with _dropped_on_error(call.sink()) as sink:
+            async with self._stream(call, **options) as (response, pieces):
+                status, received = response.status_code, response.headers
+                if call.read is None or status != httpx.codes.OK:
+                    return Reply(status, received, b"".join([piece async for piece in pieces]))
+                with call.destination() as file:
                     async for piece in pieces:
-                        sink.feed(piece)
-                    return Reply(status, headers, sink.end())
+                        file.write(piece)
+                    if call.out is None:
+                        file.seek(0)
+                        return Reply(status, received, call.read(file))
+                return Reply(status, received, call.read(call.out))
         except httpx.RequestError as error:
-            is_refused = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-            return Failure(str(error) or type(error).__name__, connected=not is_refused)
+            return error
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the JSON of a GET."""
@@ -157,10 +227,132 @@ class Session:
         return job
 
 
-@contextmanager
-def _dropped_on_error(sink: Sink) -> Iterator[Sink]:
+class BlockingSession(Session):
+    """Session with blocking requests: its coroutines never suspend, so that one step runs them to their end."""
+
+    http_class = httpx.Client
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._close = weakref.finalize(self, self._http.close)
+
+    def close(self) -> Any:
+        """Close the connections; they also close with the last object that holds the session."""
+        self._close()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine to its result."""
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("the coroutine waits for an event loop")
+
+    def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
+        """Iterate over items."""
+        with suppress(StopAsyncIteration):
+            while True:
+                yield self.run(anext(items))  # type: ignore[arg-type] # of an asynchronous generator a coroutine
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251 # no event loop runs this coroutine
+
+    @asynccontextmanager
+    async def _stream(self, call: Call, **options: Any) -> AsyncIterator[tuple[httpx.Response, Any]]:
+        content = None if call.body is None else call.body.pieces()
+        with self._http.stream(call.method, call.path, content=content, **options) as response:
+            yield response, _without_waiting(response.iter_bytes())
+
+
+async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces from a thread, because they may come from a disk."""
+    while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
+        yield piece
+
+
+def _without_none(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in items.items() if value is not None}
+
+
+def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
+    """Return the arguments of httpx.Client and httpx.AsyncClient; raise ValueError for a URL without HTTP or host."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"{url!r} is no URL: give one such as http://127.0.0.1:8000.")
+    return {
+        "base_url": url.rstrip("/"),
+        "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
+        "timeout": httpx.Timeout(timeout, connect=5.0),
+        "trust_env": not _is_loopback(parts.hostname),  # a proxy would connect to its own loopback
+    }
+
+
+def _is_loopback(host: str) -> bool:
     try:
-        yield sink
-    except BaseException:
-        sink.drop()
-        raise
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Blocking:
+    """Object of a `Client`."""
+
+    _session: Session
+
+
+class Async:
+    """Object of an `AsyncClient`."""
+
+    _session: Session
+
+
+class operation(Generic[P, T]):  # noqa: N801 # a decorator
+    """Method that is written once, as a coroutine over `Session`: an ordinary method of a `Blocking` object.
+
+    Of an `Async` object it is a coroutine, also for type checkers.
+    """
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, instance: Blocking, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, instance: Async, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.method if instance is None else _bind(self.method, instance, instance._session.run)  # noqa: SLF001 # a mixin of the instance
+
+
+class listing(Generic[P, T]):  # noqa: N801 # a decorator
+    """Method that iterates over items, and makes one call for each page of them."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, instance: Blocking, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.method if instance is None else _bind(self.method, instance, instance._session.iterate)  # noqa: SLF001 # a mixin of the instance
+
+
+def _bind(method: Callable[..., Any], instance: Any, run: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a method of an instance whose result is run by its session."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return run(method(instance, *args, **kwargs))
+
+    return update_wrapper(call, method)

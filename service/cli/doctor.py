@@ -14,7 +14,7 @@ import numpy as np
 import glle_engine
 from glle.cli import VARIABLES
 from glle.client import Client, GlleServiceError, JobTimeoutError, Retries
-from glle.transport.drivers import http_options
+from glle.transport.session import http_options
 from glle_engine import manifolds
 from service.middleware.access_policy import AccessPolicy
 from service.server.listening import answers, connectable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,14 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
-        monkeypatch.setattr("glle.transport.drivers.time", SimpleNamespace(sleep=self.slept.append))
+        fake = SimpleNamespace(sleep=self.slept.append, monotonic=time.monotonic)
+        monkeypatch.setattr("glle.transport.session.time", fake)
 
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
 
         both = SimpleNamespace(sleep=sleep, to_thread=anyio.to_thread)
-        monkeypatch.setattr("glle.transport.drivers.anyio", both)
+        monkeypatch.setattr("glle.transport.session.anyio", both)
 
     def retries(self, **more: Any) -> Retries:
         """Return a deterministic retry policy on this clock."""

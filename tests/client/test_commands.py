@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
@@ -198,7 +199,8 @@ def test_an_exported_posterior_is_one_of_the_engine(
 
 def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 3; the message names the command to start."""
-    monkeypatch.setattr("glle.transport.drivers.time", SimpleNamespace(sleep=lambda _: None))
+    fake = SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic)
+    monkeypatch.setattr("glle.transport.session.time", fake)
     code, _, err = glle("jobs", "list", "--url", "http://127.0.0.1:9")
     assert code == 3
     assert "`glle up`" in err
@@ -296,7 +298,7 @@ def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch
 def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
     """An option that is absent is not sent."""
     parser = argparse.ArgumentParser()
-    add_options(parser, options, {})
+    add_options(parser, options)
     flags = {flag for action in parser._actions for flag in action.option_strings}
     assert {"--" + name.replace("_", "-") for name in get_type_hints(options)} <= flags
     assert select_options(parser.parse_args([]), options) == {}
@@ -314,14 +316,14 @@ def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
 def test_options_have_the_types_of_the_contract(arguments: list[str], parsed: dict[str, Any]) -> None:
     """Numbers, words, and both."""
     parser = argparse.ArgumentParser()
-    add_options(parser, DrawsOptions, {})
+    add_options(parser, DrawsOptions)
     assert select_options(parser.parse_args(arguments), DrawsOptions) == parsed
 
 
 def test_invalid_option_names_its_types(capsys: pytest.CaptureFixture[str]) -> None:
     """The message of argparse has the types."""
     parser = argparse.ArgumentParser()
-    add_options(parser, DrawsOptions, {})
+    add_options(parser, DrawsOptions)
     with pytest.raises(SystemExit):
         parser.parse_args(["--scale", "much"])
     assert "invalid number or auto value: 'much'" in capsys.readouterr().err

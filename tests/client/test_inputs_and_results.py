@@ -14,16 +14,16 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
+from glle import Retries, UnavailableError
 from glle.inputs import neighbor_indices, upload_of
-from glle.transport.calls import NPZ, Body
+from glle.transport.calls import NPZ, Body, Call
 from glle.transport.errors import flag, in_words, keyword
-from glle.transport.sinks import FileSink, NpySink, NpzSink, Sink
 from tests.client.answers import Service, npy, posterior
 
 WRITTEN = {"header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -225,7 +225,7 @@ def test_files_go_as_they_are(tmp_path: Path) -> None:
 )
 def test_npy_is_received_in_pieces(array: Any) -> None:
     """The array has the type and the values of the body."""
-    received = _received(NpySink(), npy(array))
+    received = _received(Call.npy("/"), npy(array))
     assert received.dtype == array.dtype
     np.testing.assert_array_equal(received, array)
 
@@ -234,36 +234,37 @@ def test_npy_is_received_in_pieces(array: Any) -> None:
 def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> None:
     """A body shorter or longer than its header says is an error."""
     with pytest.raises(ValueError, match=r"longer|read all data|EOF"):
-        _received(NpySink(), change(npy(np.ones(4))))
+        _received(Call.npy("/"), change(npy(np.ones(4))))
 
 
 def test_objects_are_never_unpickled() -> None:
     """Neither from npy nor from npz."""
     archive = io.BytesIO()
     np.savez(archive, x=np.array([{}], object))
-    for sink, body in ((NpySink(), npy(np.array([{}], object))), (NpzSink(), archive.getvalue())):
+    for call, body in ((Call.npy("/"), npy(np.array([{}], object))), (Call.npz("/"), archive.getvalue())):
         with pytest.raises(ValueError, match="allow_pickle=False"):
-            _received(sink, body)
+            _received(call, body)
 
 
-def _received(sink: Sink, body: bytes) -> Any:
-    """Return what a sink makes of a body."""
-    for start in range(0, len(body), 65_536):
-        sink.feed(body[start : start + 65_536])
-    return sink.end()
+def _received(call: Call, body: bytes | Iterator[bytes]) -> Any:
+    """Return what a call makes of a body."""
+    session = Service(httpx.Response(200, content=body)).client(Retries(deadline=0))._session
+    return session.run(session.send(call)).body
 
 
 def test_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     """The old file stays until then, and no temporary file remains."""
     path, body = tmp_path / "draws.npy", npy(np.arange(6.0))
     path.write_text("before")
-    broken = FileSink(path)
-    broken.feed(body[:50])
-    broken.drop()
+
+    def torn() -> Iterator[bytes]:
+        yield body[:50]
+        raise httpx.ReadError("gone")
+
+    with pytest.raises(UnavailableError, match="gone"):
+        _received(Call.npy("/", out=path), torn())
     assert (path.read_text(), list(tmp_path.iterdir())) == ("before", [path])
-    complete = FileSink(path)
-    complete.feed(body)
-    array = complete.end()
+    array = _received(Call.npy("/", out=path), body)
     np.testing.assert_array_equal(array, np.arange(6.0))
     assert isinstance(array, np.memmap)
     assert list(tmp_path.iterdir()) == [path]

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from glle import Client
-from glle.inputs import upload_of
-from glle.options import DataOptions
+from glle.inputs import DataOptions, upload_of
 from glle_engine.methods import METHODS
 from tests.client.answers import DATASET, Service, job, posterior
 
