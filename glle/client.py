@@ -14,7 +14,7 @@ from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.methods import AsyncEmbedding, Embedding, EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
-from glle.resources.results import Result
+from glle.resources.results import Result, run_job
 from glle.transport.calls import NPZ, Body, Call, path_of
 from glle.transport.errors import (
     AuthError,
@@ -219,8 +219,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         """
         of_data, spec = data_options(options)
         body = {"dataset": await dataset_id(self._session, data, of_data, call="advice(frame"), **spec}
-        _, reply = await self._session.run_job("/v1/advice", body, timeout)
-        return Result.of_json(reply.json())
+        return await run_job(self._session, "/v1/advice", body, timeout)
 
     @operation
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API

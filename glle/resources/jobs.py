@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from glle.resources.results import Resource, Result, warn_of_scale
+from glle.resources.results import Resource, job_result
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
 
@@ -63,18 +63,7 @@ class BaseJob(Resource, Generic[JobT]):
         Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d). With `out`, the
         array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
         """
-        await self._session.follow(self.metadata, timeout)
-        path, query = path_of("jobs", self.id, "result"), {"dtype": dtype}
-        if self.kind in {"draws", "reconstructions"}:
-            reply = await self._session.fetch(Call.npy(path, query, out), timeout)
-            warn_of_scale(reply)
-            return reply.body
-        if out is not None:
-            raise ValueError(f"The result of a job {self.kind} is not one array: leave out `out`.")
-        if self.kind == "transform":
-            return Result((await self._session.fetch(Call.npz(path, query), timeout)).body)
-        content = (await self._session.fetch(Call("GET", path, query), timeout)).json()
-        return self._session.build("posterior", content) if self.kind == "fit" else Result.of_json(content)
+        return await job_result(self._session, self.metadata, timeout, dtype=dtype, out=out)
 
 
 class Job(BaseJob["Job"], Blocking):

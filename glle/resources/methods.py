@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from glle.inputs import data_options
 from glle.resources.datasets import column_id, dataset_id, dataset_of
-from glle.resources.results import Result
+from glle.resources.results import Result, run_job
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
 
@@ -42,9 +42,7 @@ class BaseEmbedding(Result):
         PCA, PPCA, kernel PCA and NPE have a map to new points; other methods raise `InvalidRequestError`.
         """
         body = {"dataset": await dataset_id(self._session, data, options, call="transform(frame")}
-        path = path_of("embeddings", self.id, "transform")
-        _, reply = await self._session.run_job(path, body, timeout, Call.npz)
-        return Result(reply.body)
+        return await run_job(self._session, path_of("embeddings", self.id, "transform"), body, timeout)
 
     @operation
     async def spread(
@@ -73,8 +71,7 @@ class BaseEmbedding(Result):
 
         """
         body = {"labels": await column_id(self._session, labels, "labels"), **options}
-        _, reply = await self._session.run_job(path_of("embeddings", self.id, "spread"), body, timeout)
-        return Result.of_json(reply.json())
+        return await run_job(self._session, path_of("embeddings", self.id, "spread"), body, timeout)
 
     @operation
     async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
@@ -160,7 +157,7 @@ class MethodOperations(Generic[EmbeddingT]):
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
         }
-        return self._embedding(await self._run("/v1/embeddings", body, timeout))
+        return self._embedding(await run_job(self._session, "/v1/embeddings", body, timeout))
 
     @operation
     async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # name in the API
@@ -213,7 +210,7 @@ class MethodOperations(Generic[EmbeddingT]):
             "truth": await column_id(self._session, truth, "truth"),
             **spec,
         }
-        return await self._run("/v1/comparisons", body, timeout)
+        return await run_job(self._session, "/v1/comparisons", body, timeout)
 
     @operation
     async def picture(
@@ -267,7 +264,3 @@ class MethodOperations(Generic[EmbeddingT]):
     def _embedding(self, result: Result) -> EmbeddingT:
         made: EmbeddingT = self._session.classes["embedding"](result.arrays, result.metadata, _session=self._session)
         return made
-
-    async def _run(self, path: str, body: dict[str, Any], timeout: float | None) -> Result:
-        job, reply = await self._session.run_job(path, body, timeout)
-        return Result.of_json({**reply.json(), "job": job["id"]})

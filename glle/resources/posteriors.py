@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -12,18 +11,17 @@ import numpy as np
 from glle.inputs import data_options
 from glle.resources.datasets import dataset_id
 from glle.resources.jobs import AsyncJob, Job
-from glle.resources.results import Resource, Result, warn_of_scale
+from glle.resources.results import Resource, Result, run_job, warn_of_scale
 from glle.transport.calls import NPZ, Call, path_of
 from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Unpack
 
     import pandas as pd
 
     from glle.inputs import TransformDataOptions
-    from glle.transport.calls import Array, Dtype, Reply
+    from glle.transport.calls import Array, Dtype
     from glle.types import (
         CalibrationOptions,
         DrawOptions,
@@ -111,10 +109,8 @@ class BasePosterior(Resource, Generic[JobT]):
         With `out`, written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers,
         or "auto"), `source`, `align`. A doubtful scale of "auto" is a warning.
         """
-        result = partial(Call.npy, query={"dtype": dtype}, out=out)
-        reply = await self._run("draws", {"count": count, **options}, timeout, result)
-        warn_of_scale(reply)
-        return reply.body
+        body = {"count": count, **options}
+        return await run_job(self._session, self._path("draws"), body, timeout, dtype=dtype, out=out)
 
     @operation
     async def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> JobT:
@@ -167,7 +163,7 @@ class BasePosterior(Resource, Generic[JobT]):
         """
         of_data, spec = data_options(options)
         dataset = await dataset_id(self._session, data, of_data, call="transform(frame")
-        return Result((await self._run("transform", {"dataset": dataset, **spec}, timeout, Call.npz)).body)
+        return await run_job(self._session, self._path("transform"), {"dataset": dataset, **spec}, timeout)
 
     @operation
     async def reconstructions(
@@ -179,13 +175,13 @@ class BasePosterior(Resource, Generic[JobT]):
         **options: Unpack[ReconstructionsOptions],
     ) -> Array:
         """Return data generated from drawn weights (count, n, d)."""
-        result = partial(Call.npy, out=out)
-        return (await self._run("reconstructions", {"count": count, **options}, timeout, result)).body
+        body = {"count": count, **options}
+        return await run_job(self._session, self._path("reconstructions"), body, timeout, out=out)
 
     @operation
     async def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Result:
         """Return the `scale` at which draws spread as half-samples do, its evidence, and `notes` if it is doubtful."""
-        return Result.of_json((await self._run("calibration", {**options}, timeout)).json())
+        return await run_job(self._session, self._path("calibration"), {**options}, timeout)
 
     @operation
     async def arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
@@ -208,12 +204,6 @@ class BasePosterior(Resource, Generic[JobT]):
 
     def _path(self, *parts: str) -> str:
         return path_of("posteriors", self.id, *parts)
-
-    async def _run(
-        self, kind: str, body: dict[str, Any], timeout: float | None, *result: Callable[[str], Call]
-    ) -> Reply:
-        _, reply = await self._session.run_job(self._path(kind), body, timeout, *result)
-        return reply
 
 
 class Posterior(BasePosterior[Job], Blocking):

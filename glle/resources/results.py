@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle.transport.calls import Call, path_of
+
 if TYPE_CHECKING:
-    from glle.transport.calls import Array, Reply
+    from pathlib import Path
+
+    from glle.transport.calls import Array, Dtype, Reply
     from glle.transport.session import Session
+    from glle.types import JobOut
 
 
 _DOUBTS = {
@@ -73,3 +78,34 @@ class Result:
             for name, array in content.get("arrays", {}).items()
         }
         return cls(arrays, {name: value for name, value in content.items() if name != "arrays"})
+
+
+async def job_result(
+    session: Session,
+    job: JobOut,
+    timeout: float | None = None,
+    *,
+    dtype: Dtype | None = None,
+    out: str | Path | None = None,
+) -> Any:
+    """Wait until a job has succeeded; return an array of draws or data, the posterior of a fit, else a `Result`."""
+    job = await session.follow(job, timeout)
+    path, query, kind = path_of("jobs", job["id"], "result"), {"dtype": dtype}, job["kind"]
+    if kind in {"draws", "reconstructions"}:
+        reply = await session.fetch(Call.npy(path, query, out), timeout)
+        warn_of_scale(reply)
+        return reply.body
+    if out is not None:
+        raise ValueError(f"The result of a job {kind} is not one array: leave out `out`.")
+    if kind in {"transform", "placement"}:
+        return Result((await session.fetch(Call.npz(path, query), timeout)).body)
+    content = (await session.fetch(Call("GET", path, query), timeout)).json()
+    if kind == "fit":
+        return session.build("posterior", content)
+    return Result.of_json({**content, "job": job["id"]} if kind in {"embedding", "comparison"} else content)
+
+
+async def run_job(session: Session, path: str, body: Any, timeout: float | None, **options: Any) -> Any:
+    """Submit a job, and return its result, with the options of `job_result`."""
+    reply = await session.send(Call.command(path, body))
+    return await job_result(session, reply.json(), timeout, **options)

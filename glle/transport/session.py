@@ -189,18 +189,6 @@ class Session:
             await self.follow(reply.json(), remaining)
         raise eviction_error(call.path, _EVICTIONS)
 
-    async def run_job(
-        self,
-        path: str,
-        body: Any,
-        timeout: float | None,
-        result: Callable[[str], Call] = lambda path: Call("GET", path),
-    ) -> tuple[JobOut, Reply]:
-        """Submit a job, follow it, and fetch its result with the call of a path."""
-        reply = await self.send(Call.command(path, body))
-        job = await self.follow(reply.json(), timeout)
-        return job, await self.fetch(result(path_of("jobs", job["id"], "result")), timeout)
-
     async def picture(self, path: str, query: dict[str, Any], out: str | Path | None, timeout: float | None) -> bytes:
         """Fetch a picture; with `out`, also write it to that file."""
         body: bytes = (await self.fetch(Call("GET", path, query, accept="image/*"), timeout)).body

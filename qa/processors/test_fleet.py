@@ -6,16 +6,15 @@ import random
 import socket
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from qa.faults.drills.conftest import deployed
 from qa.processors.__main__ import KERNELS, processor_flags
 from service.responses.draws import SMALL_BYTES
 from tests.conftest import until
-from tests.system.arrays import NPY, from_npy
+from tests.system.arrays import NPY
 from tests.system.conftest import START_SECONDS, ended, fitted, synthetic
 from worker.execution import process_guard
 from worker.records.cache_entry import PIECE
@@ -119,18 +118,6 @@ def recomputed(client: httpx.Client, path: str, accept: str) -> httpx.Response:
     return responses[0]
 
 
-def test_a_batch_has_the_bits_of_its_draws(fleet: Fleet, posteriors: list[str]) -> None:
-    """A batch that all workers compute equals the single draws of its posterior."""
-    client = fleet.apis[1]
-    for path in posteriors:
-        job = batch(client, path)
-        whole = from_npy(recomputed(client, f"/v1/jobs/{job}/result", NPY["accept"]).content)
-        fleet.cache.flushall()
-        for index in (0, BATCH // 2, BATCH - 1):
-            draw = recomputed(client, f"{path}/draws/{index}?wait=60&align=none", NPY["accept"])
-            np.testing.assert_array_equal(from_npy(draw.content), whole[index])
-
-
 def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
     """The recomputed rest has the same bits; a range by If-Range belongs to the whole."""
     client, count = fleet.apis[0], draws_beyond_the_sockets()
@@ -167,25 +154,3 @@ def slow_download(url: httpx.URL, interrupt: Callable[[], object]) -> tuple[str 
         first = answer.read(1)
         interrupt()
         return answer.headers["ETag"], first + answer.read()
-
-
-def test_all_analyses_have_the_same_bits(fleet: Fleet, posteriors: list[str]) -> None:
-    """Summary, transform, reconstructions and calibration are the same after an eviction, whichever worker computes."""
-    client = fleet.apis[0]
-    dataset = client.get(posteriors[0]).json()["dataset"]
-    for path in posteriors:
-        responses: dict[str, Any] = {}
-        for _ in range(2):
-            jobs = [
-                client.post(f"{path}/transform", json={"dataset": dataset, "draws": 2}),
-                client.post(f"{path}/reconstructions", json={"count": 2}),
-                client.post(f"{path}/calibration", json={"half_samples": 4, "draws": 4}),
-            ]
-            urls = [f"/v1/jobs/{answer.raise_for_status().json()['id']}/result" for answer in jobs]
-            for answer in jobs:
-                assert ended(client, answer.json()["id"])["status"] == "succeeded"
-            for url in (*urls, f"{path}/summary?count=5&scale=1&wait=60"):
-                answer = recomputed(client, url, "application/json")
-                headers = (answer.headers["ETag"], answer.content)
-                assert responses.setdefault(url, headers) == headers
-            fleet.cache.flushall()

@@ -22,8 +22,6 @@ def excerpts(out: Path) -> dict[str, Any]:
         "chaos": _report(out / "chaos" / "chaos.json", _chaos),
         "degraded": _report(out / "degraded" / "degraded.json", _degraded_rows),
         "faults": _report(out / "hosts" / "faults.json", _faults),
-        "throughput": _report(out / "hosts" / "throughput.json", dict),
-        "crowd": _report(out / "hosts" / "crowd.json", dict),
         "joined": _report(out / "hosts" / "joined.json", dict),
         "soak": _report(out / "soak" / "soak.json", _soak),
     }

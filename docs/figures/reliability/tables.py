@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from docs.figures.methods.tables import table
-from qa.faults.hosts.throughput import DRAWS
 from qa.soak.verdict import ALLOWED
 
 if TYPE_CHECKING:
@@ -16,8 +14,8 @@ if TYPE_CHECKING:
 def render(reports: dict[str, Any]) -> dict[str, str]:
     """Return the tables of the stored reports, by marker name."""
     builders: dict[str, Callable[[Any], str]] = {
-        "chaos": _chaos, "kills": _kills, "degraded": _degraded_table, "faults": _faults, "throughput": _throughput,
-        "crowd": _throughput, "joined": _joined_table, "soak": _soak,
+        "chaos": _chaos, "kills": _kills, "degraded": _degraded_table, "faults": _faults, "joined": _joined_table,
+        "soak": _soak,
     }  # fmt: skip
     of = {"kills": "chaos"}
     return {
@@ -65,24 +63,6 @@ def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, .
 
 def _scenario(row: dict[str, Any]) -> str:
     return f"{row['scenario']} ({row['requests']:,} requests)" if "requests" in row else str(row["scenario"])
-
-
-def _throughput(report: dict[str, Any]) -> str:
-    rows, base = [], 0.0
-    for hosts in sorted({run["hosts"] for run in report["runs"]}):
-        selected = [run for run in report["runs"] if run["hosts"] == hosts]
-        seconds = median(run["seconds"] for run in selected)
-        base = base or seconds
-        cpu = median(run["cpu"] for run in selected)
-        others = median(run["cpu_of_others"] for run in selected)
-        figures = [f"{seconds:.2f}", f"{DRAWS / seconds:.0f}", f"{base / seconds:.2f}", f"{cpu:.2f}", f"{others:.2f}"]
-        trips = median(run["round_trips"] for run in selected)
-        rows.append([str(hosts), *figures, f"{cpu - report['engine_seconds']:.2f}", f"{trips:,.0f}"])
-    head = [
-        "worker hosts", "seconds", "draws/s", "times one host", "CPU of workers, s", "of API and servers, s",
-        "of it overhead, s", "round trips",
-    ]  # fmt: skip
-    return table(head, rows)
 
 
 def _joined_table(report: dict[str, Any]) -> str:

@@ -87,7 +87,6 @@ def _inside() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m qa.faults.hosts", description=__doc__)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="scenarios to run (all)")
-    parser.add_argument("--runs", type=int, default=5, help="jobs for each throughput figure; the table has the median")
     parser.add_argument("--out", type=Path, default=Path("out/hosts"), help="folder of the JSON report and the logs")
     return parser
 

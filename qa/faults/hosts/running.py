@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from qa.faults.hosts.deployment import Deployment, worker_names
 from qa.faults.hosts.faults import WORKERS, faults
+from qa.faults.hosts.joined import joined
 from qa.faults.hosts.network import quotas
 from qa.faults.hosts.network.namespaces import Network, run, wait_until
 from qa.faults.hosts.report import Row, table
 from qa.faults.hosts.rolling import APIS, rollings
-from qa.faults.hosts.throughput import joined, throughput
-from qa.faults.hosts.throughput import table as figures_table
 from qa.faults.hosts.work import Work
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ START_SECONDS = 300.0  # time limit for all processes on a busy machine, s
 # Shares of a core: other machines, and worker machines.
 FULL_SHARE = 1.0
 FAULT_SHARE = 0.15  # a job must run long enough to be interrupted
-# By name: numbers of worker hosts, and their share. All of them with the API and the servers must fit on two cores.
-THROUGHPUTS = {"throughput": ((1, 2, 3), 0.25), "crowd": ((1, 4, 8), 0.125)}
+JOINED_SHARE = 0.125  # eight workers, the API and the servers must fit on two cores
 # Variables of docker-compose.yml. Keys have separate tests; the API's address is not loopback.
 VARIABLES = {"GLLE_AUTH": "off", "GLLE_DRAIN": "3", "GLLE_LOG_FORMAT": "json"}
 
@@ -56,10 +54,8 @@ def run_all(chosen: argparse.Namespace, folder: Path) -> int:
         def is_chosen(name: str) -> bool:
             return not chosen.only or any(word in name for word in chosen.only)
 
-        if measured := list(filter(is_chosen, THROUGHPUTS)):
-            work = Work(deployment.url(), MANY_POINTS)  # one for all scenarios, so that no seed occurs twice
-            for name in measured:
-                _throughput(deployment, work, name, chosen.runs, out)
+        if is_chosen("joined"):
+            _measure_joined(deployment, out)
         work = Work(deployment.url(), POINTS)
         rows: list[Row] = []
         for share, scenarios in ((FAULT_SHARE, faults), (FULL_SHARE, rollings)):
@@ -84,19 +80,13 @@ def _share(deployment: Deployment, names: Iterable[str], share: float) -> None:
         deployment.quotas[name] = quotas.create_cgroup(f"{deployment.folder.name}-{name}", share)
 
 
-def _throughput(deployment: Deployment, work: Work, name: str, runs: int, out: Path) -> None:
-    """Measure, print and store throughput by number of machines; restore the initial number afterwards."""
-    hosts, share = THROUGHPUTS[name]
-    names = worker_names(max(hosts))
-    _share(deployment, names, share)
-    figures, alone = throughput(deployment, work, hosts, runs)
-    fields = {"engine_seconds": alone, "share": share, "runs": [asdict(figure) for figure in figures]}
-    (out / f"{name}.json").write_text(json.dumps(fields, indent=1) + "\n")
-    print(figures_table(figures, alone, MANY_POINTS, share) + "\n", flush=True)
-    if name == "crowd":
-        joining = joined(deployment, work, *hosts[-2:])
-        (out / "joined.json").write_text(json.dumps(asdict(joining), indent=1) + "\n")
-        print(joining.report() + "\n", flush=True)
-        assert joining.wrong == 0, joining
+def _measure_joined(deployment: Deployment, out: Path) -> None:
+    """Measure, print and store the speed-up by machines that join; restore the initial number afterwards."""
+    names = worker_names(8)
+    _share(deployment, names, JOINED_SHARE)
+    joining = joined(deployment, Work(deployment.url(), MANY_POINTS), 4, len(names))
+    (out / "joined.json").write_text(json.dumps(asdict(joining), indent=1) + "\n")
+    print(joining.report() + "\n", flush=True)
+    assert joining.wrong == 0, joining
     _share(deployment, names, FULL_SHARE)
     deployment.set_workers(*WORKERS)

@@ -104,14 +104,6 @@ class Work:
         expected = self.alone.draws_of(keys, source="posterior", align="procrustes")
         return sum(not np.array_equal(received, draw.embedding) for received, draw in zip(got, expected, strict=True))
 
-    def engine_seconds(self, draws: int) -> float:
-        """Return the engine's processor time for this number of draws."""
-        keys = [DrawKey(index, 0, 1.0) for index in range(draws)]
-        started = time.process_time()
-        for _ in self.alone.draws_of(keys, source="posterior", align="procrustes"):
-            pass
-        return time.process_time() - started
-
 
 @dataclass
 class Probes:

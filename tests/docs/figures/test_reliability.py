@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from statistics import median
 from typing import Any
 
 import pytest
@@ -53,18 +52,6 @@ def test_every_promise_is_backed(command: str, row: str) -> None:
 def test_every_row_is_promised(command: str) -> None:
     """Every row of a report belongs to a promise."""
     assert rows_of(command).keys() == {row for named, row in PROMISED if named == command}
-
-
-@pytest.mark.parametrize(
-    ("words", "name", "hosts"),
-    [(" times as fast as one, three", "throughput", 2), (" times, eight", "throughput", 3), (" times |", "crowd", 8)],
-)
-def test_more_machines_are_as_fast_as_promised(words: str, name: str, hosts: int) -> None:
-    """Ratio of the median times, against one machine."""
-    runs = REPORTS[name]["runs"]
-    single, more = (median(run["seconds"] for run in runs if run["hosts"] == number) for number in (1, hosts))
-    (promised,) = re.findall(rf"at least ([\d.]+){re.escape(words)}", TEXT)
-    assert single / more >= float(promised)
 
 
 def test_machines_that_join_add_the_promised_speed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,6 @@ SUBNET = "10.77.0"
 HOST_ADDRESS = f"{SUBNET}.1"  # address of the test process
 LOSS = "loss"  # nft table of the packet loss rules
 NAMESPACES = Path("/run/netns")
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run(*command: str) -> str:
@@ -131,20 +129,6 @@ class Machine:
         for where, device in (((), self.link), (inside, "eth0")):
             if "tbf" in run(*where, "tc", "qdisc", "show", "dev", device):
                 run(*where, "tc", "qdisc", "del", "dev", device, "root")
-
-    def bytes_over_link(self) -> int:
-        """Return the bytes sent and received."""
-        (body,) = json.loads(run("ip", "-s", "-j", "link", "show", self.link))
-        return int(body["stats64"]["rx"]["bytes"] + body["stats64"]["tx"]["bytes"])
-
-    def cpu_seconds(self) -> float:
-        """Return the processor time of its processes and of their ended children."""
-        total = 0
-        for pid in self.pids():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                total += sum(int(value) for value in fields[11:15])
-        return total / TICKS
 
 
 class Network:
