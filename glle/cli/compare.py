@@ -11,7 +11,6 @@ from glle.cli import output
 from glle.cli.connection import add_command, argument, report, report_all
 from glle.cli.datasets import DATA, dataset_of
 from glle.cli.options import select_options
-from glle.inputs import DataOptions
 from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from glle.types import MethodOut
 
 SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a comparison
-_RESERVED = {"truth", "scores", "score_neighbors", "timeout", *DataOptions.__annotations__}  # arguments of Client.embed
+_RESERVED = {"truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed
 
 
 def add(commands: Commands) -> None:
@@ -41,8 +40,8 @@ def add(commands: Commands) -> None:
     add_command(commands, _spread, embedding, labels, out, options=[SpreadOptions], timeout=True)
 
     methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
-    arguments = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
-    add_command(commands, _compare, *arguments, options=[UploadOptions, CompareOptions], timeout=True)
+    shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
+    add_command(commands, _compare, *shared, options=[UploadOptions, CompareOptions], timeout=True)
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -83,7 +82,9 @@ def _method_row(method: MethodOut) -> dict[str, object]:
 
 def _embed(args: argparse.Namespace, client: Client) -> int:
     """Embed a file or a data set by any method."""
-    if names := {name for name, _ in args.set} & _RESERVED:
+    from glle.inputs import DataOptions  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+
+    if names := {name for name, _ in args.set} & {*_RESERVED, *DataOptions.__annotations__}:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None

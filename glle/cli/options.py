@@ -19,8 +19,8 @@ def add_options(parser: argparse.ArgumentParser, options: type) -> None:
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
         flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
-        (description, *_) = getattr(*get_args(annotated[name]), "__metadata__", [""])
-        text = description.replace("%", "%%")
+        (described,) = get_args(annotated[name])  # of NotRequired
+        text = getattr(described, "__metadata__", ("",))[0].replace("%", "%%")
         group.add_argument(
             *flags, "--" + name.replace("_", "-"), dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint)
         )

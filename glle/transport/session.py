@@ -103,9 +103,9 @@ class Session:
         self.classes = classes
         self._http = self.http_class(**options)
 
-    async def close(self) -> None:
+    def close(self) -> Any:
         """Close the connections."""
-        await self._http.aclose()
+        return self._http.aclose()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Return a coroutine over this session, for the caller to await."""
@@ -138,8 +138,7 @@ class Session:
         started = self.retries.clock()
         for attempt in count():
             reply = await self._attempt(call)
-            is_failure = isinstance(reply, httpx.RequestError)
-            if call.is_repeatable and (is_failure or reply.status in _RETRY_STATUSES):
+            if call.is_repeatable and (isinstance(reply, httpx.RequestError) or reply.status in _RETRY_STATUSES):
                 pause = self.retries.pause(attempt, self.retries.clock() - started, reply)
                 if pause is not None:
                     await self.sleep(pause)
