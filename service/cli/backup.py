@@ -41,7 +41,7 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.dump import dump  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.dump import dump, record_backup  # noqa: PLC0415 # each command loads what it needs
 
     if options.verify:
         return _verify(options)
@@ -54,6 +54,8 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
         with connect_stores(settings) as stores, temporary(path.parent) as file:  # readable by its owner alone
             counts = dump(stores, Writer(file), _selection(options))
             file.publish(path)
+            if options.tenants is None:
+                record_backup(stores.client)
     except OSError as error:
         remedy = "Create the folder, or free some space. An existing file is unchanged."
         raise StartError(f"{path} cannot be written: {error.strerror}. {remedy}") from error

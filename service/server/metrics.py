@@ -22,8 +22,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 import glle_engine
+from worker.base.clock import clock_skew
+from worker.base.problems import ProblemError
+from worker.jobs.rq_types import QUEUES
 from worker.observability.counters import BUCKETS
 from worker.observability.live_workers import live_workers
+from worker.operations.backup.dump import LATEST_BACKUP
 from worker.operations.health import queue_states
 from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.results import ObjectIndex
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 FLUSH_SECONDS = 5.0  # from the first count to the flush of a process's counts to Redis; each scrape flushes, too
+LOG_STATUS = "aof_last_write_status"
 UNKNOWN = float("nan")  # managed Redis servers hide some figures
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -50,6 +55,8 @@ _COUNTERS = {
     "store_bytes": ("Bytes written to and read from the object store.", ("direction",)),
     "draws": ("Draws, by the solver that passed.", ("solver",)),
     "draws_rejected": ("Results that the acceptance test rejected.", ("solver",)),
+    "sampler_draws": ("Draws of the samplers' lane groups: the requested ones, and all that were drawn.", ("what",)),
+    "tasks_killed": ("Tasks whose process was killed.", ("queue",)),
 }
 _HISTOGRAMS = {
     "http_seconds": ("Time to the end of a response, waits included.", ("method", "route")),
@@ -152,8 +159,10 @@ class _Deployment(Collector):
             length.add_metric((state.name,), state.length)
             oldest.add_metric((state.name,), state.oldest_seconds)
             running.add_metric((state.name,), state.running)
-        workers = live_workers(self._stores.client)
-        info = self._stores.client.info("memory")
+        client = self._stores.client
+        workers = live_workers(client)
+        info, log = client.info("memory"), client.info("persistence")
+        skews = [clock_skew(client), *(worker.skew for worker in workers)]
         return [
             entered,
             length,
@@ -163,9 +172,23 @@ class _Deployment(Collector):
             _gauge("glle_workers_busy", "Those of them that are busy.", sum(worker.busy > 0 for worker in workers)),
             _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info.get("used_memory", UNKNOWN)),
             _gauge("glle_redis_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
+            _gauge("glle_redis_log_ok", "Whether the last write of its log succeeded.", log.get(LOG_STATUS) != "err"),
+            _gauge("glle_clock_skew_seconds", "Largest skew to its clock, of any worker.", max(map(abs, skews))),
+            _gauge(
+                "glle_backup_timestamp_seconds",
+                "Unix time of the latest backup; 0: none.",
+                int(client.get(LATEST_BACKUP) or 0),
+            ),
+            _gauge("glle_admin_keys", "Valid keys with the scope admin.", self._admin_keys()),
             *self._object_metrics(),
             *self._counter_metrics(),
         ]
+
+    def _admin_keys(self) -> float:
+        try:
+            return self._stores.keys.count_admins()
+        except ProblemError:  # a key of another schema
+            return UNKNOWN
 
     def _object_metrics(self) -> Iterator[Metric]:
         count, size = ObjectIndex(self._stores.client).sums()
@@ -174,6 +197,8 @@ class _Deployment(Collector):
 
     def _counter_metrics(self) -> Iterator[Metric]:
         counters, histograms = self._stores.counts.read()
+        for queue in QUEUES:  # increase() needs a value before the first event
+            counters.setdefault(("tasks_killed", queue), 0)
         for name, (text, labels) in _COUNTERS.items():
             counter = CounterMetricFamily(f"glle_{name}", text, labels=labels)
             for series, count in counters.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from typing import Any
@@ -107,6 +108,13 @@ def test_build_context_is_minimal() -> None:
     copies = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert let_through == {name for names in copies for name in names.split()}
     assert ignore[1] == "*"
+
+
+def test_the_image_compiles_existing_modules() -> None:
+    """The build of the image imports modules of the project that exist."""
+    named = re.findall(r"\b(?:service|worker|glle_engine)(?:\.\w+)+", (ROOT / "Dockerfile").read_text())
+    assert len(named) >= 3
+    assert [name for name in named if importlib.util.find_spec(name) is None] == []
 
 
 def test_markers_use_the_python_of_the_image() -> None:

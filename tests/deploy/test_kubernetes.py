@@ -34,6 +34,7 @@ COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]*)\}", (ROOT / "docker
 CUSTOM = {
     "ScaledObject": ("keda.sh/v1alpha1", {"scaleTargetRef", "triggers"}),
     "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
+    "PrometheusRule": ("monitoring.coreos.com/v1", {"groups"}),
     "BackendConfig": ("cloud.google.com/v1", {"timeoutSec", "healthCheck"}),
 }
 ALL = [
@@ -120,7 +121,7 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA creates its own autoscaler"
     for document in documents:
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
-    (settings,) = [one["data"] for one in documents if one["kind"] == "ConfigMap"]
+    (settings,) = [one["data"] for one in documents if one["metadata"]["name"] == "glle-settings"]
     assert named("ConfigMap", "glle-settings")["data"].items() <= settings.items()
 
 

@@ -1,7 +1,8 @@
-"""docs/how-to/operations.md documents every metric, and its alerts use metrics that exist."""
+"""docs/how-to/operations.md documents every metric, and alerts and dashboard use metrics that exist."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
+PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 _served, stores, client = service._served, service.stores, service.client  # the app without workers
 
 
@@ -27,6 +30,7 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
     client.get("/livez")
     stores.counts.add("draws", "lanes")
     stores.counts.add("draws_rejected", "lanes")
+    stores.counts.add("sampler_draws", "drawn")
     stores.counts.observe("job_seconds", "fit", "succeeded", seconds=1)
     stores.counts.observe("task_seconds", "fit", "queued", seconds=1)
     stores.cache.get("nothing")
@@ -52,17 +56,15 @@ def test_every_metric_is_documented_and_exposed(exposition: str) -> None:
         assert set(re.findall(r'(\w+)="', line[1] or "")) == labels, name
 
 
-def test_alerts_use_exposed_metrics(exposition: str) -> None:
-    """The example rules are YAML, and every name and label in an expression is exposed."""
-    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    rules = yaml.safe_load(block)["groups"][0]["rules"]
-    exposed = set(re.findall(r"^# TYPE (\w+) ", exposition, re.MULTILINE))
+def test_rules_and_panels_use_exposed_metrics(exposition: str) -> None:
+    """Every name and label in an expression of the alerts and of the dashboard is exposed."""
+    rules = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]["groups"][0]["rules"]
+    panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    expressions = [rule["expr"] for rule in rules]
+    expressions += [target["expr"] for panel in panels for target in panel["targets"]]
     series = series_of(exposition)
-    for rule in rules:
-        for selector in selectors(rule["expr"]):
+    for expression in expressions:
+        assert selectors(expression), expression
+        for selector in selectors(expression):
             named = {label for label, _, _ in selector.matchers}
-            assert any(named <= one.labels.keys() for one in series if one.name == selector.name), rule["alert"]
-        names = {name.removesuffix("_count") for name in re.findall(r"glle_\w+", rule["expr"])}
-        assert names
-        assert names <= exposed, rule["alert"]
-        assert rule["annotations"]["summary"].endswith(".")
+            assert any(named <= one.labels.keys() for one in series if one.name == selector.name), expression

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SHELLS = {"sh", "bash", "console", "shell"}
 PROGRAMS = (
     r"make|glle|curl|docker|docker-compose|git|kubectl|kustomize|mkdocs|openssl|pip|python3?|"
-    r"\.venv/bin/\w+|bash|export|cp|printf"
+    r"\.venv/bin/\w+|bash|export|cp|printf|inside|logs|metrics"  # the last ones of the runbook
 )
 _COMMAND = re.compile(rf"^ *(?:\w+=\S* +)*(?:\w+=\$\()?(?:{PROGRAMS})\s+(?!=)\S", re.MULTILINE)
 _MARK = re.compile(r"<!-- (run|run by (\S+)::(\w+)|not run: .{9,}) -->$")

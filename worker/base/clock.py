@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import redis
 
 
 def now_iso() -> str:
@@ -20,3 +24,10 @@ def iso(ms: int) -> str:
 def now_ms() -> int:
     """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def clock_skew(client: redis.Redis) -> float:
+    """Return the seconds by which this machine's clock is ahead of a server's; raises `redis.RedisError`."""
+    before = time.time()
+    seconds, micro = client.time()
+    return (before + time.time()) / 2 - (seconds + micro / 1e6)

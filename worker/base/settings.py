@@ -224,6 +224,18 @@ def rows() -> tuple[Row, ...]:
     )
 
 
+# Settings that API processes and workers must agree on.
+SHARED = (
+    *("cache_bytes", "cache_ttl", "store_url", "store_bytes", "job_timeout", "method_bytes", "job_ttl", "heartbeat"),
+    "allow_other_bits",
+)
+
+
+def shared_values(settings: Settings) -> dict[str, str]:
+    """Return the values of the shared settings by variable, without secrets."""
+    return {row.variable: row.format(getattr(settings, row.name)) for row in rows() if row.name in SHARED}
+
+
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return the `GLLE_*` variables of `environ` that no setting reads, probably misspelled."""
     variables = {row.variable for row in rows()}

@@ -70,6 +70,13 @@ class TaskWorker(Worker):
         del remove_from_intermediate_queue
         super().prepare_job_execution(job, remove_from_intermediate_queue=True)
 
+    def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
+        """Count a task whose process was killed, for the metrics."""
+        super().handle_work_horse_killed(job, retpid, ret_val, rusage)
+        counts = process_stores().counts
+        counts.add("tasks_killed", job.origin)
+        counts.flush()
+
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
         """Kill the work-horse and exit.
 

@@ -23,7 +23,7 @@ from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
 from worker.execution.background_writer import BackgroundWriter
 from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
-from worker.execution.telemetry import observe_requests
+from worker.execution.telemetry import observe_requests, record_stages
 from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawRequest, DrawStream, next_batch
 from worker.observability.live_workers import live_workers
 from worker.records.draws import QUICK_SECONDS
@@ -203,6 +203,7 @@ class SamplerLoop:
             return
         began = time.thread_time()
         with observe_requests(self._stores, batch.requests[0].metadata):
+            record_stages({"queued": batch.seconds_since_sent()})
             try:
                 self._draw_uncached(batch)
             except redis.RedisError:
@@ -259,6 +260,8 @@ class SamplerLoop:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
+        self._stores.counts.add("sampler_draws", "requested", by=len(batch.keys))
+        self._stores.counts.add("sampler_draws", "drawn", by=len(keys))
         self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 

@@ -34,8 +34,9 @@ from glle_engine import manifolds
 from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.cost.drawing import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from worker.base.clock import clock_skew
 from worker.base.problems import ProblemError
-from worker.base.settings import Settings, SettingsError
+from worker.base.settings import Settings, SettingsError, shared_values
 from worker.connections.clients import connect_queue
 from worker.execution import rq_worker
 from worker.execution.sampler import SamplerLoop
@@ -105,6 +106,8 @@ class Worker:
             engine=glle_engine.__version__,
             numbers=self._stores.numbers,
             threads=os.environ.get("OPENBLAS_NUM_THREADS", ""),
+            skew=clock_skew(self._stores.client),
+            settings=shared_values(self._settings),
         )
 
     def _is_busy(self, role: str) -> bool:

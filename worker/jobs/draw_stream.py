@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
+from worker.base.clock import now_ms
 from worker.base.problems import Problem, refuse
 from worker.records.cache_entry import pack_entry, parse_entry
 from worker.records.draws import DrawAddress
@@ -101,6 +102,10 @@ class DrawBatch:
     def keys(self) -> list[DrawAddress]:
         """The draws, each once."""
         return list(dict.fromkeys(request.key for request in self.requests))
+
+    def seconds_since_sent(self) -> float:
+        """Return the seconds since the oldest request was sent, whose entry has that time of the server."""
+        return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def of(self, keys: Iterable[DrawAddress]) -> DrawBatch:
         """Return the requests for some of the draws."""

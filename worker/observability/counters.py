@@ -20,7 +20,8 @@ from worker.records.ids import text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # upper edges in seconds; one more bucket is open
+# Upper edges in seconds, densest where single draws lie (5 to 100 ms); one more bucket is open.
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0, 60.0, 600.0)
 KEY = "glle:counts"  # of all versions, so that an upgrade keeps the totals
 SEPARATOR = "\t"
 

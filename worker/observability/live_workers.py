@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,10 @@ class WorkerState:
         Version of its engine, and of the bits of its results.
     threads
         OPENBLAS_NUM_THREADS of its processes.
+    skew
+        Seconds by which its clock is ahead of the queue server's.
+    settings
+        Its values of the settings that all processes share (`worker.base.settings.shared_values`).
 
     """
 
@@ -41,6 +45,8 @@ class WorkerState:
     engine: str
     numbers: str
     threads: str
+    skew: float = 0.0
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 def worker_ttl(settings: Settings) -> int:

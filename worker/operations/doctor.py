@@ -8,11 +8,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import redis
+from rq import Worker as RqWorker
 
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from worker.base.clock import clock_skew
 from worker.base.problems import ProblemError
+from worker.base.settings import shared_values
+from worker.jobs.rq_types import QUEUES
 from worker.observability.live_workers import live_workers
 from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
 from worker.stores import Stores
@@ -100,9 +104,7 @@ def _connection(name: str, client: redis.Redis, variable: str) -> Generator[Chec
         client.set(key, "1", ex=10)
         client.delete(key)
         round_trip = median(_seconds(client.ping) for _ in range(PINGS))
-        before = time.time()
-        seconds, micro = client.time()
-        skew = abs((before + time.time()) / 2 - (seconds + micro / 1e6))
+        skew = abs(clock_skew(client))
     except redis.RedisError as error:
         remedy = f"Check {variable}, the server, and the network between."
         detail = f"It does not answer as it should: {type(error).__name__}: {error}."
@@ -172,6 +174,39 @@ def _workers(stores: Stores) -> Iterator[Check]:
         f"Not pinned: {', '.join(unpinned)}." if unpinned else "Each worker computes with one thread.",
         "Start workers with `glle worker`: several threads each compete for cores and are three times slower.",
     )
+    skewed = [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS]
+    yield _check(
+        "worker clocks",
+        "warning" if skewed else "ok",
+        f"Not those of the queue's server: {', '.join(skewed)}." if skewed else "They are the queue server's.",
+        "Synchronise the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
+    )
+    own = shared_values(stores.settings)
+    others = sorted(
+        f"{worker.name} has {name}={value}, this command {own.get(name)}"
+        for worker in workers
+        for name, value in worker.settings.items()
+        if value != own.get(name)
+    )
+    yield _check(
+        "shared settings",
+        "warning" if others else "ok",
+        f"They differ: {'; '.join(others)}." if others else "Workers and this command have the same ones.",
+        "Start all processes with the same values; run this command with the environment of the API.",
+    )
+    yield from _roles(stores.client, len(workers))
+
+
+def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
+    """Yield whether each worker has its process for quick tasks and that for long ones."""
+    for queue in QUEUES:
+        takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
+        yield _check(
+            f"takers of {queue}",
+            "ok" if takers >= number else "warning" if takers else "problem",
+            f"{takers} of {number} workers take its tasks.",
+            "Read the workers' log: a process that ends at its start is replaced, again and again.",
+        )
 
 
 def _object_store(objects: ResultStore) -> Iterator[Check]:

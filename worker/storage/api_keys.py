@@ -161,6 +161,10 @@ class KeyStore:
         keys = {id_: KIND.load(id_, raw) for id_, raw in self.records.all()}
         return sorted(keys.values(), key=lambda key: (key.created, key.id))
 
+    def count_admins(self) -> int:
+        """Return the number of valid keys with the scope admin."""
+        return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
+
     def is_guarded(self) -> bool:
         """Return whether a key ever existed; after the last revocation requests still need a key."""
         now = time.monotonic()

@@ -54,6 +54,7 @@ def test_restored_responses_are_equal(
     assert main(["backup", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("glle-*.tar")
     assert path.stat().st_mode & 0o077 == 0
+    assert "glle_backup_timestamp_seconds 1." in client.get("/metrics").text
     stores.client.flushall()  # the cache's server still has the arrays
     for file in stored_files(stores):
         file.unlink()

@@ -13,14 +13,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+from rq import Worker as RqWorker
 
 from service.app import create_app
 from service.cli import doctor, main
 from tests.conftest import until
 from tests.service.conftest import register_worker, serving
 from worker.base.problems import worker_lost
-from worker.base.settings import Settings
-from worker.jobs.rq_types import BATCH, open_queue
+from worker.base.settings import Settings, shared_values
+from worker.jobs.rq_types import BATCH, INTERACTIVE, QUEUES, open_queue
 from worker.operations import doctor as inside
 from worker.operations.embedded_redis import EmbeddedRedis
 
@@ -60,9 +61,16 @@ def _engine() -> Iterator[None]:
         yield
 
 
+def register_complete_worker(stores: Stores) -> None:
+    """Register a live worker with both of its processes for tasks."""
+    register_worker(stores, settings=shared_values(stores.settings))
+    for name, queues in (("quick", QUEUES[:1]), ("batch", QUEUES[::-1])):
+        RqWorker(queues, name=name, connection=stores.client).register_birth()
+
+
 def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     """Correct servers, a live worker and free space: every check passes, and the exit code is 0."""
-    register_worker(stores)
+    register_complete_worker(stores)
     checks = checks_by_name(inside.deployment(stores.settings))
     bad = {name: check.detail for name, check in checks.items() if check.state != "ok" and name != "disk space"}
     assert bad == {}
@@ -70,7 +78,8 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
         "queue connection", "queue clock", "queue server", "queue persistence", "cache connection", "cache clock",
         "cache server", "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
         "backlog of glle-batch", "backlog of draws", "engine versions",
-        "worker threads", "data folder", "disk space", "fingerprint", "small draw",
+        "worker threads", "worker clocks", "shared settings", "takers of glle-interactive", "takers of glle-batch",
+        "data folder", "disk space", "fingerprint", "small draw",
     } <= set(checks)  # fmt: skip
     assert list(stores.client.scan_iter("glle:doctor:*")) == []
 
@@ -122,7 +131,9 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     """Another engine version, unpinned threads, a waiting queue, and no worker are each reported."""
     assert checks_by_name(inside.deployment(stores.settings))["workers"].state == "problem"
     register_worker(stores)
-    register_worker(stores, "old", engine="0.0.1", threads="")
+    differing = {"GLLE_JOB_TIMEOUT": "5"}
+    register_worker(stores, "old", engine="0.0.1", threads="", skew=-90.0, settings=differing)
+    RqWorker([INTERACTIVE], name="quick", connection=stores.client).register_birth()
     open_queue(BATCH, stores.client).enqueue_call("fit", job_id="waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
     stores.client.hset("rq:job:waits", "enqueued_at", since.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
@@ -132,6 +143,10 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     assert "0.0.1" in checks["engine versions"].detail
     assert checks["worker threads"].detail == "Not pinned: old."
     assert checks["backlog of glle-batch"].state == "warning"
+    assert checks["worker clocks"].detail == "Not those of the queue's server: old (-90.0 s)."
+    assert "old has GLLE_JOB_TIMEOUT=5, this command 600" in checks["shared settings"].detail
+    takers = [checks[f"takers of {queue}"].state for queue in QUEUES]
+    assert takers == ["warning", "problem"], "no worker runs long tasks"
 
 
 def test_port_is_free_ours_or_in_use(client: httpx.Client) -> None:
@@ -219,7 +234,7 @@ def test_report_as_text_and_as_json(
     stores: Stores, broken: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line per check with remedies and a summary, or an object. A problem has exit code 1, a misspelled option 2."""
-    register_worker(stores)
+    register_complete_worker(stores)
     for name, value in replace(stores.settings, port=0).to_env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GLLE_WORKER", "3")

@@ -31,6 +31,14 @@ def test_doctor_reports_no_problem_of_a_running_deployment(
     report = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert {name: check["detail"] for name, check in report.items() if check["state"] == "problem"} == {}
     assert code == 0
-    for name in ("engine versions", "worker threads", "ready", "version", "long task", "end to end"):
+    for name in (
+        "engine versions",
+        "worker clocks",
+        "takers of glle-batch",
+        "ready",
+        "version",
+        "long task",
+        "end to end",
+    ):
         assert report[name]["state"] == "ok", report[name]
     assert {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]} == before

@@ -102,6 +102,10 @@ def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[in
     assert alone is not None
     until(lambda: all(cached(stores, record, key(index, seed=8)) for index in (8, 9, 10, 11)))
     assert not any(job for _, job in stores.jobs.iterate(kind="draws")), "a request is no job"
+    until(lambda: ("sampler_draws", "drawn") in stores.counts.read()[0])
+    counters, histograms = stores.counts.read()
+    assert counters["sampler_draws", "requested"] <= counters["sampler_draws", "drawn"]
+    assert sum(histograms["task_seconds", "draws", "queued"].counts) > 0
 
 
 def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:

@@ -154,6 +154,18 @@ def test_a_cancelled_task_is_killed(stores: Stores, settings: Settings) -> None:
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
 
 
+def test_killed_tasks_are_counted(stores: Stores, settings: Settings) -> None:
+    """A work-horse that is killed counts once, for the metrics; the task is repeated."""
+    job = enqueued_fit(stores, 20_000)
+    with worker(settings, "one") as process:
+        until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
+        (horse,) = horses(process.pid)
+        os.kill(horse, signal.SIGKILL)
+        until(lambda: stores.counts.read()[0].get(("tasks_killed", BATCH)) == 1)
+        until(lambda: not stores.jobs.fetch(job.id).is_open)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+
+
 def test_an_interactive_task_does_not_wait_for_a_batch(stores: Stores, settings: Settings) -> None:
     """One of a worker's two processes takes interactive tasks alone."""
     with worker(settings, "one"):

@@ -18,11 +18,15 @@ from worker.storage.object_store.files import DamagedFileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    import redis
+
     from worker.operations.backup.archive import Writer
     from worker.records.stored_file import StoredFile
     from worker.storage.records import RecordStore
     from worker.stores import Stores
 
+
+LATEST_BACKUP = "glle:backup"  # in the queue's Redis: Unix time of the latest complete backup
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +113,11 @@ def dump(stores: Stores, archive: Writer, scope: BackupScope) -> dict[str, int]:
     tenants = None if scope.tenants is None else sorted(scope.tenants)
     archive.seal(numbers=stores.numbers, tenants=tenants, keys=scope.keys, counts=counts)
     return counts
+
+
+def record_backup(client: redis.Redis) -> None:
+    """Record the time of a complete backup, which the metrics report."""
+    client.set(LATEST_BACKUP, int(client.time()[0]))
 
 
 def _add_files(stores: Stores, archive: Writer, id_: str, files: Mapping[str, StoredFile]) -> bool:
