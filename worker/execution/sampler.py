@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import redis
 
 from glle_engine.linalg import LANES
-from worker.base.memory import resident_bytes, resident_limit
+from worker.base.memory import GROWTH, resident_bytes, resident_limit
 from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
 from worker.execution.background_writer import BackgroundWriter
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 2.0  # for requests, at a time; less than the time-out of an answer
 FLUSH_SECONDS = 3.0  # between two writes of counts
-GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
 MIN_BYTES = 2**28
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 HUNG_SECONDS = 15.0  # of one lane group, after which the process is ended; a draw of more than a second is a job

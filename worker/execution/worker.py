@@ -35,6 +35,7 @@ from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.cost.drawing import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.clock import clock_skew
+from worker.base.memory import memory_limit
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, shared_values
 from worker.connections.clients import connect_queue
@@ -107,6 +108,7 @@ class Worker:
             numbers=self._stores.numbers,
             threads=os.environ.get("OPENBLAS_NUM_THREADS", ""),
             skew=clock_skew(self._stores.client),
+            memory=memory_limit(),
             settings=shared_values(self._settings),
         )
 

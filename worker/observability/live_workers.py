@@ -34,6 +34,8 @@ class WorkerState:
         OPENBLAS_NUM_THREADS of its processes.
     skew
         Seconds by which its clock is ahead of the queue server's.
+    memory
+        Bytes of its container or machine.
     settings
         Its values of the settings that all processes share (`worker.base.settings.shared_values`).
 
@@ -46,6 +48,7 @@ class WorkerState:
     numbers: str
     threads: str
     skew: float = 0.0
+    memory: int = 0
     settings: dict[str, str] = field(default_factory=dict)
 
 

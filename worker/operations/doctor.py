@@ -14,8 +14,9 @@ import glle_engine
 from glle_engine import manifolds
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.clock import clock_skew
+from worker.base.memory import worker_need
 from worker.base.problems import ProblemError
-from worker.base.settings import shared_values
+from worker.base.settings import shared_values, show_size
 from worker.jobs.rq_types import QUEUES
 from worker.observability.live_workers import live_workers
 from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
@@ -180,6 +181,14 @@ def _workers(stores: Stores) -> Iterator[Check]:
         "warning" if skewed else "ok",
         f"Not those of the queue's server: {', '.join(skewed)}." if skewed else "They are the queue server's.",
         "Synchronise the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
+    )
+    need = worker_need(stores.settings)
+    small = [f"{worker.name} ({show_size(worker.memory)})" for worker in workers if 0 < worker.memory < need]
+    yield _check(
+        "worker memory",
+        "warning" if small else "ok",
+        f"Long tasks may need {show_size(need)}; less have {', '.join(small)}." if small else "It is enough.",
+        "Give these workers more memory, or lower GLLE_METHOD_BYTES: the kernel kills tasks beyond it.",
     )
     own = shared_values(stores.settings)
     others = sorted(

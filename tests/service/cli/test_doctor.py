@@ -65,7 +65,7 @@ def register_complete_worker(stores: Stores) -> None:
     """Register a live worker with both of its processes for tasks."""
     register_worker(stores, settings=shared_values(stores.settings))
     for name, queues in (("quick", QUEUES[:1]), ("batch", QUEUES[::-1])):
-        RqWorker(queues, name=name, connection=stores.client).register_birth()
+        RqWorker(queues, name=name, connection=stores.client).register_birth()  # type: ignore[no-untyped-call] # of RQ
 
 
 def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
@@ -78,7 +78,7 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
         "queue connection", "queue clock", "queue server", "queue persistence", "cache connection", "cache clock",
         "cache server", "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
         "backlog of glle-batch", "backlog of draws", "engine versions",
-        "worker threads", "worker clocks", "shared settings", "takers of glle-interactive", "takers of glle-batch",
+        "worker threads", "worker clocks", "worker memory", "shared settings", "takers of glle-interactive", "takers of glle-batch",
         "data folder", "disk space", "fingerprint", "small draw",
     } <= set(checks)  # fmt: skip
     assert list(stores.client.scan_iter("glle:doctor:*")) == []
@@ -132,8 +132,8 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     assert checks_by_name(inside.deployment(stores.settings))["workers"].state == "problem"
     register_worker(stores)
     differing = {"GLLE_JOB_TIMEOUT": "5"}
-    register_worker(stores, "old", engine="0.0.1", threads="", skew=-90.0, settings=differing)
-    RqWorker([INTERACTIVE], name="quick", connection=stores.client).register_birth()
+    register_worker(stores, "old", engine="0.0.1", threads="", skew=-90.0, memory=2**30, settings=differing)
+    RqWorker([INTERACTIVE], name="quick", connection=stores.client).register_birth()  # type: ignore[no-untyped-call] # of RQ
     open_queue(BATCH, stores.client).enqueue_call("fit", job_id="waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
     stores.client.hset("rq:job:waits", "enqueued_at", since.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
@@ -145,6 +145,7 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     assert checks["backlog of glle-batch"].state == "warning"
     assert checks["worker clocks"].detail == "Not those of the queue's server: old (-90.0 s)."
     assert "old has GLLE_JOB_TIMEOUT=5, this command 600" in checks["shared settings"].detail
+    assert "old (1GiB)" in checks["worker memory"].detail
     takers = [checks[f"takers of {queue}"].state for queue in QUEUES]
     assert takers == ["warning", "problem"], "no worker runs long tasks"
 
