@@ -51,9 +51,14 @@ PODS = {
     for document in NATIVE
     if document["kind"] in {"Deployment", "StatefulSet"}
 }
+NIGHTLY = {
+    document["metadata"]["name"]: document["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    for document in NATIVE
+    if document["kind"] == "CronJob"
+}
 CONTAINERS = [
     (f"{name}/{one['name']}", one)
-    for name, pod in PODS.items()
+    for name, pod in (PODS | NIGHTLY).items()
     for one in (*pod.get("initContainers", ()), *pod["containers"])
 ]
 
@@ -132,7 +137,8 @@ def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
     """With its component no pod needs a volume that several machines mount; each has a writable folder for copies."""
     documents = customized(tmp_path, "resources: [base]\ncomponents: [components/object-store]\n")
     assert "ReadWriteMany" not in str(documents)
-    assert "PersistentVolumeClaim" not in {one["kind"] for one in documents}
+    claims = [one["metadata"]["name"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
+    assert claims == ["backups"]
     for document in documents:
         assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
     (settings,) = [Settings.from_env(one["data"]) for one in documents if one["kind"] == "ConfigMap"]
@@ -172,7 +178,7 @@ def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
     own = {name for kind, name in found if kind == "StorageClass"}
     assert own == ({storage} if storage.startswith("glle") else set())
     claims = [one["spec"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
-    assert "shared" not in [claim["storageClassName"] for claim in claims]
+    assert "shared" not in [claim.get("storageClassName") for claim in claims]
     entry = found["Ingress", "glle"]
     classes = {
         entry["spec"].get("ingressClassName"),
@@ -192,14 +198,14 @@ def test_api_and_workers_reach_the_object_store() -> None:
     """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
     policy = named("NetworkPolicy", "to-object-store")["spec"]
     (rule,) = policy["egress"]
-    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker"]
+    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker", "nightly"]
     assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
     inner = rule["to"][0]["ipBlock"]["except"]
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} == set(inner)
     assert "GLLE_STORE_URL" in {row.variable for row in rows()}
 
 
-@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+@pytest.mark.parametrize("pod", [*PODS.values(), *NIGHTLY.values()], ids=[*PODS, *NIGHTLY])
 def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
     """No pod has the root user, a writable root file system, a capability, a way to gain one, or a cluster token."""
     context = pod["securityContext"]
@@ -246,18 +252,19 @@ def test_limits_of_memory_follow_from_the_settings() -> None:
 
 
 def test_secrets_are_named_never_written() -> None:
-    """Variables with a URL or password refer to the secret's keys; no other value contains one."""
-    keys = named("Secret", "glle-servers")["stringData"]
+    """Variables with a URL or password refer to keys of the secret, which the page creates; no file has a secret."""
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    keys = set(re.findall(r"--from-literal ((?:queue|cache)-\w+)=", page))
+    assert "Secret" not in {document["kind"] for document in NATIVE}
     for name, container in CONTAINERS:
         for row in container.get("env", ()):
             is_secret = row["name"].endswith(("_URL", "PASSWORD"))
             assert ("valueFrom" in row) == is_secret, name
             if is_secret:
                 assert row["valueFrom"]["secretKeyRef"]["key"] in keys
-    texts = [path.read_text() for path in FOLDER.rglob("*.yaml") if path.name != "secret.yaml"]
-    assert not any("://:" in text or "change-me" in text for text in texts)
+    assert not any("://:" in path.read_text() for path in FOLDER.rglob("*.yaml"))
     for server in ("queue", "cache"):
-        assert keys[f"{server}-url"] == f"redis://:{keys[f'{server}-password']}@{server}:6379/0"
+        assert re.search(rf"{server}-password=(\$\w+) --from-literal {server}-url=redis://:\1@{server}:6379/0\s", page)
 
 
 def test_pods_have_the_environment_of_compose() -> None:
@@ -361,10 +368,10 @@ def allowed(source: str, target: str) -> bool:
 
 
 def test_only_api_and_workers_reach_the_servers() -> None:
-    """Of all pairs of pods, only these four may connect; only the API is reachable from outside."""
-    pods = ("api", "worker", "queue", "cache", "stranger")
+    """Of all pairs of pods, only these may connect; only the API is reachable from outside."""
+    pods = ("api", "worker", "nightly", "queue", "cache", "stranger")
     pairs = {(source, target) for source in pods for target in pods if source != target and allowed(source, target)}
-    assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}
+    assert pairs == {(source, target) for source in ("api", "worker", "nightly") for target in ("queue", "cache")}
 
 
 def test_autoscalers_use_an_exported_metric() -> None:

@@ -78,8 +78,8 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
         "queue connection", "queue clock", "queue server", "queue persistence", "cache connection", "cache clock",
         "cache server", "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
         "backlog of glle-batch", "backlog of draws", "engine versions",
-        "worker threads", "worker clocks", "worker memory", "shared settings", "takers of glle-interactive", "takers of glle-batch",
-        "data folder", "disk space", "fingerprint", "small draw",
+        "worker threads", "worker clocks", "worker memory", "shared settings",
+        "takers of glle-interactive", "takers of glle-batch", "data folder", "disk space", "fingerprint", "small draw",
     } <= set(checks)  # fmt: skip
     assert list(stores.client.scan_iter("glle:doctor:*")) == []
 
