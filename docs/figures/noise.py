@@ -1,6 +1,6 @@
-"""Trust of draws under both laws of the noise and under the chosen one, and mode swaps of few neighbors.
+"""Trust of draws under both laws of the noise and under the chosen one.
 
-`python -m docs.figures.noise` prints two tables of docs/explanation/posterior.md in some ten minutes.
+`python -m docs.figures.noise` prints a table of docs/explanation/posterior.md in some ten minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from glle_engine import fit, manifolds
-from glle_engine.posterior.findings.trust import LAWS, TRUSTED, trust_of
+from glle_engine.posterior.findings.trust import LAWS, trust_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 SAMPLES, DRAWS = 4, 24
 SHEETS = {"swiss_roll": "Swiss roll", "s_curve": "S-curve", "severed_bowl": "bowl", "swiss_roll_hole": "roll with hole"}
 NOISES = (0.0, 0.01, 0.03)
-FEW = 7  # neighbors
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Return the settings of the first table."""
+    """Return the settings of the table."""
     sheets = [Setting(name, n, noise) for name in SHEETS for n in (2000, 5000) for noise in NOISES]
     return [*sheets, Setting("digits", 1500)]
 
@@ -82,29 +81,12 @@ def by_law(rows: list[dict[str, float]], laws: list[str]) -> str:
     return " | ".join([*cells, f"{laws.count('tangent')} of {len(laws)}"])
 
 
-def swaps(setting: Setting, seeds: Iterable[int]) -> str:
-    """Return cells: trust of draws with few neighbors, number of samples without trust, and of those noted."""
-    before, noted = [], 0
-    for seed in seeds:
-        posterior = fit(setting.sample(seed), n_neighbors=FEW, noise="auto", disconnected="bridge")
-        figures = posterior.diagnostics.figures
-        before.append(min(figures["trustworthiness"], figures["trustworthiness_of_draws"]))
-        noted += before[-1] < TRUSTED and any(note.code == "mode-swap" for note in posterior.diagnostics.notes)
-    missed = sum(trust < TRUSTED for trust in before)
-    return f"{np.mean(before):.3f} | {missed} of {len(before)} | {noted}".replace("0.", ".")
-
-
 def main() -> None:
-    """Print the tables."""
+    """Print the table."""
     print("| data | n | noise | isotropic | tangent | auto | tangent chosen |\n|---|---|---|---|---|---|---|")
     for setting in settings():
         cells = by_law(*choice(setting, range(SAMPLES)))
         print(f"| {SHEETS.get(setting.name, setting.name)} | {setting.n:,} | {setting.noise:g} | {cells} |", flush=True)
-    print("\n| data | noise | trust | below .99 | noted |\n|---|---|---|---|---|")
-    for name, title in SHEETS.items():
-        for noise in NOISES[:2]:
-            cells = swaps(Setting(name, 5000, noise), range(3))
-            print(f"| {title} | {noise:g} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -35,11 +35,10 @@ from glle_engine.graph.neighbors import kneighbors, search_figures
 from glle_engine.graph.relations import Distances, coordinates, locate
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
-from glle_engine.posterior.findings.trust import is_examinable, of_chosen_noise, with_trust
+from glle_engine.posterior.findings.trust import of_chosen_noise
 from glle_engine.posterior.placement.landmarks import chosen_landmarks
 from glle_engine.posterior.placement.law import Points, of_all_points
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.weights.constrained import constrained_law
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.published import published_law
@@ -236,16 +235,7 @@ def _fit_located(
     def on_graph(option: FitSpec) -> Posterior:
         return _on_graph(data, nearest, distances, option, on_progress, described)
 
-    if spec.noise == "auto":
-        posterior, trust = of_chosen_noise(data, spec, on_graph)
-    else:
-        posterior, trust = on_graph(spec), None
-    if not is_examinable(data, spec, given_neighbors=indices is not None):
-        return posterior
-    on_progress(0, 1, "diagnostics")
-    posterior = with_trust(data, posterior, trust, intrinsic_dimension(distances))
-    on_progress(1, 1, "diagnostics")
-    return posterior
+    return of_chosen_noise(data, spec, on_graph) if spec.noise == "auto" else on_graph(spec)
 
 
 def _on_graph(

@@ -125,7 +125,7 @@ class Estimate:
             "neighbors": self.search.at(n),
             "weights": rates.weights_seconds(n, self.d, spec),
             "embedding": 2 * embedding if spec.noise == "auto" else embedding,
-            "diagnostics": rates.checks(spec) * drawn,
+            "diagnostics": rates.compared_draws(spec) * drawn,
         }
 
     @property

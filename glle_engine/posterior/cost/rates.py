@@ -14,8 +14,8 @@ from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.ordering.choice import dissections
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.linalg import LANES
-from glle_engine.posterior.findings.trust import DRAWS as CHECKED_DRAWS
-from glle_engine.posterior.findings.trust import FEW_NEIGHBORS, LAWS
+from glle_engine.posterior.findings.trust import DRAWS as COMPARED_DRAWS
+from glle_engine.posterior.findings.trust import LAWS
 from glle_engine.posterior.fit import DRAWS
 
 if TYPE_CHECKING:
@@ -48,17 +48,13 @@ def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
 
 
 def trust_seconds(n: int, d: int) -> float:
-    """Return the seconds of the trust in one embedding (`glle_engine.posterior.findings.trust`)."""
+    """Return the seconds of the trust in one draw (`glle_engine.posterior.findings.trust`)."""
     return 5e-3 + 1.4e-6 * n + (1e-7 * n * d if d > KD_TREE_MAX_FEATURES else 0.0)
 
 
-def checks(spec: FitSpec) -> float:
-    """Return the number of embeddings whose trust is measured; a search of n_neighbors is not expected."""
-    if spec.variant != "constrained":
-        return 0
-    if spec.noise == "auto":
-        return len(LAWS) * CHECKED_DRAWS + 1
-    return CHECKED_DRAWS + 1 if spec.n_neighbors < FEW_NEIGHBORS else 1
+def compared_draws(spec: FitSpec) -> int:
+    """Return the number of draws whose trust a fit compares."""
+    return len(LAWS) * COMPARED_DRAWS if spec.noise == "auto" else 0
 
 
 def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec) -> float:

@@ -9,16 +9,15 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.posterior.findings.names import FIGURES, NOTES
-
 if TYPE_CHECKING:
     from glle_engine.base.diagnostics import Diagnostics
 
 MAX_LIST = 100  # numbers of a figure in a record; constant features and closed classes may be more
 MAX_DEPTH = 2  # of the lists and objects of a figure: pairs of points, and figures by the law of the noise
 MAX_WORD, MAX_MESSAGE = 200, 2000  # characters; the messages of fits have some hundred
-MAX_NOTES = 50  # a fit has a dozen at most
+MAX_NOTES, MAX_FIGURES = 50, 100  # a fit has a dozen notes, and some thirty figures
 MAX_PARTS = 50  # names and values of a provenance
+_NAME = re.compile("[a-z][a-z_-]{0,49}")  # of a figure, and of a note
 _NOT_TEXT = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and surrogates, which are no UTF-8
 
 
@@ -28,27 +27,35 @@ def is_line(value: object, most: int = MAX_WORD) -> bool:
 
 
 def checked_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
-    """Return the figures and notes for a record: the known ones, without long lists.
+    """Return the figures and notes for a record, without long lists.
 
     Raises
     ------
     ValueError
-        For a known figure that is no number, word or small list of these, and for notes that are no short texts.
+        For a figure that is no number, word or small list of these, for notes that are no short texts, for names
+        of another form than those of a fit, and for too many figures or notes.
 
     """
     notes: Any = diagnostics.notes  # of a file, whose values may be anything
     if len(notes) > MAX_NOTES:
         raise ValueError(f"it has {len(notes)} notes; {MAX_NOTES} are allowed")
     for note in notes:
-        if not is_line(note.code) or not is_line(note.message, MAX_MESSAGE):
+        if not _is_name(note.code) or not is_line(note.message, MAX_MESSAGE):
             raise ValueError(f"a note is no line of text of at most {MAX_MESSAGE:,} characters")
-    figures = {name: value for name, value in diagnostics.figures.items() if name in FIGURES}
+    figures = diagnostics.figures
+    if len(figures) > MAX_FIGURES or not all(map(_is_name, figures)):
+        raise ValueError(f"it has more than {MAX_FIGURES} figures, or one whose name is no word in lower case")
     for name, value in figures.items():
         _check_figure(name, value, MAX_DEPTH)
     return {
         "figures": {name: value for name, value in figures.items() if not _is_long(value)},
-        "notes": [{"code": note.code, "message": note.message} for note in notes if note.code in NOTES],
+        "notes": [{"code": note.code, "message": note.message} for note in notes],
     }
+
+
+def _is_name(value: object) -> bool:
+    """Return whether a value has the form of the name of a figure or of a note."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def checked_provenance(provenance: dict[str, Any]) -> dict[str, str]:

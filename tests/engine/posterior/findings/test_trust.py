@@ -1,4 +1,4 @@
-"""Trust in fits: the choice of the noise, and mode swaps."""
+"""The choice of the noise by the trust in draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
-from glle_engine import FitSpec, fit, load, manifolds
+from glle_engine import FitSpec, fit, load
 from glle_engine.base import errors, npz
 from glle_engine.estimator import GLLE
 from glle_engine.metrics.ranks import trustworthiness
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Noise
 
 NOISY = bent_sheet(400) + 0.6 * np.random.default_rng(0).standard_normal((400, 3))
-SWAPPED = manifolds.make("swiss_roll", 1000, seed=0).X  # with six neighbors
 
 
 def messages(posterior: Posterior, code: str) -> list[str]:
@@ -71,7 +70,6 @@ def test_either_law_can_be_chosen(monkeypatch: pytest.MonkeyPatch, kept: tuple[f
     monkeypatch.setattr(trust, "trust_of_draws", lambda _, posterior: known[posterior.spec.noise])
     posterior = fit(X, noise="auto", disconnected="bridge")
     assert posterior.spec.noise == law
-    assert posterior.diagnostics.figures["trustworthiness_of_draws"] == max(kept)
 
 
 def test_a_chosen_posterior_does_all_that_others_do(tmp_path: Path) -> None:
@@ -133,40 +131,6 @@ def test_trust_is_that_of_the_metric() -> None:
     X = NOISY[:250]
     Y = fit(X).embedding
     assert trust.trust_of(X, Y) == pytest.approx(trustworthiness(X, Y), rel=1e-12)
-
-
-@pytest.mark.parametrize(("name", "n"), [("swiss_roll", 1000), ("severed_bowl", 600)])
-def test_a_mode_swap_of_few_neighbors_is_noted(name: str, n: int) -> None:
-    """Six neighbors are too few; with the twelve that the note suggests to try nothing is noted."""
-    X = manifolds.make(name, n, seed=0).X
-    posterior = fit(X, n_neighbors=6)
-    figures = posterior.diagnostics.figures
-    assert min(figures["trustworthiness"], figures["trustworthiness_of_draws"]) < trust.TRUSTED
-    (message,) = messages(posterior, "mode-swap")
-    assert "Try a larger n_neighbors; advice shows the trustworthiness" in message
-    larger = fit(X, n_neighbors=12)
-    assert not messages(larger, "mode-swap")
-    assert draws_trust(X, larger) > draws_trust(X, posterior) + 0.01
-
-
-def test_a_swapped_embedding_is_noted_for_any_number_of_neighbors() -> None:
-    """The draws of ten and more neighbors are not looked at, but the embedding is."""
-    X = manifolds.make("swiss_roll", 400, seed=3).X
-    posterior = fit(X)
-    assert "trustworthiness_of_draws" not in posterior.diagnostics.figures
-    assert posterior.diagnostics.figures["trustworthiness"] < 0.9
-    (message,) = messages(posterior, "mode-swap")
-    assert message.startswith("The embedding is a mode swap")
-    assert "advice shows the trustworthiness" in message
-
-
-@pytest.mark.parametrize("features", [4, 12])
-def test_data_of_more_dimensions_are_no_mode_swap(features: int) -> None:
-    """Two coordinates of a cloud lose neighbors, and no n_neighbors helps."""
-    X = np.random.default_rng(0).standard_normal((300, features))
-    posterior = fit(X)
-    assert posterior.diagnostics.figures["trustworthiness"] < trust.TRUSTED
-    assert not messages(posterior, "mode-swap")
 
 
 def test_a_draw_without_solution_keeps_no_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
