@@ -8,14 +8,14 @@ from its point has not met the point itself either. Such points are searched exa
 
 faiss keeps the points in float32. They are centered and scaled by a power of two first, so that the search does not
 change with a shift or a unit. It gives candidates only; their distances are computed again in float64. Exact
-duplicates enter the graph once, because many copies of a point link only to each other, and walks end among them.
+duplicates enter the graph once, because many copies of a point link only to each other, and walks end among them; they
+and the points beside them are searched exactly, too.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,40 +36,6 @@ SAMPLE = 500
 _SLACK = 4
 _ROUNDING = 2.0**-21  # eight times the rounding of float32 in a difference of coordinates below 1
 _BLOCK = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class Distinct:
-    """Groups of equal points, in the order of their first point.
-
-    `first` (m,) is the first point of each group and `group` (n,) the group of each point; group g is
-    ordered[start[g] : start[g] + size[g]].
-    """
-
-    first: NDArray[np.intp]
-    group: NDArray[np.intp]
-    ordered: NDArray[np.intp]
-    start: NDArray[np.intp]
-    size: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, X: NDArray[np.float64]) -> Self:
-        """Group the rows of X (n, d)."""
-        rows = np.ascontiguousarray(X + 0.0)  # -0 is 0
-        keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        group = rank[inverse.ravel()]
-        size = np.bincount(group)
-        return cls(np.sort(first), group, np.argsort(group, kind="stable"), np.cumsum(size) - size, size)
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def members(self, group: int, at_most: int | None = None) -> NDArray[np.intp]:
-        """Return the points of a group, ascending."""
-        count = self.size[group] if at_most is None else min(self.size[group], at_most)
-        return self.ordered[self.start[group] : self.start[group] + count]
 
 
 def required_faiss() -> Any:
@@ -120,37 +86,39 @@ def approximate_kneighbors(
     if unit != 1.0:
         indices, distances = approximate_kneighbors(X / unit, k, on_progress)
         return indices, distances * unit
-    distinct = Distinct.of(X)
+    _, first, copies = np.unique(X, axis=0, return_index=True, return_counts=True)
+    first, is_single = np.sort(first), (copies == 1)[np.argsort(first)]
     taken = k + 1 + _SLACK
     reach = max(EF_SEARCH, 2 * taken)
-    if len(distinct) <= reach:
+    if len(first) <= reach:
         return nearest_rows(X, X, np.arange(n), k, on_progress)
-    places = _in_float32(X[distinct.first])
+    places = _in_float32(X[first])
     graph = faiss.IndexHNSWFlat(d, LINKS)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
     with _one_thread(faiss):
-        for stop in _stops(len(places)):
+        for stop in _stops(len(first)):
             graph.add(places[graph.ntotal : stop])
-            on_progress(n * stop // (2 * len(places)), n, "neighbors")
+            on_progress(n * stop // (2 * len(first)), n, "neighbors")
     indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
     parameters = faiss.SearchParametersHNSW(efSearch=reach)
-    lost: list[NDArray[np.intp]] = []
+    is_lost = np.ones(n, bool)
     start = 0
-    for stop in _stops(len(places)):
+    for stop in _stops(len(first)):
         own = np.arange(start, stop)
         square, candidates = graph.search(places[own], taken, params=parameters)
         home = (
             (candidates >= 0).all(axis=1)
             & (candidates == own[:, None]).any(axis=1)
             & (square[:, -1] > d * _ROUNDING**2)
+            & is_single[candidates].all(axis=1)
         )
-        near, apart = _nearest_first(X, distinct.first, own[home], candidates[home])
-        _expand(distinct, own[home], near, apart, indices, distances)
-        lost += [distinct.members(group) for group in own[~home]]
+        points = first[own[home]]
+        near, apart = _nearest_first(X, points, first[candidates[home]])
+        indices[points], distances[points], is_lost[points] = near[:, 1 : k + 1], apart[:, 1 : k + 1], False
         start = stop
-        on_progress(n * (len(places) + stop) // (2 * len(places)), n, "neighbors")
-    if lost:
-        points = np.concatenate(lost)
+        on_progress(n * (len(first) + stop) // (2 * len(first)), n, "neighbors")
+    points = np.flatnonzero(is_lost)
+    if len(points):
         indices[points], distances[points] = nearest_rows(
             X, X[points], points, k, lambda *_: on_progress(n, n, "neighbors")
         )
@@ -180,31 +148,6 @@ def measured_recall(
     return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
 
 
-def _expand(
-    distinct: Distinct,
-    own: NDArray[np.intp],
-    near: NDArray[np.int64],
-    apart: NDArray[np.float64],
-    indices: NDArray[np.int32],
-    distances: NDArray[np.float64],
-) -> None:
-    """Write the neighbors of all members of groups `own`: `near` are groups, nearest first, their own in front."""
-    k = indices.shape[1]
-    alone = (distinct.size[near] == 1).all(axis=1)
-    points = distinct.first[own[alone]]
-    indices[points] = distinct.first[near[alone, 1 : k + 1]]
-    distances[points] = apart[alone, 1 : k + 1]
-    for row in np.flatnonzero(~alone):
-        parts = [distinct.members(group, k + 1) for group in near[row]]
-        candidate = np.concatenate(parts)
-        distance = np.repeat(apart[row], [len(part) for part in parts])
-        order = np.lexsort((candidate, distance))
-        candidate, distance = candidate[order], distance[order]
-        for point in distinct.members(own[row]):
-            others = np.flatnonzero(candidate != point)[:k]
-            indices[point], distances[point] = candidate[others], distance[others]
-
-
 def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return the points about their mean, their largest coordinate between 1/2 and 1, in float32."""
     centred = X - X.mean(axis=0)
@@ -213,10 +156,10 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _nearest_first(
-    X: NDArray[np.float64], first: NDArray[np.intp], own: NDArray[np.intp], candidates: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Sort the candidates (b, taken) of each group by (distance, index), its own group in front."""
-    apart = distances_between(X[first[own]], X, first[candidates])
+    X: NDArray[np.float64], own: NDArray[np.intp], candidates: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Sort the candidates (b, taken) of each point by (distance, index), the point itself in front."""
+    apart = distances_between(X[own], X, candidates)
     apart[candidates == own[:, None]] = -1.0  # before others whose squared distance underflows
     order = np.lexsort((candidates, apart), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
@@ -13,7 +12,7 @@ from glle_engine.graph.hnsw import approximate_kneighbors, measured_recall, requ
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg.distances import FEW_POINTS, nearest_among, nearest_rows, unit_of
+from glle_engine.linalg.distances import nearest_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,11 +21,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 LOW_RECALL = 0.99
-# Above some 15 features scipy's KD-tree visits most of its leaves; below some 60 points it is not worth its time.
-KD_TREE_MAX_FEATURES, _TREE_POINTS = 15, 60
-_ROUNDING = 1e-12  # relative, of a distance of the KD-tree
 MINUTE = 60.0  # seconds of an exact search that leaves out no pair
-_FEW = 15  # features, in which few pairs are compared
+FEW_FEATURES = 15  # in which few pairs are compared
 # Measured: docs/explanation/neighbors.md.
 EXPECTED_RECALL = ".99 or more of the neighbours, .93 of those of noise in 64 dimensions"
 
@@ -69,7 +65,7 @@ def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
-    return _nearest_of_few(X, X[points], np.asarray(points), n_neighbors, on_progress)
+    return nearest_rows(X, X[points], np.asarray(points), n_neighbors, on_progress)
 
 
 def kneighbors_to(
@@ -87,27 +83,7 @@ def kneighbors_to(
         assert isinstance(data, SparsePoints)
         assert isinstance(points, SparsePoints)
         return data.nearest(points, np.full(len(points), -1), n_neighbors, on_progress)
-    return _nearest_of_few(data, points, np.full(len(points), -1), n_neighbors, on_progress)
-
-
-def _nearest_of_few(
-    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int, on_progress: OnProgress
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return `nearest_rows`; for some hundred points of few features from the candidates of a KD-tree.
-
-    Points whose k-th candidate may tie with other rows are searched again.
-    """
-    n, d = data.shape
-    is_quicker = d <= KD_TREE_MAX_FEATURES and _TREE_POINTS <= len(points) < FEW_POINTS + d and k + 2 < n
-    if not is_quicker or unit_of(data) != 1.0:
-        return nearest_rows(data, points, own, k, on_progress)
-    reached, candidates = cKDTree(data).query(points, k + 2)
-    indices, distances = nearest_among(points, data, candidates, own, k)
-    again = np.flatnonzero(distances[:, -1] * (1 + _ROUNDING) >= reached[:, -1])
-    if len(again):
-        indices[again], distances[again] = nearest_rows(data, points[again], own[again], k)
-    on_progress(len(points), len(points), "neighbors")
-    return indices, distances
+    return nearest_rows(data, points, np.full(len(points), -1), n_neighbors, on_progress)
 
 
 def search_figures(
@@ -126,7 +102,7 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
         most, walks = all_pairs_seconds(n, d), approximate_seconds(n, d)
-        if d <= _FEW or most <= MINUTE or walks >= most:
+        if d <= FEW_FEATURES or most <= MINUTE or walks >= most:
             return []
         return [
             Note(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from glle_engine.linalg.distances import FEW_POINTS, unit_of
+from glle_engine.linalg.distances import unit_of
 from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ SAMPLE = 20_000  # rows at most whose search is counted
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # of a pair in a tile
 _DISTANCE, _DISTANCE_FEATURE = 5.5e-8, 4e-10
 _ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: a number of a row, a level of the tree for a row
-_BLOCK, _CHOICE = 2e-11, 400  # a feature of a pair in a block; choosing candidates costs as much as 400 features
 _START = 1e-3
 _WALK, _WALK_FEATURE = 8e-5, 4e-7  # faiss: a point of the approximate search
 _GROUPS, _COUNTED = 16, 1e10  # groups of points that are searched to count, and products at most
@@ -51,8 +50,6 @@ def search_cost(sample: NDArray[np.float64], n_neighbors: int, n_points: int | N
 
     """
     n, d = n_points or len(sample), sample.shape[1]
-    if n < FEW_POINTS + d:
-        return SearchCost(_START + _BLOCK * n * n * (_CHOICE + d), float(n) * n)
     sample = sample[:: -(-len(sample) // SAMPLE)]
     sample = sample / unit_of(sample)
     work = _count_work(sample, min(n_neighbors, len(sample) - 1))

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_EPSILON = float(np.finfo(np.float64).eps)
-_MARGIN = 16 * _EPSILON  # relative: above the rounding of a distance's square and of sums of bounds
-_SLACK = 4
-FEW_POINTS = 300  # besides one a feature: compared with all rows before the leaves of a tree are filled
-_BLOCK_ENTRIES = 1 << 23
+FEW_POINTS = 60  # compared with all rows, which takes less time than to fill the leaves of a tree
+_BLOCK_ENTRIES = 1 << 20
 _LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are normal numbers
 
 
@@ -70,55 +67,28 @@ def nearest_among(
     return indices, apart
 
 
-class Products:
-    """Bounds of squared distances :math:`|x|^2 + |y|^2 - 2 x^T y` to the rows of data (n, d), about their mean."""
+def counts_nearer(
+    data: NDArray[np.float64],
+    points: NDArray[np.float64],
+    own: NDArray[np.integer[Any]],
+    thresholds: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Return the number (m, k) of rows of data (n, d) other than `own` (m,) nearer to each point than its thresholds.
 
-    def __init__(self, data: NDArray[np.float64]) -> None:
-        self.data = data
-        self._mean = data.mean(axis=0)
-        self._centred = data - self._mean
-        self._square = np.einsum("ij,ij->i", self._centred, self._centred)
-        # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, and some more.
-        self._error = 2 * (data.shape[1] + 8) * _EPSILON
-
-    def nearest(
-        self, points: NDArray[np.float64], own: NDArray[np.integer[Any]], k: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k rows of data of smallest (distance, index) for each point: see `nearest_among`."""
-        products, square = self._of(points)
-        low_points, low_data = (1 - self._error) * square, (1 - self._error) * self._square
-        products += low_data
-        rows = np.flatnonzero(own >= 0)
-        products[rows, own[rows]] = np.inf
-        n = products.shape[1]
-        taken = min(k + _SLACK, n)
-        candidates = np.argpartition(products, taken - 1, axis=1)[:, :taken]
-        indices, apart = nearest_among(points, self.data, candidates, own, k)
-        limit = apart[:, -1] ** 2 * (1 + _MARGIN) - low_points
-        furthest = np.take_along_axis(products, candidates, axis=1).max(axis=1)
-        for row in np.flatnonzero(~(limit < furthest)):
-            within = np.flatnonzero(~(products[row] > limit[row]))
-            one = slice(row, row + 1)
-            indices[one], apart[one] = nearest_among(points[one], self.data, within[None], own[one], k)
-        return indices, apart
-
-    def counts(
-        self, points: NDArray[np.float64], own: NDArray[np.integer[Any]], thresholds: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the number (m, k) of rows other than `own` (m,) that are nearer to each point than its thresholds.
-
-        `thresholds` (m, k) are distances, ascending in each row.
-        """
-        products, square = self._of(points)
-        out = np.zeros(thresholds.shape, np.int64)
-        arrays = (readable(points), readable(self.data), products, square, self._square)
-        kernels.counts_by_products(*arrays, self._error, _integers(own), readable(thresholds), out)
-        return out
-
-    def _of(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return -2 x^T y (m, n) and |x|^2 (m,) of points, about the mean of the data."""
-        centred = points - self._mean
-        return (centred * -2) @ self._centred.T, np.einsum("ij,ij->i", centred, centred)
+    `thresholds` (m, k) are distances, ascending in each row. Matrix products bound the squared distances
+    :math:`|x|^2 + |y|^2 - 2 x^T y`, about the mean of the data; the distance decides where they do not.
+    """
+    mean = data.mean(axis=0)
+    centred, others = points - mean, data - mean
+    squares = [np.einsum("ij,ij->i", part, part) for part in (centred, others)]
+    # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, and some more.
+    error = 2 * (data.shape[1] + 8) * float(np.finfo(np.float64).eps)
+    out = np.zeros(thresholds.shape, np.int64)
+    products = (centred * -2) @ others.T
+    kernels.counts_by_products(
+        readable(points), readable(data), products, *squares, error, _integers(own), readable(thresholds), out
+    )
+    return out
 
 
 def nearest_rows(
@@ -130,24 +100,25 @@ def nearest_rows(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k rows of data (n, d) of smallest (distance, index) for points (m, d): two arrays (m, k).
 
-    Row own[i] is left out for point i; -1 for none. Many points are searched in the leaves of a tree, few by products
-    with all rows. Both leave out only rows whose distance is proved to be greater, so that the result does not depend
-    on the choice. `on_progress` is called with (points done, m, "neighbors").
+    Row own[i] is left out for point i; -1 for none. Many points are searched in the leaves of a tree, which leaves out
+    only rows whose distance is proved to be greater; few are compared with all rows. `on_progress` is called with
+    (points done, m, "neighbors").
     """
     unit = unit_of(data)
     if unit != 1.0:
         scaled = data / unit
         data, points = scaled, scaled if points is data else points / unit
-    n, d = data.shape
     indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
     done = 0
     found: Iterable[tuple[NDArray[np.intp] | slice, NDArray[np.int32], NDArray[np.float64]]]
-    if len(points) >= FEW_POINTS + d:
+    if len(points) >= FEW_POINTS:
         found = Leaves(data).nearest(points, own, k)
     else:
-        products = Products(data)
-        parts = blocks(len(points), max(1, _BLOCK_ENTRIES // n), "neighbors")
-        found = ((rows, *products.nearest(points[rows], own[rows], k)) for rows in parts)
+        parts, everyone = blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors"), np.arange(len(data))
+        found = (
+            (rows, *nearest_among(points[rows], data, np.tile(everyone, (rows.stop - rows.start, 1)), own[rows], k))
+            for rows in parts
+        )
     for rows, nearest, apart in found:
         indices[rows], distances[rows] = nearest, apart
         done += len(nearest)
@@ -161,9 +132,7 @@ def warm() -> None:
     everyone = np.broadcast_to(own, (5, 5))
     distances(data, data, everyone)
     nearest_among(data, data, everyone, own, 2)
-    products = Products(data)
-    products.nearest(data, own, 2)
-    products.counts(data, own, np.ones((5, 2)))
+    counts_nearer(data, data, own, np.ones((5, 2)))
     for _ in Leaves(data).nearest(data, own, 2):
         pass
 

@@ -10,9 +10,9 @@ from scipy.spatial import cKDTree
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import blocks
-from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors, kneighbors_of
+from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
 from glle_engine.graph.relations import Distances
-from glle_engine.linalg.distances import Products, distances, unit_of
+from glle_engine.linalg.distances import counts_nearer, distances, unit_of
 from glle_engine.linalg.procrustes import disparity
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp],
     X = np.ascontiguousarray(X, np.float64)
     unit = unit_of(X)
     X = X if unit == 1.0 else X / unit
-    has_tree = X.shape[1] <= KD_TREE_MAX_FEATURES and len(X) > _FEW_POINTS
+    has_tree = X.shape[1] <= FEW_FEATURES and len(X) > _FEW_POINTS
     count = _counted_by_tree if has_tree else _counted_by_products
     return count(X, neighbors, rows, k)
 
@@ -159,11 +159,10 @@ def _counted_by_tree(
 def _counted_by_products(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.float64]:
-    products = Products(X)
     excess = np.zeros(len(rows))
     for part in blocks(len(rows), max(1, _BRUTE_BLOCK_ENTRIES // len(X)), "ranks"):
         centre = X[rows[part]]
         closer = np.sort(distances(centre, X, neighbors[part]) * (1 - _EQUAL), axis=1)
-        rank = 1 + products.counts(centre, rows[part], closer)
+        rank = 1 + counts_nearer(X, centre, rows[part], closer)
         excess[part] = np.maximum(rank - k, 0).sum(axis=1)
     return excess

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.ordering.choice import dissections
-from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
+from glle_engine.graph.neighbors import FEW_FEATURES
 from glle_engine.linalg import LANES
 from glle_engine.posterior.findings.trust import DRAWS as COMPARED_DRAWS
 from glle_engine.posterior.findings.trust import LAWS
@@ -49,7 +49,7 @@ def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
 
 def trust_seconds(n: int, d: int) -> float:
     """Return the seconds of the trust in one draw (`glle_engine.posterior.findings.trust`)."""
-    return 5e-3 + 1.4e-6 * n + (1e-7 * n * d if d > KD_TREE_MAX_FEATURES else 0.0)
+    return 5e-3 + 1.4e-6 * n + (1e-7 * n * d if d > FEW_FEATURES else 0.0)
 
 
 def compared_draws(spec: FitSpec) -> int:
