@@ -100,7 +100,7 @@ SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra ote
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
-	$(LOCK) $(SERVER) --extra sdp --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
+	$(LOCK) $(SERVER) --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
 	$(LOCK) $(SERVER) --extra arrow --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock

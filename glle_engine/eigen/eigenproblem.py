@@ -16,8 +16,7 @@ null vector: B itself is factored, and the first eigenvector is ignored, as the 
 All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
 The mean is factored without pivoting (`glle_engine.eigen.batched.numeric.single`) where possible, else with pivoting
 (`glle_engine.linalg.sparse_lu`). The fill-reducing order (`glle_engine.eigen.ordering`) is a function of the pattern.
-Of SuperLU only the orders of the later solvers remain. The last resort inverts M, shifted
-(`glle_engine.eigen.fallbacks`).
+The last resort inverts M, shifted (`glle_engine.eigen.fallbacks`); of SuperLU only its order remains.
 """
 
 from __future__ import annotations
@@ -167,10 +166,10 @@ class Eigenproblem:
         tried = list(rejected)
         pins = self.pins
         norm = 1 + float(np.abs(weights).sum(axis=1).max())
-        solvers: tuple[Solver, ...] = ("lu", "lu-repinned", "lu-colamd") if len(pins) else ("lu", "lu-colamd")
+        solvers: tuple[Solver, ...] = ("lu", "lu-repinned") if len(pins) else ("lu",)
         for solver in solvers:
             try:
-                factored = factor(self.pattern, weights, pins, partial_pivoting=solver == "lu-colamd")
+                factored = factor(self.pattern, weights, pins)
                 null, strength = None, 1.0
                 if len(pins):
                     null = factored.null_left()

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, identity
+from scipy.sparse.linalg import spilu
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigen.eigenpairs import Eigenpairs, start_vector
 from glle_engine.eigen.lanczos import lanczos
-from glle_engine.eigen.pattern import fill_reducing_order
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import project_out
 from glle_engine.linalg.sparse_lu import SparseLU
@@ -99,12 +99,27 @@ def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Return the solver of a sparse positive definite matrix."""
-    order = fill_reducing_order(matrix.indptr, matrix.indices, "MMD_AT_PLUS_A")
+    order = _minimum_degree(matrix)
     permuted = matrix[order][:, order].tocsc()
     permuted.sort_indices()
     factors = SparseLU.factor(permuted.indptr.astype(np.int32), permuted.indices, permuted.data, 0.0)
     position = np.argsort(order, kind="stable")
     return lambda f: factors.solve(f[order])[position]
+
+
+def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
+    """Return SuperLU's order (n,) of a symmetric matrix with a full diagonal; column order[j] becomes j.
+
+    It depends on the pattern alone: the incomplete factorisation of an identity with explicit zeros does no numerical
+    work.
+    """
+    pattern = matrix.copy()
+    pattern.data = (pattern.indices == np.repeat(np.arange(matrix.shape[0]), np.diff(pattern.indptr))).astype(float)
+    options = {"SymmetricMode": True}
+    factors = spilu(
+        pattern, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
+    )
+    return np.argsort(factors.perm_c, kind="stable")
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:

@@ -166,13 +166,10 @@ def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np
     return "lanes", Factored(pattern, weights, pins, lu, structure.order, structure.position)
 
 
-def factor(
-    pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], *, partial_pivoting: bool = False
-) -> Factored:
-    """Factor with threshold pivoting in the order of the pattern, or with partial pivoting in COLAMD's order."""
-    ordered, threshold = (pattern.by_columns, 1.0) if partial_pivoting else (pattern, _THRESHOLD)
-    n, k = ordered.neighbors.shape
-    row, source, inverse = ordered.transposed
+def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Factored:
+    """Factor with threshold pivoting in the order of the pattern."""
+    n, k = pattern.neighbors.shape
+    row, source, inverse = pattern.transposed
     values = np.empty((n, k + 1))
     values[:, 0] = 1.0
     values[pins, 0] = 2.0
@@ -180,5 +177,5 @@ def factor(
     entries = values.ravel()[source]
     del values  # the factors need the memory
     indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
-    lu = SparseLU.factor(indptr, row, entries, threshold)
-    return Factored(ordered, weights, pins, lu, ordered.order, inverse)
+    lu = SparseLU.factor(indptr, row, entries, _THRESHOLD)
+    return Factored(pattern, weights, pins, lu, pattern.order, inverse)

@@ -7,8 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csc_array
-from scipy.sparse.linalg import spilu
 
 from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
 from glle_engine.eigen.ordering.choice import cheapest_order
@@ -47,14 +45,6 @@ class Pattern:
         return type(self)(self.neighbors, order), prediction._asdict()
 
     @cached_property
-    def by_columns(self) -> Self:
-        """The pattern in the order for partial pivoting (COLAMD)."""
-        n, k = self.neighbors.shape
-        row, _, _ = self.transposed
-        order = fill_reducing_order(np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32), row, "COLAMD")
-        return type(self)(self.neighbors, self.order[order])
-
-    @cached_property
     def structure(self) -> Structure:
         """Symbolic factorisation that the mean and all draws share."""
         return analyse(self.neighbors, self.order)
@@ -82,25 +72,3 @@ class Pattern:
         """Return (I - W)^T v for v (n,)."""
         spread = np.bincount(self.neighbors.ravel(), (weights * vector[:, None]).ravel(), len(vector))
         return np.asarray(vector - spread)
-
-
-def fill_reducing_order(
-    indptr: NDArray[np.int32], rows: NDArray[np.int32], permutation: str
-) -> NDArray[np.integer[Any]]:
-    """Return SuperLU's fill-reducing order (n,) of a square matrix with a full diagonal; column order[j] becomes j.
-
-    The order depends on the pattern alone: the incomplete factorisation of an identity with explicit zeros does no
-    numerical work. `indptr` (n + 1,) and `rows` are those of the compressed column format; `permutation` is
-    "MMD_AT_PLUS_A" or "COLAMD".
-    """
-    n = len(indptr) - 1
-    values = (rows == np.repeat(np.arange(n), np.diff(indptr))).astype(np.float64)
-    factors = spilu(
-        csc_array((values, rows, indptr), shape=(n, n)),
-        drop_tol=1.0,
-        fill_factor=1.0,
-        permc_spec=permutation,
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": permutation != "COLAMD"},
-    )
-    return np.argsort(factors.perm_c, kind="stable")

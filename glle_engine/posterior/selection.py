@@ -275,14 +275,16 @@ def _with_instability(row: NeighborsRow, embeddings: dict[int, NDArray[np.float6
     return NeighborsRow(**{**vars(row), "instability": mean})
 
 
-def _best(rows: list[NeighborsRow]) -> int | None:
-    def score(row: NeighborsRow) -> float:
-        assert row.trustworthiness is not None
-        assert row.continuity is not None
-        return float((row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10)
+def goodness(row: NeighborsRow) -> float:
+    """Return the figure by which the numbers of neighbors with a graph of one component are compared."""
+    assert row.trustworthiness is not None
+    assert row.continuity is not None
+    return float((row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10)
 
+
+def _best(rows: list[NeighborsRow]) -> int | None:
     connected = [row for row in rows if row.components == 1 and row.closed_classes == 1]
-    return max(connected, key=score).n_neighbors if connected else None
+    return max(connected, key=goodness).n_neighbors if connected else None
 
 
 def _spectrum(

@@ -38,10 +38,7 @@ OPTIONS: dict[str, list[dict[str, object]]] = {
     "isomap": [{"n_landmarks": 100}],
     "diffusion-maps": [{"n_neighbors": 20}],
     "drill": [{"n_neighbors": "all"}],
-    "mvu": [{"solver": "clarabel"}],
     "t-sne": [{"negative_gradient_method": "fft"}, {"perplexity": 10}],
-    "auto-reg-lle": [{"rule": "gcv"}],
-    "incremental-lle": [{"placement": "eigenvalues"}],
     "glle": [{"noise": "tangent"}, {"variant": "published"}],
 }
 

@@ -2,34 +2,31 @@ r"""Maximum variance unfolding: neighbors keep their distances, and all other po
 
 Maximize tr(K) over positive semidefinite, centered K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
 edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, solved by the
-barrier method on its dual (`semidefinite`) or by Clarabel through cvxpy. The embedding is the principal coordinates of
-K. The splitting solver SCS is not offered, because 4,000 of its steps end far from the optimum.
+barrier method on its dual (`semidefinite`). The embedding is the principal coordinates of K.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
-from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method, require_libraries
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected_edges
-from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unroll
-from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
+from glle_engine.methods.entropy.semidefinite import Program, unroll
+from glle_engine.methods.parameters import NeighborSpec, integer, number, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.costs import Cost
 
 MAX_POINTS = 400
 MAX_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
-MAX_POINTS_CLARABEL = 80  # its factor of all entries of K has n^2 / 2 dense columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,24 +34,13 @@ class MvuSpec(NeighborSpec):
     """Parameters of maximum variance unfolding."""
 
     n_neighbors: int = integer(6, "k, the number of neighbours that keep their distances.", least=2)
-    solver: str = choice(
-        "barrier",
-        "This library's own (barrier), or Clarabel through cvxpy, for few points and equal distances to the digit.",
-        "barrier",
-        "clarabel",
-    )
-    slack: float = number(
-        1e-3, "Mean share by which squared distances may differ, where the solver is barrier.", above=0, below=1
-    )
-    tolerance: float = number(1e-3, "Duality gap relative to the trace, of barrier.", above=0, below=1)
-    max_iterations: int = integer(1000, "Newton steps at most, of barrier.", least=1)
+    slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
+    tolerance: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
+    max_iterations: int = integer(1000, "Newton steps at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too many points or edges."""
         super().require_possible(n, d)
-        if self.solver == "clarabel":
-            require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")
-            require_size(n, MAX_POINTS_CLARABEL, "Clarabel", "solver=barrier")
         require_size(n, MAX_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
@@ -62,41 +48,6 @@ class MvuSpec(NeighborSpec):
                 remedy=f"Give n_neighbors of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return super().cost(f"{row}, clarabel" if self.solver == "clarabel" else row, n, d)
-
-
-def by_clarabel(program: Program) -> Unrolled:
-    """Return the K of greatest trace by Clarabel.
-
-    Raises
-    ------
-    ConvergenceError
-
-    """
-    import cvxpy  # noqa: PLC0415 -- an extra, slow to import
-
-    cp: Any = cvxpy  # partly untyped
-
-    n, i, j = program.n, program.i, program.j
-    K = cp.Variable((n, n), PSD=True)
-    diagonal = cp.diag(K)
-    equations = diagonal[i] + diagonal[j] - 2 * K[i, j] == program.squared
-    problem = cp.Problem(cp.Maximize(cp.trace(K)), [cp.sum(K) == 0, equations])
-    try:
-        problem.solve(solver=cp.CLARABEL)
-    except cp.SolverError as error:
-        raise ConvergenceError(
-            f"Clarabel found no solution: {error}", remedy="Take solver=barrier, or other n_neighbors."
-        ) from error
-    if K.value is None:
-        raise ConvergenceError(
-            f"Clarabel ended as {problem.status}.", remedy="Take solver=barrier, or other n_neighbors."
-        )
-    symmetric = np.asarray((K.value + K.value.T) / 2, np.float64)
-    return Unrolled(symmetric, 0.0, int(problem.solver_stats.num_iters), problem.status == cp.OPTIMAL)
 
 
 @Method(
@@ -116,10 +67,7 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     unit = float(squared.mean())
     program = Program(len(X), i, j, squared / unit)
     on_progress(0, 1, "semidefinite program")
-    if spec.solver == "clarabel":
-        unfolding = by_clarabel(program)
-    else:
-        unfolding = unroll(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
+    unfolding = unroll(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(unfolding.K * unit, spec.n_components)
     on_progress(1, 1, "embedding")
