@@ -55,9 +55,8 @@ def test_a_route_has_its_row() -> None:
     """Options that choose another algorithm choose another row."""
     for name, options, row in (
         ("mds", {"dissimilarity": "precomputed"}, "mds, precomputed"),
-        ("glle", {"variant": "published"}, "glle, published"),
-        ("glle", {"noise": "tangent"}, "glle, tangent"),
-        ("auto-reg-lle", {"rule": "gcv"}, "auto-reg-lle, gcv"),
+        ("glle", {"variant": "published", "n_neighbors": 10}, "glle, published"),
+        ("glle", {"noise": "tangent", "n_neighbors": 10}, "glle, tangent"),
     ):
         spec = METHODS[name].spec(**options)
         k = getattr(spec, "n_neighbors", 0)
