@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from glle.transport.calls import JSON, NPY, NPZ, Body
-from glle.types import AdviceOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
+from glle.types import AdviceOptions, AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,10 @@ class FitDataOptions(FitOptions, DataOptions):
 
 class AdviceDataOptions(AdviceOptions, DataOptions):
     """Keyword arguments of `Client.advice`."""
+
+
+class AuditDataOptions(AuditOptions, DataOptions):
+    """Keyword arguments of `Client.audit`."""
 
 
 class CompareDataOptions(CompareOptions, DataOptions):

@@ -31,6 +31,7 @@ BODIES = {
     "ReconstructionsOptions": ("ReconstructionsIn", {"count"}),
     "CalibrationOptions": ("CalibrationIn", set[str]()),
     "AdviceOptions": ("AdviceIn", {"dataset"}),
+    "AuditOptions": ("AuditIn", {"dataset", "coordinates", "embedding", "posterior", "method", "parameters", "labels"}),
     "SpreadOptions": ("SpreadIn", {"labels"}),
     "CompareOptions": ("ComparisonIn", {"dataset", "methods", "labels", "truth"}),
 }

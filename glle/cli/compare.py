@@ -1,4 +1,4 @@
-"""Commands `glle methods`, `glle embed`, `glle compare`: every method on a file or a data set."""
+"""Commands `glle methods`, `glle embed`, `glle audit`, `glle compare`: every method on a file or a data set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glle.cli import output
 from glle.cli.connection import add_command, argument, report, report_all
 from glle.cli.datasets import DATA, dataset_of
 from glle.cli.options import select_options
-from glle.types import CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
+from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
     from glle.cli.connection import Commands
@@ -38,6 +38,12 @@ def add(commands: Commands) -> None:
     embedding = argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
     out = output.out_argument(*output.ARRAY, *output.TABLES)
     add_command(commands, _spread, embedding, labels, out, options=[SpreadOptions], timeout=True)
+
+    of = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
+    places = argument("coordinates", metavar="COORDINATES", nargs="?", help="file or id: coordinates from anywhere")
+    method = argument("--method", metavar="METHOD", help="method of the map, with --set: see `glle methods`")
+    shared = (of, places, method, parameters, labels, out)
+    add_command(commands, _audit, *shared, options=[UploadOptions, AuditOptions], timeout=True)
 
     methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
     shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
@@ -121,6 +127,34 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
         lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
     if found["refits"]:
         lines += [f"{found['seed_share']:.0%} of the variance is that of the seed."]
+    return report(args, result.metadata, "\n  ".join([*lines, *[note["message"] for note in result.notes]]))
+
+
+def _audit(args: argparse.Namespace, client: Client) -> int:
+    """Audit a map: whether it is more than chance, how much of it remains, which points are stable."""
+    is_map = args.data.startswith(("post_", "emb_"))
+    labels = args.labels and dataset_of(client, args.labels)
+    result = client.audit(
+        args.data if is_map else dataset_of(client, args.data, args),
+        args.coordinates and dataset_of(client, args.coordinates),
+        method=args.method,
+        parameters=dict(args.set),
+        labels=labels,
+        timeout=args.timeout,
+        **select_options(args, AuditOptions),
+    )
+    if args.out is not None:
+        vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
+        columns = {**output.embedding_columns(result.embedding), **vectors}
+        output.save_rows(client, result.dataset, args.out, columns, result.embedding)
+    lines = [result.verdict]
+    if (groups := result.groups) is not None:
+        share = [
+            f"{a} and {b} {groups['apart'][i][j]:.0%}"
+            for j, b in enumerate(groups["names"])
+            for i, a in enumerate(groups["names"][:j])
+        ]
+        lines += [f"Groups apart in other samples: {', '.join(share)}."] if share else []
     return report(args, result.metadata, "\n  ".join([*lines, *[note["message"] for note in result.notes]]))
 
 

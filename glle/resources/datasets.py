@@ -143,3 +143,10 @@ async def column_id(session: Session, data: Any, keyword: str) -> str | None:
             vector = np.unique(vector, return_inverse=True)[1]
         data = vector.astype(np.float64)[:, None]
     return await dataset_id(session, data, call=f"{keyword}=client.dataset(frame")
+
+
+async def labels_id(session: Session, labels: Any) -> str | None:
+    """Return the id of a data set with the label of each point, which may be words; upload labels that have none."""
+    if labels is None or is_stored(labels, {}):
+        return None if labels is None else await dataset_id(session, labels)
+    return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})

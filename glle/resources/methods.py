@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from glle.inputs import data_options
-from glle.resources.datasets import column_id, dataset_id, dataset_of
+from glle.resources.datasets import column_id, dataset_id, dataset_of, labels_id
 from glle.resources.results import Result, run_job
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from glle.inputs import CompareDataOptions, DataOptions
+    from glle.inputs import AuditDataOptions, CompareDataOptions, DataOptions
     from glle.transport.calls import Array
     from glle.transport.session import Session
     from glle.types import EstimateOut, MethodOut, MethodsOptions, ScoreOut, SpreadOptions
@@ -211,6 +211,56 @@ class MethodOperations(Generic[EmbeddingT]):
             **spec,
         }
         return await run_job(self._session, "/v1/comparisons", body, timeout)
+
+    @operation
+    async def audit(
+        self,
+        data: Any,
+        coordinates: Any = None,
+        *,
+        method: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        **options: Unpack[AuditDataOptions],
+    ) -> Result:
+        """Return what the data support of a map: a `verdict`, and how stable each point is.
+
+        Parameters
+        ----------
+        data
+            A posterior or an embedding of the service, or its id; else a data set, its id, or any argument of
+            `dataset`, with coordinates or a method.
+        coordinates
+            Coordinates (n, p) from anywhere: any argument of `dataset`. They are only compared with chance.
+        method, parameters
+            Name of a method, and its parameters.
+        timeout
+            Seconds; None for no limit.
+        options
+            Options of `dataset` for data to upload; `labels`, the group of each point, or a data set with labels, by
+            default those of the data; `n_neighbors` that are compared, and the `seed`.
+
+        Returns
+        -------
+        Result
+            With the names of `glle.audit`: `verdict`, `beyond_chance`, `remains`, `dimension`, `ranking`, `groups`,
+            `regions` and `notes`; a row for each point of `embedding`, `p_value`, `is_point_beyond`, `stability`,
+            `spread`, `half_axes` and `member_probability`; and with scipy `neighbors`, a sparse matrix.
+
+        """
+        given, body = data_options(options)
+        roles: Any = {name: value for name, value in given.items() if name != "labels"}
+        id_ = str(getattr(data, "id", data)) if coordinates is None else ""
+        kind = {"post": "posterior", "emb": "embedding"}.get(id_.partition("_")[0])
+        if kind is not None:
+            body[kind] = id_
+        else:
+            body |= {"dataset": await dataset_id(self._session, data, roles, call="audit(frame")}
+            body |= {"method": method, "parameters": parameters or {}}
+            if coordinates is not None:
+                body["coordinates"] = await dataset_id(self._session, coordinates, call="client.dataset(frame")
+        body["labels"] = await labels_id(self._session, given.get("labels"))
+        return await run_job(self._session, "/v1/audits", body, timeout)
 
     @operation
     async def picture(

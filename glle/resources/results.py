@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,10 @@ async def job_result(
         raise ValueError(f"The result of a job {kind} is not one array: leave out `out`.")
     if kind in {"transform", "placement"}:
         return Result((await session.fetch(Call.npz(path, query), timeout)).body)
+    if kind == "audit":  # npz also has the neighbors, and no statements
+        arrays = (await session.fetch(Call.npz(path, query), timeout)).body
+        statements = (await session.fetch(Call("GET", path, {"points": "0"}), timeout)).json()
+        return Result(with_neighbors(arrays), {**Result.of_json(statements).metadata, "job": job["id"]})
     content = (await session.fetch(Call("GET", path, query), timeout)).json()
     if kind == "fit":
         return session.build("posterior", content)
@@ -109,3 +114,15 @@ async def run_job(session: Session, path: str, body: Any, timeout: float | None,
     """Submit a job, and return its result, with the options of `job_result`."""
     reply = await session.send(Call.command(path, body))
     return await job_result(session, reply.json(), timeout, **options)
+
+
+def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the arrays of an audit, with the sparse matrix `neighbors` in place of its parts if there is scipy."""
+    parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
+    if parts[0] is None or find_spec("scipy") is None:
+        return arrays
+    from scipy.sparse import csr_array  # noqa: PLC0415 # optional
+
+    n = len(arrays["embedding"])
+    rows = {name: array for name, array in arrays.items() if not name.startswith("neighbors_")}
+    return {**rows, "neighbors": csr_array(tuple(parts), shape=(n, n))}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np  # noqa: TC002 # the models of JSON read the hints
+from scipy.sparse import csr_array  # noqa: TC002 # the same
+
+from glle_engine.audit.chance import Chance  # noqa: TC001 # the same
 from glle_engine.base.brief import brief
+from glle_engine.base.diagnostics import Note  # noqa: TC001 # the same
+from glle_engine.reliability.regions import Regions  # noqa: TC001 # the same
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-    from scipy.sparse import csr_array
-
-    from glle_engine.audit.chance import Chance
-    from glle_engine.base.diagnostics import Note
-    from glle_engine.reliability.regions import Regions
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,10 @@ class Groups:
     member_probability: NDArray[np.float64]
 
     __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `names` and `apart` as a JSON-able dictionary."""
+        return {"names": self.names.tolist(), "apart": self.apart.tolist()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -140,15 +144,24 @@ class Audit:
         import pandas as pd  # noqa: PLC0415 # an extra
 
         columns: dict[str, Any] = {f"y{axis}": column for axis, column in enumerate(self.embedding.T, start=1)}
-        group = None if self.groups is None else self.groups.member_probability
-        optional = {
+        return pd.DataFrame(columns | {name: values for name, values in self.arrays().items() if values.ndim == 1})
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays with a row for each point that there are.
+
+        `embedding`, `p_value`, `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the
+        regions.
+        """
+        arrays = {
+            "embedding": self.embedding,
             "p_value": self.p_value,
-            "beyond_chance": self.is_point_beyond,
+            "is_point_beyond": self.is_point_beyond,
             "spread": self.spread,
             "stability": self.stability,
-            "group_probability": group,
+            "member_probability": None if self.groups is None else self.groups.member_probability,
+            "half_axes": self.regions["mean"].half_axes if self.regions else None,
         }
-        return pd.DataFrame(columns | {name: values for name, values in optional.items() if values is not None})
+        return {name: values for name, values in arrays.items() if values is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the arrays as a JSON-able dictionary."""
@@ -159,6 +172,7 @@ class Audit:
             "remains_error": self.remains_error,
             "dimension": self.dimension,
             "ranking": None if self.ranking is None else asdict(self.ranking),
+            "groups": None if self.groups is None else self.groups.to_dict(),
             "pairs": self.pairs,
             "regions": {name: regions.to_dict() for name, regions in self.regions.items()},
             "notes": [asdict(note) for note in self.notes],

@@ -106,7 +106,9 @@ def source_of_coordinates(X: ArrayLike, p: int) -> Source:
     name = next(name for name in STRONG if _is_available(registry.method(name)))
     method = registry.method(name)
     data = checked_matrix(X)
-    again = partial(_method_again, method=method, spec=method.spec(n_components=p), labels=None, n=len(data))
+    perplexity = min(30.0, (len(data) - 2) / 3)  # t-SNE's limit for few points
+    spec = method.spec(n_components=p, perplexity=perplexity)
+    again = partial(_method_again, method=method, spec=spec, labels=None, n=len(data))
     return Source(method.title, data, np.asarray, again)
 
 

@@ -14,6 +14,7 @@ from service.encoding.result import ArraysResult, immutable_headers, negotiate, 
 from service.encoding.selection import Selection, reject_slice
 from service.encoding.tables import ResultTable, matrix_columns, with_ids
 from service.schemas.embeddings import embedding_links
+from worker.analyses.audit import NEIGHBORS
 from worker.analyses.embedding import MAP
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 class ResultQuery:
     """Request for a result: headers for negotiation and validation, and the query.
 
-    `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws.
+    `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws. A partial
+    result is not stored, because a later one replaces it.
     """
 
     request: Request
@@ -41,6 +43,7 @@ class ResultQuery:
     points: str | None = None
     draws: str | None = None
     ids: Callable[[], Array | None] = lambda: None
+    is_partial: bool = False
     notes: Sequence[dict[str, str]] = ()
 
 
@@ -72,23 +75,24 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     Raise `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, media_types(spec, entry))
-    spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}
-    arrays = {name: array for name, array in entry.arrays.items() if name not in spectrum and not name.startswith(MAP)}
+    stored = {name: array for name, array in entry.arrays.items() if name in _SPECTRUM or name.startswith(NEIGHBORS)}
+    arrays = {name: array for name, array in entry.arrays.items() if name not in stored and not name.startswith(MAP)}
     part = _slice(spec, arrays, query)
     ids = query.ids() if media in {CSV, ARROW} else None
     tag = part.tag if ids is None else f"{part.tag} ids".strip()
     headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag) | _scale_headers(spec, entry)
+    headers |= {"Cache-Control": "no-store"} if query.is_partial else {}
     members = {name: value for name, value in entry.meta.items() if name != "sha256"}
     if spec.kind == "comparison":
         members["rows"] = [
             {**row, "links": embedding_links(row["embedding"], members["dataset"]) if row["embedding"] else {}}
             for row in members["rows"]
         ]
-    if spectrum and media == JSON:
-        members["spectrum"] = {name: _with_nulls(array) for name, array in spectrum.items()}
+    if spec.kind == "summary" and media == JSON:
+        members["spectrum"] = {name: _with_nulls(array) for name, array in stored.items()}
     result = ArraysResult(
         arrays=part.arrays,
-        stored=spectrum,
+        stored=stored,
         main=spec.main,
         members=members.items(),
         has_names=True,

@@ -1,14 +1,19 @@
-"""Analyses of a posterior or a data set: summary, new points, generated data, calibration, advice."""
+"""Analyses of a posterior or a data set: summary, new points, generated data, calibration, advice, audit."""
 
+from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
+from glle_engine.audit.sources import STRONG
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
+from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
 from service.encoding.arrow import ARROW
 from service.encoding.result import negotiate
@@ -16,23 +21,29 @@ from service.encoding.selection import Points
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
 from service.routes.params import ON_POSTERIOR, Command, CommandOptions, Id, TenantStores, creates_job
-from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
+from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, load_or_compute
+from service.submission.planning import Allowance, Plan, audit_cost
+from service.submission.scoring import classes_for_spread
 from service.submission.validation import (
     MAX_NEIGHBORS,
+    coordinates_beside,
     new_points,
     require_calibratable,
     require_data,
     require_drawable,
+    require_neighbors,
     require_not_all_equal,
     require_posterior,
     require_sample,
     require_within,
 )
+from worker.analyses.audit import AuditSpec
 from worker.analyses.base import AnalysisSpec
+from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
@@ -170,6 +181,30 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
     return await job_response(stores, partial(in_thread, _advice, stores, body, command), command.wait)
 
 
+@router.post(
+    "/v1/audits",
+    summary="Audit a map",
+    **creates_job(
+        _404="No such data set, embedding or posterior.",
+        _409=ON_POSTERIOR["_409"],
+        **params.COMMAND,
+        _422="Not one map; other points than the data; too few points; or too long, or too much memory.",
+    ),
+)
+async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Response:
+    """State what the data support of a map: whether it is more than chance, how much of it remains, which parts.
+
+    The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
+    again on permuted data and on separate halves of the data. Coordinates alone are only compared with chance. The
+    result has the `verdict` in words, `beyond_chance`, `remains` (R^2 over samples), `dimension`, `ranking`, `groups`
+    of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `p_value`,
+    `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions, `member_probability`. npz also has
+    `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j
+    is a neighbor of i, by rows. While the job runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
+    """
+    return await job_response(stores, partial(in_thread, _audit, stores, body, command), command.wait)
+
+
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
     require_data(stores, record)
@@ -235,6 +270,68 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
     spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
     return _analysis_once(stores, command, request, spec, id_)
+
+
+def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
+    """Return the job that audits a map."""
+    asked = body.model_dump(exclude={"coordinates"})
+    map_: dict[str, Any] = {}
+    points: Array | None = None
+    if body.posterior is not None:
+        record = require_posterior(stores, body.posterior)
+        require_calibratable(record)
+        require_data(stores, record)
+        source, plan = record.dataset, Plan.of_name("glle", spec_of(record.spec).to_dict())
+    elif body.coordinates is not None:
+        assert body.dataset is not None
+        source, plan = body.dataset, Plan.of_name(STRONG[0])
+        map_["coordinates"], points = coordinates_beside(stores, body.coordinates, stores.datasets.fetch(source).n)
+    else:
+        recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
+        source, plan = recipe.dataset, Plan.of_name(recipe.method, recipe.parameters)
+        map_ |= {"embedding": recipe.id, "recipe": asdict(recipe)}
+        if plan.method.labels:
+            raise InvalidParameterError(
+                f"{plan.method.title} uses labels, which an audit does not have for other samples.",
+                remedy="Give its coordinates beside the data set instead: they are compared with chance.",
+            )
+    dataset = stores.datasets.fetch(source)
+    n, d = dataset.n, dataset.d
+    require_neighbors(body.n_neighbors, n)
+    if "recipe" in map_:
+        require_resamplable(n, d, plan.method, plan.spec)
+    stores.cache.check_size(entry_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
+    spec = AuditSpec(
+        dataset=source,
+        **map_,
+        labels=classes_for_spread(stores, dataset, body.labels),
+        n_neighbors=body.n_neighbors,
+        seed=body.seed,
+        engine=stores.numbers,
+    )
+    cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
+
+    def submit() -> Job:
+        allowed = Allowance.of(stores.settings, command.deadline)
+        if not allowed.covers(cost) and not all(stores.cache.contains([spec.cache_key(body.posterior or source)])):
+            subject = f"The audit of {n:,} points by {plan.method.title}"
+            raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
+        terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
+        return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
+
+    return create_job_once(stores, command.key, ("POST /v1/audits", {**asked, **map_}), submit)
+
+
+def _recipe(stores: Stores, body: AuditIn) -> Recipe:
+    """Return the embedding of a method; that of glle is the mean unless another scale is given."""
+    assert body.method is not None
+    assert body.dataset is not None
+    mean = {"scale": 0.0} if body.method == "glle" else {}
+    plan = Plan.of_name(body.method, mean | body.parameters)
+    dataset = stores.datasets.fetch(body.dataset)
+    plan.require_possible(stores, dataset, labels=plan.method.labels)
+    require_not_all_equal(stores, dataset)
+    return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters, engine=stores.numbers)
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:

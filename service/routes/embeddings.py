@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.errors import GlleError
 from glle_engine.methods import method as method_of
 from glle_engine.methods.base import no_map
 from glle_engine.reliability.refits import require_resamplable
@@ -27,7 +27,7 @@ from service.submission.idempotency import Answers, create_job_once, recall_or_c
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
 from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
 from service.submission.scoring import classes_for_spread, judgement
-from service.submission.validation import new_points, require_not_all_equal
+from service.submission.validation import new_points, require_neighbors, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.spread import PART, SpreadSpec
@@ -284,12 +284,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     dataset = stores.datasets.fetch(recipe.dataset)
     n, d, p = dataset.n, dataset.d, plan.spec.n_components
     require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None, share=body.share)
-    if body.n_neighbors > n - 2:
-        raise InvalidParameterError(
-            f"n_neighbors={body.n_neighbors} is too many for {n:,} points.",
-            remedy=f"Use n_neighbors <= {n - 2}.",
-            details={"n_points": n, "n_neighbors": body.n_neighbors},
-        )
+    require_neighbors(body.n_neighbors, n)
     stores.cache.check_size(entry_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
     fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
     fields |= {} if embedder.random else {"refits": 0}

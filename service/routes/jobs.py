@@ -22,7 +22,7 @@ from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
 from service.submission.jobs import accepted_response, look, reopen_job, settle, wait_for_evicted
 from service.submission.pagination import Cursor, Limit, page_response, position
-from service.submission.validation import require_draws, require_success
+from service.submission.validation import require_partial, require_success
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.plots.picture import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
@@ -133,7 +133,11 @@ async def get_result(
     wait: params.Wait = 0.0,
     *,
     partial: Annotated[
-        bool, Query(description="For draws as npy: begin before the job's end, and send each draw once it is computed.")
+        bool,
+        Query(
+            description="Before the job's end: draws as npy, each once it is computed; or the latest statements of an "
+            "audit."
+        ),
     ] = False,
 ) -> Response:
     """Return the result of a job; 202 while it is in progress, or while an evicted result is computed again.
@@ -148,11 +152,12 @@ async def get_result(
     each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are
     the first column, id. `points` and `draws` select some of them. The ETag is strong; npy supports Range.
     With `partial` the npy of draws begins at once (202 while their scale is being calibrated), draw by draw in order,
-    and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length.
+    and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length. Of an audit
+    it is the latest result, not to be stored, or 202 before the first one; more pairs of halves refine it.
     """
     job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
     if partial:
-        require_draws(job)
+        require_partial(job)
         if job.is_open and job.status != "cancelling":
             return await _partial(stores, job, request, dtype)
     if job.is_open and job.status != "cancelling":
@@ -219,6 +224,11 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 
 
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+    if job.kind == "audit":
+        analysis = analysis_of(job)
+        entry = await on_loop(stores.cache.view, analysis.partial_key(job.subject))
+        query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)
+        return await run_in_threadpool(result_response, analysis, entry, query) if entry else accepted_response(job)
     negotiate(request, (NPY,))
     spec, notes = await on_loop(_draws_spec, stores, job)
     if spec is None:

@@ -4,9 +4,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
 
+from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.posterior.selection import DEFAULT_RANGE
 from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES
+from service.schemas.embeddings import MethodName, Parameters
 from service.schemas.resources import CommandIn, DatasetCommandIn, First, Scale, Seed
 
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]
@@ -81,3 +83,36 @@ class AdviceIn(DatasetCommandIn):
     reg: float = Field(default=1e-3, gt=0, description="The ridge of LLE, as in a posterior.")
     standardize: Standardize = Field(default="none", description="Of the features, as in a posterior.")
     metric: Metric = Field(default="euclidean", description="Of the neighbors, as in a posterior.")
+
+
+class AuditIn(CommandIn):
+    """Map to audit: coordinates beside a data set, an embedding, a posterior, or a method."""
+
+    dataset: str | None = Field(default=None, description="Id of a data set: the data of coordinates, or of a method.")
+    coordinates: str | Rows | None = Field(
+        default=None,
+        description="Coordinates (n, p) from anywhere, in the order of the data: id of a data set, or rows, stored "
+        "with the job only. The body may have 64 KiB.",
+    )
+    embedding: str | None = Field(default=None, description="Id of an embedding.")
+    posterior: str | None = Field(default=None, description="Id of a posterior.")
+    method: MethodName | None = Field(default=None, description="Name of an embedding method: GET /v1/methods.")
+    parameters: Parameters
+    labels: str | None = Field(
+        default=None,
+        description="Id of a data set with the group of each point: its labels, else its only column. By default the "
+        "labels of the data, if they have some.",
+    )
+    n_neighbors: int = Field(default=NEIGHBORS, ge=2, description="Neighbors that are compared.")
+    seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _one_map(self) -> Self:
+        maps = [name for name in ("coordinates", "embedding", "posterior", "method") if getattr(self, name) is not None]
+        if len(maps) != 1:
+            raise ValueError("give one of coordinates, embedding, posterior and method")
+        if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
+            raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
+        if self.parameters and self.method is None:
+            raise ValueError("parameters are those of a method: give one, or leave them out")
+        return self

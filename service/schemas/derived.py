@@ -36,6 +36,10 @@ class VectorOut(_ArrayOut[Row]):
     """An array of one axis."""
 
 
+class FlagsOut(_ArrayOut[list[bool]]):
+    """An array of one axis of booleans."""
+
+
 class MatrixOut(_ArrayOut[Matrix]):
     """An array of two axes."""
 

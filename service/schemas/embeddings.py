@@ -29,10 +29,13 @@ Parameters = Annotated[
 ]
 
 
+MethodName = Annotated[str, AfterValidator(canonical)]
+
+
 class MethodIn(CommandIn):
     """Method with its parameters."""
 
-    method: Annotated[str, AfterValidator(canonical)] = Field(
+    method: MethodName = Field(
         description="Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same.",
         examples=["pca"],
     )

@@ -24,6 +24,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "reconstructions": {"count": 4, "seed": 0},
     "calibration": {"half_samples": 20, "draws": 40},
     "advice": {"dataset": _DATASET, "n_neighbors": [6, 8, 10]},
+    "audit": {"dataset": _DATASET, "method": "pca"},
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
     "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
     "spread": {"half_samples": 40, "refits": 8},
@@ -41,6 +42,7 @@ _OF_DATASET: Links = {
     "read_data": ("get_data", {}),
     "fit": ("fit", {"dataset": "$response.body#/id"}),
     "advise": ("advice", {"dataset": "$response.body#/id"}),
+    "audit": ("audit", {"dataset": "$response.body#/id", "method": "pca"}),
     "embed": ("embed", {"dataset": "$response.body#/id", "method": "pca"}),
 }
 _OF_POSTERIOR: Links = {

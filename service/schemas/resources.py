@@ -303,11 +303,11 @@ class JobOut(BaseModel):
         links = {"self": url, "events": f"{url}/events"}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
-        if job.dataset is not None and not job.is_inline:
+        if job.dataset not in {None, job.inline}:
             links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.kind == "embedding":
             links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
-        if job.kind in {"placement", "spread"}:
+        if job.kind in {"placement", "spread", "audit"} and job.spec["embedding"]:
             links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
         if job.status == "succeeded":
             links["result"] = f"{url}/result"

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
+from glle_engine.audit.result import Audit, Groups, Ranking
 from glle_engine.base.cost import Cost
 from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
@@ -11,7 +12,7 @@ from glle_engine.reliability.calibration import Calibration
 from glle_engine.reliability.movement import Movement, MovementFigures
 from glle_engine.reliability.regions import Regions
 from glle_engine.reliability.statements import Reliability, SpreadReliability
-from service.schemas.derived import CubeOut, Matrix, MatrixOut, Row, VectorOut, absent, arrays_of, fields_of
+from service.schemas.derived import CubeOut, FlagsOut, Matrix, MatrixOut, Row, VectorOut, absent, arrays_of, fields_of
 from service.schemas.embeddings import EmbeddingOut, NoteOut
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
@@ -314,6 +315,49 @@ class SpreadOut(BaseModel):
     arrays: SpreadArraysOut
 
 
+@fields_of(Ranking)
+class RankingOut(BaseModel):
+    """How far the spread ranks the points."""
+
+
+@fields_of(Groups, "names", "apart")
+class GroupsOut(BaseModel):
+    """Groups of labeled points in the pictures of other samples."""
+
+    names: list[str] | list[int] = Field(description="The labels, ascending.")
+    apart: Matrix = Field(description="Share of pictures in which two groups are apart.")
+
+
+class AuditArraysOut(BaseModel):
+    """Arrays of an audit, a row for each point. npz also has those of the sparse matrix of neighbors."""
+
+    embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
+    p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; if chance can be decided.")
+    is_point_beyond: FlagsOut | None = absent("(n,), points beyond chance, at a false-discovery rate of 10 %.")
+    spread: VectorOut | None = absent("(n,), over samples; this and all below not of coordinates alone.")
+    stability: VectorOut | None = absent("(n,), probability that neighbors are neighbors in another sample.")
+    half_axes: CubeOut | None = absent("(n, p, p), half-axes of all regions at radius 1 in rows, longest first.")
+    member_probability: VectorOut | None = absent("(n,), of most neighbors being of the point's group; with labels.")
+
+
+@fields_of(Audit, "verdict", "beyond_chance", "remains", "remains_error", "dimension", "pairs")
+class AuditOut(BaseModel):
+    """What the data support of a map. A partial result has the same members."""
+
+    engine: str = Field(description="Version of the engine's numbers.")
+    dataset: str = Field(description="Id of the data.")
+    subject: str = Field(description="Id of the embedding, the posterior, or the data set of the coordinates.")
+    method: str | None = Field(description="Method of the map; null for coordinates alone.")
+    labels: str | None = Field(description="Data set with the groups; null for none.")
+    n_neighbors: int = Field(description="Neighbors that were compared.")
+    seed: Index = Field(description="Of permutations and halves.")
+    ranking: RankingOut | None = Field(description="Null also for a picture that is not beyond chance.")
+    groups: GroupsOut | None = Field(description="Null without labels.")
+    regions: dict[str, RegionsOut] = Field(description="Around the coordinates: mean, and new sample; none alone.")
+    notes: list[NoteOut]
+    arrays: AuditArraysOut
+
+
 class ComparedOut(BaseModel):
     """Row of a comparison."""
 
@@ -365,6 +409,7 @@ class JobResultOut(
         | CoordinatesOut
         | PlacedOut
         | SpreadOut
+        | AuditOut
         | ComparisonOut
     ]
 ):

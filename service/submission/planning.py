@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from glle_engine.audit.audit import MAX_PAIRS, QUARTER_PAIRS, WIDER_PAIRS
+from glle_engine.audit.chance import BLOCK, NULLS
 from glle_engine.base.cost import Cost, largest
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
 ALTERNATIVES = 3  # methods that a refusal names
+AUDITED_PARTS = 2 * (MAX_PAIRS + WIDER_PAIRS + QUARTER_PAIRS)  # at most, of an audit
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,18 @@ class Plan:
             For an unknown method, and for a parameter outside its domain.
 
         """
-        for name, value in body.parameters.items():
+        return cls.of_name(body.method, body.parameters)
+
+    @classmethod
+    def of_name(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """Return the plan of a method by its name; raises as `of`."""
+        for parameter, value in parameters.items():
             if isinstance(value, int) and abs(value) > MAX_COUNTER:
                 raise InvalidParameterError(
-                    f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Use a {name[:50]} of at most {MAX_COUNTER}."
+                    f"{parameter[:50]} is beyond 2^64 - 1.", remedy=f"Use a {parameter[:50]} of at most {MAX_COUNTER}."
                 )
-        chosen = method(body.method)
-        return cls(chosen, chosen.spec.from_dict(body.parameters))
+        chosen = method(name)
+        return cls(chosen, chosen.spec.from_dict(dict(parameters)))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -194,6 +202,15 @@ def require_affordable_spread(
         {"most_half_samples": most if most >= FEWEST else None, "workers": workers},
         longer="set a longer deadline, start more workers, or raise GLLE_JOB_TIMEOUT",
     )
+
+
+def audit_cost(plan: Plan, n: int, d: int, *, is_alone: bool = False) -> Cost:
+    """Return the expected cost of an audit: of maps of permuted data, and unless coordinates are alone, of parts."""
+    nulls = plan.cost(min(n, BLOCK), d)
+    if is_alone:
+        return replace(nulls, seconds=NULLS * nulls.seconds)
+    parts = method_refits.cost(n, d, plan.method, plan.spec, AUDITED_PARTS, 0)
+    return Cost(parts.seconds + NULLS * nulls.seconds, max(parts.bytes, nulls.bytes))
 
 
 def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samples: int | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from service.schemas.resources import MAX_COUNTER
@@ -39,14 +39,14 @@ def require_success(job: Job) -> None:
         raise refuse("job-cancelled", 409, f"Job {job.id} was cancelled.", remedy, job=job.id)
 
 
-def require_draws(job: Job) -> None:
-    """Raise a problem unless the job makes draws, because only draws have a partial result."""
-    if job.kind != "draws":
+def require_partial(job: Job) -> None:
+    """Raise a problem unless the job is one of draws or an audit, because others have no partial result."""
+    if job.kind not in {"draws", "audit"}:
         raise refuse(
             "no-partial-result",
             422,
             f"Job {job.id} is of kind {job.kind}: its result is complete at its end.",
-            "Leave `partial` out, and wait with ?wait=; only draws have a partial result.",
+            "Leave `partial` out, and wait with ?wait=; only draws and audits have a partial result.",
             kind=job.kind,
         )
 
@@ -78,11 +78,42 @@ def new_points(stores: Stores, body: PointsIn, d: int) -> tuple[str, tuple[int, 
     return id_, shape, points
 
 
+def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[str, Array | None]:
+    """Return the id of coordinates of n points, and the coordinates themselves if they are inline.
+
+    Raise a problem unless there are n rows.
+    """
+    points: Array | None = None
+    if isinstance(given, str):
+        dataset = stores.datasets.fetch(given)
+        id_, rows = dataset.id, dataset.n
+    else:
+        table = table_of({"data": given}, Limits.of(stores.settings))
+        id_, rows, points = stores.datasets.id_of(table), len(table.values), table.values
+    if rows != n:
+        raise InvalidShapeError(
+            f"There are {rows:,} rows of coordinates; the data have {n:,} points.",
+            remedy=f"Give {n:,} rows of coordinates, in the order of the data.",
+            details={"rows": rows, "n_points": n},
+        )
+    return id_, points
+
+
 def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
     """Raise a problem if all points of a data set are equal."""
     if all_points_equal(stores.datasets.values(dataset.id)):
         remedy = "Check that the data were read as intended."
         raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
+
+
+def require_neighbors(n_neighbors: int, n: int) -> None:
+    """Raise a problem unless each of n points has so many neighbors, and another point."""
+    if n_neighbors > n - 2:
+        raise InvalidParameterError(
+            f"n_neighbors={n_neighbors} is too many for {n:,} points.",
+            remedy=f"Use n_neighbors <= {n - 2}.",
+            details={"n_points": n, "n_neighbors": n_neighbors},
+        )
 
 
 def require_within(name: str, value: int) -> None:

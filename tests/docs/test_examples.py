@@ -131,7 +131,7 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
     advice = client.post("/v1/advice?wait=30", json=openapi.EXAMPLES["advice"] | dataset)
     assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
-    for name, path in (("embed", "embeddings"), ("compare", "comparisons")):
+    for name, path in (("embed", "embeddings"), ("compare", "comparisons"), ("audit", "audits")):
         answer = client.post(f"/v1/{path}?wait=30", json=openapi.EXAMPLES[name] | dataset)
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
         if name == "embed":
@@ -147,6 +147,7 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         "estimate_fit",
         "fit",
         "advice",
+        "audit",
         "embed",
         "transform_embedding",
         "spread",

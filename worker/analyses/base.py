@@ -117,6 +117,10 @@ class AnalysisSpec:
         """Return the cache key of the result; `subject` is the id of the posterior, or of the data set."""
         return f"{results_prefix(subject)}{self.kind}:{digest(self.to_dict())}"
 
+    def partial_key(self, subject: str) -> str:
+        """Return the cache key of the latest result before the job's end."""
+        return f"{self.cache_key(subject)}:partial"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as a JSON-able dictionary."""
         return asdict(self)

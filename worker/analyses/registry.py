@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, Recipe
 from worker.analyses.plots.picture import PictureSpec
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _SPECS: tuple[type[AnalysisSpec], ...] = (
     SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EstimateSpec, EmbeddingSpec,
     PlacementSpec, ComparisonSpec, PictureSpec, SpreadSpec,
+    AuditSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
@@ -32,8 +34,8 @@ def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
     """Return the embeddings that an analysis computes."""
     if isinstance(spec, EmbeddingSpec):
         return [spec.recipe]
-    if isinstance(spec, SpreadSpec):
-        return [Recipe(**spec.recipe)]
+    if isinstance(spec, (SpreadSpec, AuditSpec)):
+        return [] if spec.recipe is None else [Recipe(**spec.recipe)]
     if isinstance(spec, ComparisonSpec):
         return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]
     return []

@@ -113,7 +113,7 @@ class TaskContext:
 
     def values(self, dataset: str) -> Array:
         """Return a data set's values, or the points of the request under that id."""
-        if self.job.is_inline and dataset == self.job.dataset:
+        if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
         return self.stores.datasets.values(dataset)
 

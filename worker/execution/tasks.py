@@ -100,7 +100,7 @@ def _clean_up(stores: Stores, job: Job) -> None:
     for recipe in recipes_of(None if job.kind in {"fit", "draws"} else analysis_of(job)):
         if not stores.embeddings.exists(recipe.id):
             remove_results(stores.cache, recipe)
-    if job.dataset is not None and not job.is_inline and stores.datasets.get(job.dataset) is None:
+    if job.dataset not in {None, job.inline} and stores.datasets.get(job.dataset) is None:
         stores.cache.forget(job.dataset)
 
 

@@ -40,6 +40,7 @@ Kind = Literal[
     "placement",
     "spread",
     "comparison",
+    "audit",
     "picture",
 ]
 Priority = Literal["interactive", "batch"]
@@ -128,7 +129,7 @@ class Job:
     queue
         Queue of its tasks (`worker.jobs.rq_types.QUEUES`).
     is_inline
-        Whether the points of `dataset` came with the request and are in the record, without a stored data set.
+        Whether the points of `inline` came with the request and are in the record, without a stored data set.
     parts
         Shards of an analysis, if its parts are made by several tasks.
 
@@ -173,6 +174,11 @@ class Job:
     def subject(self) -> str:
         """The posterior, or the data set of a job without a posterior."""
         return self.posterior or str(self.dataset)
+
+    @property
+    def inline(self) -> str | None:
+        """Id of the points that came with the request: of its coordinates, or else of its data set."""
+        return (self.spec.get("coordinates") or self.dataset) if self.is_inline else None
 
     @property
     def is_open(self) -> bool:

@@ -5,11 +5,11 @@ import { type Data, type Labels, splitData } from "./inputs.ts";
 import { columnId, Dataset, datasetId, upload } from "./resources/datasets.ts";
 import { Embedding, type EmbeddingValues } from "./resources/embeddings.ts";
 import { Job, type PictureOptions, Posterior, picture } from "./resources/posteriors.ts";
-import { type Advice, type Comparison, comparisonOf, resultOf } from "./resources/results.ts";
+import { type Advice, type Audit, type Comparison, comparisonOf, resultOf } from "./resources/results.ts";
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, NPZ, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
 import type {
-  AdviceOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
+  AdviceOptions, AuditOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
   FitOptions, InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
   PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
 } from "./types.ts";
@@ -40,6 +40,17 @@ export interface EmbedOptions extends UploadOptions, WaitOptions {
   scores?: string[] | null;
   /** Neighbors that the scores use. */
   score_neighbors?: number | null;
+}
+
+/** Options of an audit, with those of `dataset` for data to upload. */
+export interface AuditMapOptions extends AuditOptions, UploadOptions, WaitOptions {
+  /** Coordinates (n, p) from anywhere: they are only compared with chance. */
+  coordinates?: Dataset | string | Data | null;
+  /** Method of the map, and its parameters. */
+  method?: string | null;
+  parameters?: Record<string, unknown>;
+  /** Group of each point: numbers or words, or a data set; by default the labels of the data. */
+  labels?: Dataset | string | NdArray | Labels | null;
 }
 
 const URL_ = "http://127.0.0.1:8000";
@@ -141,6 +152,20 @@ export class Client {
     const dataset = await datasetId(this.#session, data, roles, waiting);
     const [content] = await this.#run("/v1/advice", { dataset, ...body }, waiting);
     return resultOf<Advice>(content);
+  }
+
+  /** Return what the data support of a map: coordinates or a method beside data, an embedding, or a posterior. */
+  async audit(data: Dataset | Embedding | Posterior | string | Data, options: AuditMapOptions = {}): Promise<Audit> {
+    const [waiting, others] = split(options);
+    const [roles, { coordinates, labels, ...more }] = splitData(others);
+    const body: Record<string, unknown> = { ...more, labels: await columnId(this.#session, labels, waiting) };
+    const id = data instanceof Embedding || data instanceof Posterior ? data.id : data;
+    const kind = typeof id === "string" ? { post: "posterior", emb: "embedding" }[id.split("_")[0] as "post"] : undefined;
+    if (kind !== undefined) body[kind] = id;
+    else body["dataset"] = await datasetId(this.#session, id as Dataset | string | Data, roles, waiting);
+    if (coordinates) body["coordinates"] = await datasetId(this.#session, coordinates, {}, waiting);
+    const [content, job] = await this.#run("/v1/audits", body, waiting);
+    return resultOf<Audit>(content, { job });
   }
 
   /** Return the methods with their parameters; `makes: "embedding"` for those of `embed`. */

@@ -1,6 +1,6 @@
 // The TypeScript client of glle. Start with `Client`.
 
-export { Client, type ClientOptions, type EmbedOptions } from "./client.ts";
+export { type AuditMapOptions, Client, type ClientOptions, type EmbedOptions } from "./client.ts";
 export { type Dtype, type Dtypes, NdArray, type NestedList } from "./arrays/ndarray.ts";
 export { parseNpy, writeNpy } from "./arrays/npy.ts";
 export { parseNpz } from "./arrays/npz.ts";
@@ -11,7 +11,7 @@ export {
   Job, type JobResult, type PictureOptions, Posterior, type PosteriorPictureOptions,
 } from "./resources/posteriors.ts";
 export type {
-  Advice, Calibration, Comparison, ComparisonRow, FloatArray, Placed, Sample, Spread, Summary, Transform,
+  Advice, Audit, Calibration, Comparison, ComparisonRow, FloatArray, Placed, Sample, Spread, Summary, Transform,
 } from "./resources/results.ts";
 export {
   AuthError, ConflictError, GlleError, InvalidRequestError, JobTimeoutError, NotFoundError, RateLimitedError,

@@ -94,6 +94,12 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
     assert.ok((advice.n_neighbors ?? 10) >= 2 && (advice.intrinsic_dimension ?? 2) > 0);
     assert.ok(advice.neighbors_curve.length > 0 && advice.components_curve.length > 0);
 
+    const audit = await client.audit(sheet, { method: "pca", n_neighbors: 8 });
+    assert.ok(audit.verdict.length > 0 && audit.remains !== null && audit.groups === null);
+    assert.deepEqual([audit.stability?.shape, audit.half_axes?.shape], [[N], [N, 2, 2]]);
+    assert.equal((await client.audit(posterior, { n_neighbors: 8 })).method, "glle");
+    assert.equal((await client.audit(sheet, { coordinates: audit.embedding })).remains, null);
+
     assert.deepEqual((await posterior.reconstructions(2)).shape, [2, N, 3]);
     const arrays = await posterior.arrays();
     assert.deepEqual(Object.keys(arrays).sort(), Object.keys(posterior.metadata.arrays).sort());

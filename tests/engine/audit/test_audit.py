@@ -96,7 +96,7 @@ def test_a_function_is_a_method() -> None:
     assert found.dimension is None
     assert found.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
     frame = found.frame()
-    assert list(frame.columns) == ["y1", "y2", "p_value", "beyond_chance", "spread", "stability"]
+    assert list(frame.columns) == ["y1", "y2", "p_value", "is_point_beyond", "spread", "stability"]
     assert len(frame) == len(PLANE)
 
 
@@ -107,6 +107,7 @@ def test_coordinates_alone_have_p_values() -> None:
     assert found.remains is None
     assert [note.code for note in found.notes] == ["coordinates-alone"]
     assert audit(NOISE, NOISE[:, :2]).beyond_chance is False
+    assert audit(PLANE[:60], principal(PLANE[:60])).p_value is not None  # fewer points than t-SNE's default needs
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_routes_without_an_id_are_known() -> None:
     nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
     nobodys |= {"/v1/scores", "/v1/datasets/preview", "/v1/usage", "/v1/posteriors/import"}
     commands = {"/v1/advice", "/v1/posteriors/estimate", "/v1/embeddings", "/v1/embeddings/estimate", "/v1/comparisons"}
+    commands |= {"/v1/audits"}
     assert set(CONTRACT["paths"]) - walked - nobodys - set(LISTS) == commands
     assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
 
@@ -71,6 +72,7 @@ def test_a_body_does_not_reach_another_tenants_data_set(
         ("/v1/posteriors", {"dataset": alice.dataset}),
         ("/v1/posteriors/estimate", {"dataset": alice.dataset}),
         ("/v1/advice", {"dataset": alice.dataset}),
+        ("/v1/audits", {"dataset": alice.dataset, "method": "pca", "n_neighbors": 5}),
         ("/v1/embeddings", {"dataset": alice.dataset, "method": "pca"}),
         ("/v1/embeddings/estimate", {"dataset": alice.dataset, "method": "pca"}),
         ("/v1/comparisons", {"dataset": alice.dataset, "methods": [{"method": "pca"}, {"method": "lle"}]}),
@@ -91,9 +93,17 @@ def test_labels_and_truth_of_another_tenant_are_404(
         body = {"dataset": bob.dataset, "method": "pca", kind: alice.dataset}
         answer = guarded.post("/v1/embeddings", json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
-    spread = f"/v1/embeddings/{bob.embedding}/spread"
-    answer = guarded.post(spread, json={"labels": alice.dataset}, headers=bob.headers)
-    assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
+    cases: tuple[tuple[str, dict[str, object]], ...] = (
+        (f"/v1/embeddings/{bob.embedding}/spread", {"labels": alice.dataset}),
+        ("/v1/audits", {"embedding": bob.embedding, "labels": alice.dataset, "n_neighbors": 5}),
+        ("/v1/audits", {"dataset": bob.dataset, "coordinates": alice.dataset}),
+        ("/v1/audits", {"embedding": alice.embedding}),
+        ("/v1/audits", {"posterior": alice.posterior}),
+    )
+    for path, request in cases:
+        answer = guarded.post(path, json=request, headers=bob.headers)
+        assert answer.status_code == 404
+        assert answer.json()["type"].endswith("-not-found")
 
 
 def test_lists_are_disjoint(guarded: httpx.Client, alice: TenantResources, bob: TenantResources) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from glle import Client, InvalidRequestError
 from glle_engine import manifolds
+from glle_engine.audit.audit import audit as glle_audit
 from glle_engine.methods import METHODS
 from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
@@ -53,6 +54,37 @@ def test_an_embedding_and_a_comparison_with_a_refused_row(client: httpx.Client) 
     assert result[2]["links"]["self"] == embedding.json()["links"]["embedding"]
     assert result[2]["scores"] == {name: scores[name] for name in request["scores"]}
     assert result[0]["scores"]["procrustes"] > 0
+
+
+def test_an_audit_in_python(up: Up) -> None:
+    """The client's audit of a method has the statements, arrays and names of the engine's."""
+    data, group = SHEET.X, np.where(SHEET.X[:, 0] > 0, "late", "early")
+    with Client(up.url) as client:
+        found = client.audit(client.dataset(data), method="pca", labels=group)
+        alone = client.audit(data, SHEET.coordinates)
+        with pytest.raises(InvalidRequestError, match="rows of coordinates"):
+            client.audit(data, SHEET.coordinates[:9])
+    direct = glle_audit(data, method="pca", labels=group)
+    assert (found.verdict, found.remains, found.pairs) == (direct.verdict, direct.remains, direct.pairs)
+    assert direct.groups is not None
+    assert found.groups == direct.groups.to_dict()
+    for name, array in direct.arrays().items():
+        np.testing.assert_allclose(getattr(found, name), array, rtol=1e-9, err_msg=name)
+    assert abs(found.neighbors - direct.neighbors).max() == 0
+    assert (alone.remains, alone.p_value.shape) == (None, (N,))
+
+
+def test_an_audit_by_the_command(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the verdict and the groups, and writes a row for each point."""
+    rows = "".join(f"{','.join(map(str, row))},{'ab'[int(row[0] > 0)]}\n" for row in SHEET.X)
+    (tmp_path / "sheet.csv").write_text("x,y,z,side\n" + rows)
+    out = tmp_path / "audit.csv"
+    words = ["audit", str(tmp_path / "sheet.csv"), "--label", "side", "--method", "pca", "--set", "n_components=2"]
+    assert main.main([*words, "--n-neighbors", "8", "--out", str(out), "--url", up.url]) == 0
+    printed = capsys.readouterr().out
+    assert "% of the neighbors are kept" in printed
+    assert re.search(r"Groups apart in other samples: a and b \d+%", printed)
+    assert out.read_text().startswith("y1,y2,p_value,is_point_beyond,spread,stability,member_probability\n")
 
 
 def test_work_beyond_its_deadline_is_refused_at_once(client: httpx.Client) -> None:

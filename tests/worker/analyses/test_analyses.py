@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -18,6 +18,7 @@ from glle_engine.reliability.calibration import calibrate
 from tests.worker.analyses.conftest import analysis_job, run_analysis, stored
 from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
+from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
@@ -53,8 +54,9 @@ COMPARISON = ComparisonSpec(
     methods=({"label": "a", "method": "pca", "parameters": {"n_components": 2}, "problem": None},),
     scores=("trustworthiness",),
 )
-SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, ESTIMATE, EMBEDDING, COMPARISON]
-OF_DATA = {"advice", "estimate", "embedding", "comparison"}  # the other analyses need a posterior
+AUDIT = AuditSpec(dataset="ds_1", coordinates="ds_2")
+SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, ESTIMATE, EMBEDDING, COMPARISON, AUDIT]
+OF_DATA = {"advice", "estimate", "embedding", "comparison", "audit"}  # the other analyses need a posterior
 
 
 def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -92,7 +94,8 @@ def test_the_cache_key_covers_every_field(spec: AnalysisSpec) -> None:
         "n_neighbors": (5, 9), "n_components": 3, "max_components": 5, "reg": 1e-2, "engine": "0.0.0",
         "calibrated": True, "half_samples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
         "truth": "ds_2", "scores": ("residual-variance",), "standardize": "variance", "metric": "cosine",
-        "methods": COMPARISON.methods * 2, "align": "first",
+        "methods": COMPARISON.methods * 2, "align": "first", "coordinates": "ds_3", "embedding": "emb_1",
+        "recipe": asdict(EMBEDDING.recipe),
     }  # fmt: skip
     if spec.kind in {"embedding", "comparison"}:
         other["n_neighbors"] = 5

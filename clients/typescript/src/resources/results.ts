@@ -1,7 +1,7 @@
 // Results of analyses: their values and their arrays by name.
 
 import { type Dtype, isDtype, NdArray, sizeOf, zeros } from "../arrays/ndarray.ts";
-import type { NoteOut, ProblemOut, RegionsOut, ReliabilityOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
+import type { AuditOut, NoteOut, ProblemOut, RegionsOut, ReliabilityOut, SpreadFiguresOut, SpreadOut } from "../types.ts";
 
 /** Array of floating-point numbers. */
 export type FloatArray = NdArray<"float64" | "float32">;
@@ -140,6 +140,24 @@ export interface Calibration {
   notes: NoteOut[];
   half_sample_spread: FloatArray;
   draw_spread: FloatArray;
+}
+
+/** What the data support of a map. */
+export interface Audit extends Omit<AuditOut, "arrays"> {
+  /** Audited coordinates (n, p). */
+  embedding: FloatArray;
+  /** P-value of each neighborhood against chance (n,), and the points beyond it. */
+  p_value?: FloatArray;
+  is_point_beyond?: NdArray<"bool">;
+  /** Probability that neighbors stay neighbors (n,); this and all below not of coordinates alone. */
+  stability?: FloatArray;
+  spread?: FloatArray;
+  /** Half-axes of the regions of radius 1 in rows (n, p, p), the longest first. */
+  half_axes?: FloatArray;
+  /** Probability that most neighbors are of the point's group (n,), with labels. */
+  member_probability?: FloatArray;
+  /** Id of the job. */
+  job: string;
 }
 
 /** Suggested parameters, and the curves behind them. */

@@ -1,0 +1,162 @@
+"""Audits over HTTP: a map by coordinates, an embedding, a posterior or a method; tasks run in the test process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from glle_engine import manifolds
+from glle_engine.audit.audit import audit, audits
+from service.submission import planning
+from tests.service.conftest import upload
+from tests.service.routes.posteriors.conftest import NPZ, check_problem, npz, result_of
+from worker.execution import tasks
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+N = 60
+ROLL = manifolds.make("s_curve", N, seed=2)
+CSV = {"accept": "text/csv"}
+
+
+@pytest.fixture(autouse=True)
+def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+
+
+@pytest.fixture
+def dataset(client: httpx.Client) -> str:
+    """A data set of four features with two groups as labels."""
+    X = np.column_stack([ROLL.X, ROLL.X[:, 0]])
+    rows = "".join(f"{','.join(map(str, row))},{'ab'[int(row[0] > 0)]}\n" for row in X)
+    answer = client.post("/v1/datasets?label=y", content=f"q,r,s,t,y\n{rows}", headers={"content-type": "text/csv"})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def audited(client: httpx.Client, stores: Stores, **body: Any) -> tuple[str, dict[str, Any]]:
+    """Return path and JSON of the result of an audit."""
+    place = result_of(stores, client.post("/v1/audits", json=body))
+    return place, client.get(place).json()
+
+
+def values_of(client: httpx.Client, dataset: str) -> Any:
+    """Return the values of a data set."""
+    return np.array(client.get(f"/v1/datasets/{dataset}/data").json()["data"])
+
+
+def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, dataset: str) -> None:
+    """The statements and arrays of an audited method are the engine's, in all formats."""
+    place, found = audited(client, stores, dataset=dataset, method="pca", n_neighbors=8, seed=3)
+    X = values_of(client, dataset)
+    direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), n_neighbors=8, seed=3)
+    stated = {name: found[name] for name in ("verdict", "beyond_chance", "remains", "dimension", "ranking", "pairs")}
+    assert stated == {name: value for name, value in direct.to_dict().items() if name in stated}
+    assert (found["groups"]["names"], found["method"]) == (["a", "b"], "pca")
+    assert found["regions"]["new sample"]["radii"][0] > found["regions"]["mean"]["radii"][0]
+    for name, array in direct.arrays().items():
+        np.testing.assert_allclose(found["arrays"][name]["data"], array, rtol=1e-9, err_msg=name)
+    arrays = npz(client.get(place, headers=NPZ))
+    parts = [arrays[f"neighbors_{name}"] for name in ("data", "indices", "indptr")]
+    assert direct.neighbors is not None
+    assert abs(csr_array(tuple(parts), shape=(N, N)) - direct.neighbors).max() == 0
+    header, first = client.get(place, headers=CSV).text.splitlines()[:2]
+    assert header.startswith("point,embedding_1,embedding_2,p_value,is_point_beyond")
+    assert len(first.split(",")) == len(header.split(","))
+    assert len(client.get(f"{place}?points=2:5").json()["arrays"]["p_value"]["data"]) == 3
+
+
+def test_a_method_is_the_embedding(client: httpx.Client, stores: Stores, dataset: str) -> None:
+    """An audited method makes an embedding; its audit is the same job, and ends with the embedding."""
+    first = client.post("/v1/audits", json={"dataset": dataset, "method": "pca"}).json()
+    result_of(stores, client.get(f"{first['links']['self']}/result"))
+    embedding = first["links"]["embedding"].rpartition("/")[2]
+    again = client.post("/v1/audits", json={"embedding": embedding})
+    assert (again.status_code, again.json()["id"]) == (200, first["id"])
+    assert client.delete(f"/v1/embeddings/{embedding}").status_code == 204
+    check_problem(client.post("/v1/audits", json={"embedding": embedding}), 404, "embedding-not-found")
+    assert not any(stores.cache.contains([*stores.cache.keys_of(dataset)]))
+
+
+def test_a_posterior(client: httpx.Client, stores: Stores) -> None:
+    """The audit of a posterior, and that of the method glle, are of the mean embedding."""
+    dataset = upload(client, ROLL.X)
+    job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 8}).json()
+    tasks.fit(job["id"])
+    _, of_posterior = audited(client, stores, posterior=job["posterior"], n_neighbors=6)
+    assert (of_posterior["method"], of_posterior["subject"]) == ("glle", job["posterior"])
+    _, of_method = audited(client, stores, dataset=dataset, method="glle", parameters={"n_neighbors": 8}, n_neighbors=6)
+    assert of_method["remains"] == pytest.approx(of_posterior["remains"], rel=1e-6)
+
+
+@pytest.mark.parametrize("is_inline", [True, False])
+def test_coordinates_have_p_values(client: httpx.Client, stores: Stores, dataset: str, *, is_inline: bool) -> None:
+    """Coordinates beside a data set, inline or stored, are compared with chance alone."""
+    rows = ROLL.coordinates.round(3)
+    given = rows.tolist() if is_inline else upload(client, rows)
+    place, found = audited(client, stores, dataset=dataset, coordinates=given)
+    assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
+    assert [note["code"] for note in found["notes"]] == ["coordinates-alone"]
+    assert set(found["arrays"]) == {"embedding", "p_value", "is_point_beyond"}
+    np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], rows)
+    assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
+
+
+def test_the_latest_statement_is_a_partial_result(
+    client: httpx.Client, stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the job runs, a client reads its statements so far; nothing stores them."""
+    job = client.post("/v1/audits", json={"dataset": dataset, "method": "pca"}).json()
+    partial = f"{job['links']['self']}/result?partial=true"
+    assert client.get(partial).status_code == 202
+    seen = []
+
+    def read_between(*args: Any, **options: Any) -> Any:
+        for stage in audits(*args, **options):
+            yield stage
+            seen.append(client.get(partial))
+            assert client.get(f"{job['links']['self']}/result").status_code == 202
+
+    monkeypatch.setattr("glle_engine.audit.audit.audits", read_between)
+    final = client.get(result_of(stores, client.get(job["links"]["self"] + "/result")))
+    assert seen[0].status_code == 200
+    assert seen[0].headers["cache-control"] == "no-store"
+    assert seen[0].json()["verdict"]
+    assert seen[-1].json() == final.json()
+    assert "immutable" in client.get(partial).headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 422, "invalid-request"),
+        ({"dataset": "ds", "coordinates": "ds", "method": "pca"}, 422, "invalid-request"),
+        ({"method": "pca"}, 422, "invalid-request"),
+        ({"dataset": "ds", "coordinates": [[1, 2]], "parameters": {"n": 1}}, 422, "invalid-request"),
+        ({"dataset": "ds", "coordinates": [[1.0, 2.0]]}, 422, "invalid-shape"),
+        ({"dataset": "ds", "coordinates": "ds_none"}, 404, "dataset-not-found"),
+        ({"embedding": "emb_none"}, 404, "embedding-not-found"),
+        ({"posterior": "post_none"}, 404, "posterior-not-found"),
+        ({"dataset": "ds", "method": "no-such"}, 422, "invalid-parameter"),
+        ({"dataset": "ds", "method": "pca", "n_neighbors": 59}, 422, "invalid-parameter"),
+        ({"dataset": "ds", "method": "supervised-lle"}, 422, "invalid-parameter"),
+    ],
+)
+def test_refusals(client: httpx.Client, dataset: str, body: dict[str, Any], status: int, code: str) -> None:
+    """What cannot be audited is refused before it is queued, with the remedy."""
+    sent = {name: dataset if value == "ds" else value for name, value in body.items()}
+    assert check_problem(client.post("/v1/audits", json=sent), status, code)["remedy"]
+
+
+def test_too_long(client: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit that cannot end in time is refused; that of coordinates alone takes less."""
+    monkeypatch.setattr(planning, "NULLS", 10**9)
+    body = {"dataset": dataset, "method": "pca"}
+    assert "fewer points" in check_problem(client.post("/v1/audits", json=body), 422, "too-long")["remedy"]
