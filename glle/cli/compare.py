@@ -42,8 +42,8 @@ def add(commands: Commands) -> None:
     of = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
     places = argument("coordinates", metavar="COORDINATES", nargs="?", help="file or id: coordinates from anywhere")
     method = argument("--method", metavar="METHOD", help="method of the map, with --set: see `glle methods`")
-    shared = (of, places, method, parameters, labels, out)
-    add_command(commands, _audit, *shared, options=[UploadOptions, AuditOptions], timeout=True)
+    audited = (of, places, method, parameters, labels, out)
+    add_command(commands, _audit, *audited, options=[UploadOptions, AuditOptions], timeout=True)
 
     methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
     shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
