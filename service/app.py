@@ -10,15 +10,11 @@ from fastapi import Depends, FastAPI
 import glle_engine
 from service.encoding.compression import CompressionMiddleware
 from service.explorer import routes as explorer
-from service.middleware import cors
 from service.middleware.access_policy import AccessPolicy, required_scope
-from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache, AnswerCacheMiddleware
-from service.middleware.authentication import AuthenticationMiddleware
-from service.middleware.errors import ErrorMiddleware
-from service.middleware.head import HeadMiddleware
-from service.middleware.observe import ObservabilityMiddleware
+from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache
 from service.middleware.rate_limit import RateLimiter
-from service.middleware.request_limits import RequestLimitMiddleware
+from service.middleware.request_limits import RequestLimits
+from service.middleware.requests import RequestMiddleware
 from service.responses.streaming import StreamLimiter
 from service.routes import (
     analyses,
@@ -94,8 +90,8 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.stream_limiter = StreamLimiter()
     app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
     app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
-    app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, stores.posteriors.state)
-    app.state.recent_posteriors = RecentPosteriors()
+    app.state.recent_posteriors = RecentPosteriors(app.state.stores_of)
+    app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
     app.state.readers = ReaderProcesses(settings)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
     app.state.access_policy = AccessPolicy(settings, stores.keys)
@@ -104,24 +100,17 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(module.router)
     problems.install(app)
     submission.install(app)
-    app.add_middleware(RequestLimitMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(
-        AnswerCacheMiddleware, cache=app.state.answer_cache, on_deletion=app.state.recent_posteriors.clear
-    )
-    app.add_middleware(
-        AuthenticationMiddleware,
+        RequestMiddleware,
         policy=app.state.access_policy,
         rate_limiter=app.state.rate_limiter,
-    )
-    app.add_middleware(HeadMiddleware)
-    app.add_middleware(ErrorMiddleware)
-    cors.install(app, settings.cors_origins)
-    app.add_middleware(
-        ObservabilityMiddleware,
+        limits=RequestLimits(),
+        cache=app.state.answer_cache,
+        on_deletion=app.state.recent_posteriors.clear,
         observe=app.state.metrics.observe,
         is_draining=app.state.shutdown.is_draining,
-        resource_policy="cross-origin" if settings.cors_origins.strip() else "same-origin",
+        origins=settings.cors_origins,
         has_access_log=has_access_log(settings),
     )
     generate = app.openapi

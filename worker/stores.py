@@ -13,6 +13,8 @@ from worker.base.settings import Settings
 from worker.base.versions import numbers_of
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue, subscriber
+from worker.connections.cluster import Cluster
+from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
@@ -61,6 +63,7 @@ class Stores:
     endings: Notifications
     changes: Notifications
     drawn: Notifications
+    commands: LoopCommands
     counts: Counters
     keys: KeyStore
     quotas: Quotas
@@ -78,10 +81,12 @@ class Stores:
         `allow_other_bits`.
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
-        client, arrays = (
-            connect(settings, seconds, RetryPolicy(PATIENCE_SECONDS) if patient else CircuitBreaker(seconds))
-            for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
-        )
+        breaker = CircuitBreaker(arrays_seconds)
+        patience = RetryPolicy(PATIENCE_SECONDS)
+        client = connect_queue(settings, ANSWER_SECONDS, patience if patient else CircuitBreaker(ANSWER_SECONDS))
+        arrays = connect_cache(settings, arrays_seconds, patience if patient else breaker)
+        listen = subscriber("cache", settings)
+        commands = LoopCommands(arrays, None if isinstance(arrays, Cluster) else listen, breaker, arrays_seconds)
         counts = Counters(client)
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
@@ -99,7 +104,7 @@ class Stores:
             settings=settings,
             client=client,
             cache=cache,
-            draws=DrawCache(cache),
+            draws=DrawCache(cache, commands),
             datasets=DatasetStore(client, files, room),
             posteriors=PosteriorStore(client, cache),
             imports=ImportedPosteriors(files),
@@ -107,10 +112,11 @@ class Stores:
             jobs=jobs,
             queue=queue,
             recovery=JobRecovery(jobs, queue, settings),
-            requests=DrawRequests(arrays, reply),
+            requests=DrawRequests(commands, reply),
             endings=Notifications(subscriber("queue", settings), ENDED),
             changes=Notifications(subscriber("queue", settings), CHANGED),
-            drawn=Notifications(subscriber("cache", settings), reply, draw_outcomes),
+            drawn=Notifications(listen, reply, draw_outcomes),
+            commands=commands,
             counts=counts,
             keys=KeyStore(client),
             quotas=quotas,
@@ -140,6 +146,7 @@ class Stores:
         self.endings.close()
         self.changes.close()
         self.drawn.close()
+        self.commands.close()
         self.client.close()
         self.cache.close()
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import orjson
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool
 
 from service.encoding.aborted import AbortableResponse
-from service.encoding.ranges import ACCEPT_RANGES, ByteRange, RangedResponse, requested_range, unsatisfiable
+from service.encoding.ranges import ACCEPT_RANGES, ByteRange, requested_range, unsatisfiable
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ NPY = "application/x-npy"
 NPZ = "application/zip"
 CSV = "text/csv"
 _PIECE_BYTES = 2**20
-_INLINE_BYTES = 2**17  # of values that are encoded in less than a millisecond, on the event loop
 _JSON_VALUES = 2**14  # encoded at a time; the encoder holds the interpreter, 0.7 ms for so many
 # Of the encoder, for strong ETags: another version may write other digits of the same numbers.
 JSON_ENCODER = f"orjson-{orjson.__version__}"
@@ -132,6 +131,12 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return buffer.getvalue()
 
 
+def npy_bytes(array: Array, dtype: str) -> bytes:
+    """Return a small array as npy; `dtype` converts floating-point arrays."""
+    values = np.ascontiguousarray(array, dtype if array.dtype.kind == "f" else None)
+    return _npy_header(values.dtype, values.shape) + values.tobytes()
+
+
 class NpyResponse(AbortableResponse):
     """Array as npy; with an ETag it supports ranges."""
 
@@ -170,18 +175,6 @@ class NpyResponse(AbortableResponse):
 async def _without_thread(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
     for part in parts:
         yield part
-
-
-async def buffer_response(response: AbortableResponse, nbytes: int) -> RangedResponse:
-    """Return a streaming response of `nbytes` of values as a complete one; a thread encodes a larger one."""
-    is_small = nbytes <= _INLINE_BYTES
-    body = _whole(response.content) if is_small else await run_in_threadpool(_whole, response.content)
-    headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    return RangedResponse(body, response.status_code, headers)
-
-
-def _whole(parts: Iterable[str | bytes | memoryview]) -> bytes:
-    return b"".join(part.encode() if isinstance(part, str) else part for part in parts)
 
 
 def _json(rows: Array) -> bytes:

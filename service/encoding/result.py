@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from service.encoding import arrays as encode
 from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Stack
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
 from service.encoding.compression import matches_tag
-from service.encoding.tables import ResultTable, table_response
+from service.encoding.ranges import ACCEPT_RANGES, RangedResponse
+from service.encoding.tables import ResultTable, table_pieces
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # of a result with a main array
 SCALE_HEADER = "Glle-Scale"  # for requests with scale=auto and for binary bodies
 NOTES_HEADER = "Glle-Notes"  # for scale=auto
+_INLINE_BYTES = 2**17  # of values that are encoded in less than a millisecond, on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
 
@@ -58,21 +62,47 @@ class ArraysResult:
 
     def response(self, media: str, dtype: str, headers: dict[str, str] | None = None) -> AbortableResponse:
         """Return the result in a media type, or raise ``float32-overflow``."""
+        self._require_dtype(dtype)
+        if media == NPY:
+            assert self.main is not None
+            return encode.NpyResponse(Stack.of(self.arrays[self.main], dtype), headers)
+        return AbortableResponse(self._pieces(media, dtype), media_type=_content_type(media), headers=headers)
+
+    async def complete(self, media: str, dtype: str, headers: dict[str, str]) -> RangedResponse:
+        """Return a result with a small main array as a complete response; raises as `response`."""
+        self._require_dtype(dtype)
+        main = self.arrays[self.main or ""]
+        assert isinstance(main, np.ndarray)
+        if media == NPY:
+            return RangedResponse(encode.npy_bytes(main, dtype), 200, headers | ACCEPT_RANGES, NPY)
+        if main.nbytes <= _INLINE_BYTES:
+            body = self._body(media, dtype)
+        else:
+            body = await run_in_threadpool(self._body, media, dtype)
+        return RangedResponse(body, 200, headers, _content_type(media))
+
+    def _body(self, media: str, dtype: str) -> bytes:
+        pieces = self._pieces(media, dtype)
+        return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
+
+    def _require_dtype(self, dtype: str) -> None:
+        """Raise ``float32-overflow`` if an array has values that the dtype has not."""
         if dtype == "float32":
             for array in self.arrays.values():
                 encode.check_float32(array)
+
+    def _pieces(self, media: str, dtype: str) -> Iterable[str | bytes | memoryview]:
+        """Yield the body in a media type other than npy."""
         if media in {CSV, ARROW}:
             assert self.table is not None
-            return table_response(self.table(), media, headers)
+            return table_pieces(self.table(), media)
         stacks = {name: Stack.of(array, dtype) for name, array in self.arrays.items()}
-        if media == NPY:
-            assert self.main is not None
-            return encode.NpyResponse(stacks[self.main], headers)
         if media == NPZ:
             stacks |= {name: Stack.of(array) for name, array in self.stored.items()}
-            return AbortableResponse(encode.npz_pieces(stacks), media_type=NPZ, headers=headers)
-        pieces = self._json_with_arrays(stacks) if self.has_names else self._flat(stacks[self.main or ""])
-        return AbortableResponse(encode.join_pieces(pieces), media_type=JSON, headers=headers)
+            return encode.npz_pieces(stacks)
+        return encode.join_pieces(
+            self._json_with_arrays(stacks) if self.has_names else self._flat(stacks[self.main or ""])
+        )
 
     def _flat(self, main: Stack) -> Iterator[bytes | memoryview]:
         """Yield ``{"shape", "dtype", "data"}`` and the members; arrays among them become lists."""
@@ -98,20 +128,29 @@ class ArraysResult:
             yield b"}}}"
 
 
+def _content_type(media: str) -> str:
+    return f"{CSV}; charset=utf-8; header=present" if media == CSV else media  # RFC 4180 has the parameter `header`
+
+
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:
     """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
 
     The first one offered breaks ties. Arrow streams need pyarrow.
     """
+    return _negotiate(request.headers.get("accept", "*/*"), offered, has_arrow=has_arrow())
+
+
+@lru_cache(256)
+def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str:
     accepted: list[tuple[float, str]] = []
-    for part in request.headers.get("accept", "*/*").split(","):
+    for part in accept.split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
         quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
         try:
             accepted.append((-float(quality), kind))
         except ValueError:
             continue
-    available = tuple(media for media in offered if media != ARROW or has_arrow())
+    available = tuple(media for media in offered if media != ARROW or has_arrow)
     for rank, kind in sorted(accepted, key=lambda item: item[0]):
         for media in available:
             if rank < 0 and kind in {media, media.partition("/")[0] + "/*", "*/*"}:
@@ -119,7 +158,7 @@ def negotiate(request: Request, offered: tuple[str, ...]) -> str:
     raise refuse(
         "not-acceptable",
         406,
-        f"The Accept header {request.headers.get('accept')!r} names no available media type.",
+        f"The Accept header {accept!r} names no available media type.",
         f"Accept one of {', '.join(available)}." + (f" For {ARROW}: {REMEDY}." if available != offered else ""),
         offered=list(available),
     )

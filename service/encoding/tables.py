@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import CSV, Array, PieceBuffer
-from service.encoding.arrow import ARROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -67,12 +65,9 @@ def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
     return first | columns
 
 
-def table_response(table: ResultTable, media: str, headers: dict[str, str] | None = None) -> AbortableResponse:
-    """Return a table as CSV or as an Arrow stream."""
-    if media == CSV:
-        # The parameter `header` is from RFC 4180.
-        return AbortableResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
-    return AbortableResponse(_arrow(table), media_type=ARROW, headers=headers)
+def table_pieces(table: ResultTable, media: str) -> Iterator[str] | Iterator[bytes]:
+    """Yield a table as CSV or as an Arrow stream."""
+    return _csv(table) if media == CSV else _arrow(table)
 
 
 def _csv(table: ResultTable) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Middleware: access policy, authentication, rate limit, CORS, HEAD, request metrics, slow clients, answer cache.
+"""Middleware: requests, access policy, rate limit, CORS, slow clients, answer cache.
 
-May import `encoding` and `schemas`. Start with `observe`, the outermost.
+May import `encoding` and `schemas`. Start with `requests`.
 """

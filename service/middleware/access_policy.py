@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import redis
+from starlette.concurrency import run_in_threadpool
 
 from service.middleware.cors import allowed_origins
 from service.middleware.proxies import Proxies, proxy_trace
@@ -80,6 +81,12 @@ class AccessPolicy:
     def _is_open(self, keys: KeyStore | None) -> bool:
         return self._is_off or not (self.is_required or (keys is not None and keys.is_guarded()))
 
+    async def admit(self, scope: Scope) -> tuple[str, bool]:
+        """Authenticate a request; a thread reads a key, or whether there is one, unless that is a second old."""
+        if self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope)):
+            return self.authenticate(scope)
+        return await run_in_threadpool(self.authenticate, scope)
+
     @property
     def page_warning(self) -> str:
         """The warning that every web page can use the service until a key exists, or an empty string."""
@@ -96,8 +103,8 @@ class AccessPolicy:
             return False
         return True
 
-    def authenticate(self, scope: Scope) -> str:
-        """Return the tenant of a request; the default tenant if no key is needed.
+    def authenticate(self, scope: Scope) -> tuple[str, bool]:
+        """Return the tenant of a request, and whether no other tenant can exist whose ids the answer could reveal.
 
         While the server of the keys is away, the keys that were read last authenticate the requests for the metrics
         and the readiness, which report that server. Others raise `redis.RedisError`.
@@ -112,38 +119,39 @@ class AccessPolicy:
                 raise
             return self._authenticate(scope, self._keys.last_read())
 
-    def _authenticate(self, scope: Scope, keys: KeyStore | None) -> str:
-        if self._is_off:
-            _require_own_page(scope, self._origins)
-            return DEFAULT
-        if self._is_open(keys):
-            _require_local_name(scope)
-            _require_own_page(scope, self._origins)
-            if (trace := self._proxy_trace(scope)) is None:
-                return DEFAULT
-            if _AUTHORIZATION not in dict(scope["headers"]):
+    def _authenticate(self, scope: Scope, keys: KeyStore | None) -> tuple[str, bool]:
+        is_open, token = self._is_open(keys), _bearer_token(scope)
+        if is_open:
+            _require_own_client(scope, self._origins, any_host=self._is_off)
+            if self._is_off or (trace := self._proxy_trace(scope)) is None:
+                return DEFAULT, True
+            if token is None:
                 raise _key_required(f"The request came through a proxy (it has {trace}) and has no key.")
+        if token is None:
+            raise _key_required("This service needs an API key, and the request has none.")
         assert keys is not None
-        key = keys.verify(_bearer_token(scope))
+        key = keys.verify(token)
         path, method = scope["path"], scope["method"]
         needed = required_scope(path, method) or "read"
         if needed not in key.scopes:
             detail = f"Key {key.id} has the scope {' and '.join(key.scopes)}; {method} {path} needs {needed}."
             remedy = f"Use a key made with --scope {needed}."
             raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
-        return key.tenant
+        # The metrics are no tenant's, and need no server for their keys.
+        return key.tenant, is_open or path == METRICS
 
     def _proxy_trace(self, scope: Scope) -> str | None:
         """Return the evidence that a request came through a proxy, or None for a client of this machine.
 
         A proxy on this machine connects from loopback under any host name, so neither proves a local client.
         """
-        if not self._proxies.trust_peer(scope):
-            return proxy_trace(scope)
+        trace = proxy_trace(scope)
+        if not self._proxies.is_any or not self._proxies.trust_peer(scope):
+            return trace
         client = self._proxies.client(scope)
         if client is not None and is_loopback(client):
             return None
-        return proxy_trace(scope) or "the address of a trusted proxy"
+        return trace or "the address of a trusted proxy"
 
 
 def is_loopback(host: str) -> bool:
@@ -162,28 +170,26 @@ def names_loopback(host: bytes) -> bool:
     return is_loopback(name) or name.endswith(".localhost")
 
 
-def _require_local_name(scope: Scope) -> None:
-    """Refuse a request without keys for a host that is not a loopback name.
+def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: bool) -> None:
+    """Refuse a request without keys for a foreign host, or of another origin's web page.
 
-    Otherwise a web page could reach the service under its own name (DNS rebinding), and a proxy could admit everyone.
-    """
-    for name, value in scope["headers"]:
-        if name == b"host" and not names_loopback(value):
-            host = str(value, "latin-1")
-            detail = f"The request is for the host {host!r}; without keys the service answers to loopback names only."
-            remedy = "Use 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
-            raise refuse("foreign-host", 403, detail, remedy, host=host)
+    A web page could reach the service under its own name (DNS rebinding), and a proxy could admit everyone. So the host
+    must be a loopback name, unless `any_host`.
 
-
-def _require_own_page(scope: Scope, origins: Collection[str]) -> None:
-    """Refuse a request of another origin's web page to a service without keys, unless CORS admits the origin.
-
-    Such a page could upload and delete, and start draws: browsers send a form, a text or a GET without a preflight,
-    and hide only the response. `Sec-Fetch-Site` cannot be set by a page (Fetch Metadata Request Headers, W3C): only
-    `same-origin` and `none`, of an address that the user entered, prove a request of the own page. A page at another
-    port is `same-site` and another origin. Without that header a browser's `Origin` must be that of the request.
+    A page of another origin could upload and delete, and start draws: browsers send a form, a text or a GET without a
+    preflight, and hide only the response. `Sec-Fetch-Site` cannot be set by a page (Fetch Metadata Request Headers,
+    W3C): only `same-origin` and `none`, of an address that the user entered, prove a request of the own page. A page at
+    another port is `same-site` and another origin. Without that header a browser's `Origin` must be that of the
+    request. CORS may admit its origin.
     """
     headers = dict(scope["headers"])
+    if not any_host and b"host" in headers and not names_loopback(headers[b"host"]):
+        host = str(headers[b"host"], "latin-1")
+        detail = f"The request is for the host {host!r}; without keys the service answers to loopback names only."
+        remedy = "Use 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
+        raise refuse("foreign-host", 403, detail, remedy, host=host)
+    if b"sec-fetch-site" not in headers and b"origin" not in headers:
+        return
     site, origin = (str(headers.get(name, b""), "latin-1").strip() for name in (b"sec-fetch-site", b"origin"))
     if site in _OWN_SITES or "*" in origins or origin in origins:
         return
@@ -199,14 +205,14 @@ def _require_own_page(scope: Scope, origins: Collection[str]) -> None:
     raise refuse("foreign-origin", 403, detail, remedy, origin=origin[:100] or None, site=site[:20] or None)
 
 
-def _bearer_token(scope: Scope) -> str:
-    """Return the bearer token, or raise ``key-required``."""
+def _bearer_token(scope: Scope) -> str | None:
+    """Return the bearer token, or None."""
     for name, value in scope["headers"]:
         if name == _AUTHORIZATION:
             scheme, _, token = value.partition(b" ")
             if scheme.lower() == b"bearer":
                 return str(token.strip(), "latin-1")
-    raise _key_required("This service needs an API key, and the request has none.")
+    return None
 
 
 def _key_required(detail: str) -> ProblemError:

@@ -1,39 +1,30 @@
 """Cache of immutable responses in the memory of one API process; a hit runs no route and reads no array cache.
 
 A draw is a function of its address, so its response is stale only after its posterior was deleted. The cache therefore
-checks the posterior's state once a second, and before the next response after a deletion through this process. A
-response is served to its own tenant only.
+checks the posterior's state (`service.submission.recent_posteriors`). A response is served to its own tenant only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-import redis
-from opentelemetry.trace import get_current_span
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_body, gzip_tag, matches_tag
 from service.encoding.ranges import header, send_body
-from service.middleware.authentication import tenant_of
-from service.schemas.problems import problem_response, redis_problem
-from worker.connections.event_loop import on_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
-ALIVE_SECONDS = 1.0  # longest time a posterior deleted through another process is still served
-MAX_ALIVE = 4096  # posteriors with a valid check
 MAX_WORDS = 256  # shared header names and values
 MAX_CACHE_BYTES = 64 * 2**20  # of the cache of a process
 MAX_ANSWER_BYTES = 2**20  # of a cached body
@@ -66,17 +57,16 @@ class CachedAnswer:
 class AnswerCache:
     """LRU cache of responses, within a budget of bytes for bodies, headers, keys and containers.
 
-    `state` returns the state of a posterior by its id (`PosteriorRecord.state`), or None; it runs by `on_loop`.
+    `state` returns the state of a tenant's posterior (`PosteriorRecord.state`), or None.
     """
 
-    def __init__(self, budget: int, state: Callable[[str], str | None]) -> None:
+    def __init__(self, budget: int, state: Callable[[str, str], Awaitable[str | None]]) -> None:
         self._budget = budget
         self._state = state
         self._bytes = 0
         self.hits = 0  # since the metrics last read it
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._words: dict[bytes, bytes] = {}
-        self._alive: dict[str, tuple[float, str]] = {}  # each posterior's state, and the end of its validity
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
         """Cache a complete response that depends on nothing but the posterior's state."""
@@ -88,7 +78,7 @@ class AnswerCache:
         if is_compressible:
             headers[b"vary"] = b", ".join([*filter(None, [headers.get(b"vary")]), VARY])
         answer = CachedAnswer(
-            tenant_of(scope),
+            scope["glle.tenant"],
             posterior,
             state,
             scope.get("route"),
@@ -99,10 +89,6 @@ class AnswerCache:
             b"accept-ranges" in headers,
         )
         self._put(key, answer)
-        now = time.monotonic()
-        if len(self._alive) > MAX_ALIVE:
-            self._alive = {name: check for name, check in self._alive.items() if check[0] > now}
-        self._alive[posterior] = (now + ALIVE_SECONDS, state)
 
     def _put(self, key: bytes, answer: CachedAnswer) -> None:
         if (cost := _cost(key, answer)) > self._budget:
@@ -122,14 +108,11 @@ class AnswerCache:
         """Return the cached response to a request, or None; its posterior still exists."""
         key = _key(scope)
         answer = self._answers.get(key)
-        if answer is None or answer.tenant != tenant_of(scope):
+        if answer is None or answer.tenant != scope["glle.tenant"]:
             return None
-        until, state = self._alive.get(answer.posterior, (0.0, ""))
-        if until < (checked := time.monotonic()) or state != answer.state:
-            if await on_loop(self._state, answer.posterior) != answer.state:
-                self._forget(answer.posterior)
-                return None
-            self._alive[answer.posterior] = (checked + ALIVE_SECONDS, answer.state)
+        if await self._state(answer.tenant, answer.posterior) != answer.state:
+            self._forget(answer.posterior)
+            return None
         self.hits += 1
         if key in self._answers:  # not evicted during the check
             self._answers.move_to_end(key)
@@ -151,58 +134,21 @@ class AnswerCache:
         }
         headers = list((dict(plain.headers) | changed).items())
         answer = replace(plain, headers=headers, body=body, is_compressible=False)
-        if key not in self._answers and plain.posterior in self._alive:  # neither cached nor deleted meanwhile
+        if key not in self._answers:  # cached meanwhile
             self._put(key, answer)
         return answer
-
-    def invalidate(self) -> None:
-        """Check each posterior again before its next response, because one may have been deleted."""
-        self._alive.clear()
 
     def clear(self) -> None:
         """Remove all responses."""
         self._answers.clear()
-        self._alive.clear()
         self._bytes = 0
 
     def _forget(self, posterior: str) -> None:
         for key in [key for key, answer in self._answers.items() if answer.posterior == posterior]:
             self._bytes -= _cost(key, self._answers.pop(key))
-        self._alive.pop(posterior, None)
 
 
-class AnswerCacheMiddleware:
-    """Responses from the cache; other requests pass. `on_deletion` is called at the end of each DELETE."""
-
-    def __init__(self, app: ASGIApp, cache: AnswerCache, on_deletion: Callable[[], object] = lambda: None) -> None:
-        self._app = app
-        self._cache = cache
-        self._on_deletion = on_deletion
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        method = scope["method"] if scope["type"] == "http" else ""
-        try:
-            answer = await self._cache.find(scope) if method == "GET" else None
-        except redis.RedisError as error:  # the posterior's state is unknown
-            await problem_response(redis_problem(error))(scope, receive, send)
-            return
-        if answer is not None:
-            scope["route"] = answer.route
-            span, path = get_current_span(), getattr(answer.route, "path", "")
-            span.update_name(f"{method} {path}")
-            span.set_attribute("http.route", path)
-            await _send(answer, scope, receive, send)
-            return
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            if method == "DELETE":
-                self._cache.invalidate()
-                self._on_deletion()
-
-
-async def _send(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:
+async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:
     """Send a cached response, the requested range of it, or 304."""
     status, headers, body = 200, list(answer.headers), answer.body
     if_none_match = header(scope, b"if-none-match")

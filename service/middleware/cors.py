@@ -10,7 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 _ORIGIN = re.compile(r"https?://[^/\s,*?#]+")
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
@@ -37,14 +37,15 @@ def allowed_origins(origins: str) -> list[str]:
     return allowed
 
 
-def install(app: FastAPI, origins: str) -> None:
-    """Allow these origins (`allowed_origins`)."""
-    if allowed := allowed_origins(origins):
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=allowed,
-            allow_methods=METHODS,
-            allow_headers=REQUEST_HEADERS,
-            expose_headers=RESPONSE_HEADERS,
-            max_age=_PREFLIGHT_SECONDS,
-        )
+def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
+    """Return an app that allows these origins (`allowed_origins`)."""
+    if not (allowed := allowed_origins(origins)):
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=allowed,
+        allow_methods=METHODS,
+        allow_headers=REQUEST_HEADERS,
+        expose_headers=RESPONSE_HEADERS,
+        max_age=_PREFLIGHT_SECONDS,
+    )

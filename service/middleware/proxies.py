@@ -45,6 +45,11 @@ class Proxies:
             remedy = "Separate addresses or networks by commas, such as 127.0.0.1,10.0.0.0/8."
             raise SettingsError(f"GLLE_TRUSTED_PROXIES: {error}. {remedy}") from error
 
+    @property
+    def is_any(self) -> bool:
+        """Whether a proxy is trusted."""
+        return bool(self._networks)
+
     def trust_peer(self, scope: Scope) -> bool:
         """Return whether the peer of a request is a trusted proxy."""
         return self.trust(_peer(scope))

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING
 
 import redis
+from starlette.concurrency import run_in_threadpool
 
-from worker.connections.event_loop import on_loop
 from worker.records.ids import tenant_key
 from worker.records.quotas import too_many_requests
 
@@ -56,7 +56,7 @@ class RateLimiter:
         seconds = self._empty_until.get(tenant, 0.0) - time.monotonic()
         if seconds <= 0:
             try:
-                count, milliseconds = await on_loop(self._take, tenant, limit)
+                count, milliseconds = await run_in_threadpool(self._take, tenant, limit)
             except redis.RedisError:  # reads and routes without Redis keep working
                 count, milliseconds = self._take_alone(tenant, limit)
             if count:

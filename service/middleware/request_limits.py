@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 
 from service.middleware.slow_clients import PATIENCE_SECONDS, PROBE_PATHS
 from service.schemas.labels import MERGE_PATCH
-from service.schemas.problems import plain_problem, problem_response
-from worker.base.problems import Problem
+from service.schemas.problems import plain_problem
+from worker.base.problems import Problem, ProblemError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,31 +25,26 @@ UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview", "/v1/posteriors/imp
 MIN_SPEED = 1024  # bytes per second of a body after its first byte
 
 
-class RequestLimitMiddleware:
+class RequestLimits:
     """Refusal of requests beyond the limits.
 
     A request beyond `MAX_REQUESTS` requests in progress, probes excepted, takes no thread and no memory for its body.
     Answers from the answer cache do not count.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self) -> None:
         self._running = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request by the app, or refuse it."""
         is_counted = scope["path"] not in PROBE_PATHS
         if (problem := self._problem(scope, is_counted=is_counted)) is not None:
-            await problem_response(problem)(scope, receive, send)
-            return
+            raise ProblemError(problem)
         if _has_body(scope):
             receive = _limit_body(receive, None if scope["path"] in UPLOADS else COMMAND_BYTES)
         self._running += is_counted
         try:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
         finally:
             self._running -= is_counted
 

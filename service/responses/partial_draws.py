@@ -6,12 +6,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
+from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import ResponseAbortedError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import LimitedStreamingResponse, job_states
 from service.submission.jobs import reopen_job
-from worker.connections.event_loop import on_loop
 from worker.records.draws import batch_end
 from worker.records.ids import DEFAULT
 
@@ -50,20 +50,20 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
     A draw evicted before it is sent is computed again. No thread waits meanwhile. Raise `ResponseAbortedError` if the
     job fails or is cancelled, draws are evicted faster than they are sent, or the process shuts down.
     """
-    arrays_id = await on_loop(here.posteriors.arrays_id, job.subject)
+    arrays_id = await run_in_threadpool(here.posteriors.arrays_id, job.subject)
     keys = list(spec.draws())
     sent = 0
     for _ in range(_ATTEMPTS):
         async for now in job_states(here, limiter, job):
             if now.is_open and now.status != "cancelling":
-                complete = await on_loop(_complete, here, now, spec)
+                complete = await run_in_threadpool(_complete, here, now, spec)
             elif now.status != "succeeded":
                 raise ResponseAbortedError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
             else:
                 complete = spec.total
             while sent < complete:
                 part = keys[sent : batch_end(keys, sent, complete, 8 * spec.n * spec.p)]
-                entries = list(takewhile(bool, await on_loop(here.draws.get_many, arrays_id, part)))
+                entries = list(takewhile(bool, await run_in_threadpool(here.draws.get_many, arrays_id, part)))
                 for entry in entries:
                     assert entry is not None
                     yield entry
@@ -76,7 +76,7 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
             raise ResponseAbortedError(
                 f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent."
             )
-        job = await on_loop(reopen_job, here, job)
+        job = await run_in_threadpool(reopen_job, here, job)
     raise ResponseAbortedError(
         f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use."
     )

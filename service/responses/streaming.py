@@ -15,12 +15,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import redis
+from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import AbortableResponse, ResponseAbortedError
 from service.schemas.resources import JobOut, ProgressOut
 from service.submission.jobs import look
 from worker.base.problems import refuse
-from worker.connections.event_loop import on_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -114,7 +114,7 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
         while not limiter.is_stopped:
             changed.clear()
             try:
-                job = await on_loop(look, here, job.id)
+                job = await run_in_threadpool(look, here, job.id)
             except redis.RedisError as error:
                 if time.monotonic() - answered > OUTAGE_SECONDS:
                     raise ResponseAbortedError(f"Redis does not answer ({type(error).__name__}).") from error

@@ -51,7 +51,6 @@ from worker.analyses.posterior_analyses import (
     SummarySpec,
     TransformSpec,
 )
-from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
@@ -109,8 +108,8 @@ async def summary(
     exceeds it.
     """
     negotiate(request, _SUMMARY_MEDIA)
-    record = await on_loop(require_posterior, stores, id_)
-    await on_loop(require_sample, stores, record, query.source, first=query.first, count=query.count)
+    record = await run_in_threadpool(require_posterior, stores, id_)
+    await run_in_threadpool(require_sample, stores, record, query.source, first=query.first, count=query.count)
     spec = summary_spec(stores, record, query)
     entry = await load_or_compute(stores, spec.cache_key(id_), partial(_summary_job, stores, record, spec), wait)
     wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
@@ -132,7 +131,7 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: C
     reference embedding, and `distances` (m,) to the nearest training point: far from all of them the embedding
     extrapolates. With `draws` it also has `mean` (m, p) and `covariance` (m, p, p) of each position over the draws.
     """
-    return await job_response(stores, partial(in_thread, _transform, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_transform, stores, id_, body, command), command.wait)
 
 
 @router.post(
@@ -178,7 +177,7 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
     `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components` (the intrinsic dimension, rounded), null
     where the curve allows none. `notes` has the reasons in words. Nothing is applied.
     """
-    return await job_response(stores, partial(in_thread, _advice, stores, body, command), command.wait)
+    return await job_response(stores, partial(_advice, stores, body, command), command.wait)
 
 
 @router.post(

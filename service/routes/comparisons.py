@@ -20,7 +20,6 @@ from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
 from worker.analyses.spread import spread_of
 from worker.base.problems import Problem, ProblemError
-from worker.connections.event_loop import in_thread
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
 from worker.records.job import Terms
@@ -44,7 +43,7 @@ async def compare(body: ComparisonIn, stores: TenantStores, command: Command) ->
     again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `spread` each row has
     the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
     """
-    return await job_response(stores, partial(in_thread, _compare, stores, body, command), command.wait)
+    return await job_response(stores, partial(_compare, stores, body, command), command.wait)
 
 
 def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job:

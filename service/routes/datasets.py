@@ -20,7 +20,7 @@ from service.encoding.result import MEDIA, ArraysResult, immutable_headers, nego
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import ResultTable as Columns
 from service.encoding.tables import id_columns, matrix_columns, with_ids
-from service.middleware.authentication import tenant_of
+from service.middleware.requests import tenant_of
 from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, forms, returns_arrays
 from service.schemas.derived import ArrayOut
 from service.schemas.labels import NameFilter, NamingIn, TagFilter

@@ -1,38 +1,37 @@
 """`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or as a job."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import AbortableResponse
-from service.encoding.arrays import CSV, JSON, buffer_response
+from service.encoding.arrays import CSV, JSON, Array, Dtype
 from service.encoding.arrow import ARROW
-from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
+from service.encoding.result import MEDIA, ArraysResult, immutable_headers, is_not_modified, negotiate, scale_headers
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import ResultTable, matrix_columns, with_ids
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
-from service.responses.analyses import ResultQuery
+from service.middleware.requests import tenant_of
 from service.routes import params
 from service.schemas.resources import DrawsIn
 from service.schemas.results import DrawOut
 from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import create_job_once
 from service.submission.jobs import compute, job_response, submit_job
-from service.submission.recent_posteriors import RecentPosteriors
 from service.submission.validation import (
     require_calibratable,
     require_data,
+    require_drawable,
     require_posterior,
     require_quick,
     require_sample,
 )
-from worker.connections.event_loop import on_loop
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry
-from worker.records.draws import AUTO, QUICK_SECONDS, DrawsSpec
+from worker.records.draws import AUTO, QUICK_SECONDS, DrawAddress, DrawsSpec
 from worker.records.ids import digest
 from worker.records.job import Terms
 from worker.storage.posteriors import PosteriorRecord
@@ -58,18 +57,10 @@ async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, 
     return await job_response(stores, partial(_draws_job, stores, id_, body, command), command.wait)
 
 
-@router.get(
-    "/{index}",
-    summary="Draw one embedding",
-    **params.returns_arrays(
-        "The embedding (n, p).", MEDIA, DrawOut, has_scale=True, **params.NOT_FITTED, _422="Out of range."
-    ),
-)
 async def draw_one(
+    request: Request,
     id_: params.Id,
     index: params.IndexPath,
-    request: Request,
-    stores: params.TenantStores,
     seed: params.SeedQuery = 0,
     scale: params.ScaleQuery = 1.0,
     source: params.SourceQuery = "posterior",
@@ -88,44 +79,65 @@ async def draw_one(
     about the scale are JSON's `notes`, whose ETag differs then, and their codes the header Glle-Notes.
     """
     media = negotiate(request, MEDIA)
-    body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    recent = request.app.state.recent_posteriors
-    record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
-    cached = partial(_find_cached, stores, record, spec)
-    if entry is None and not spec.is_auto:
-        began = time.monotonic()
-        entry = await requested_draw(stores, record, spec.key(0), cached, wait)
-        wait = max(0.0, wait - (time.monotonic() - began))
+    recent, cache = request.app.state.recent_posteriors, request.app.state.answer_cache
+    tenant, stores = tenant_of(request.scope), params.stores_of(request)
+    record = await recent.require(tenant, id_)
+    if source == "prior":
+        require_drawable(record, source, total=1, last=index)
+    notes: Sequence[dict[str, str]] = ()
+    if scale == AUTO:
+        body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
+        entry, notes = await _calibrated_draw(stores, record, body, wait)
+    else:
+        began, key = time.monotonic(), DrawAddress(seed, index, float(scale), source, align)
+        entry = await stores.draws.read(record.arrays_id, key) or await requested_draw(stores, record, key, wait)
         if entry is None:  # perhaps because the posterior was deleted and fitted again
             recent.clear()
-            record, spec, entry = await on_loop(_lookup, stores, recent, id_, body)
-            cached = partial(_find_cached, stores, record, spec)
-    if entry is None:
-        entry = await compute(stores, cached, partial(_single, stores, record, spec), wait)
+            record = await recent.require(tenant, id_)
+            body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
+            left = max(0.0, wait - (time.monotonic() - began))
+            entry = await _computed_draw(stores, record, body, left)
     ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
-    calibration = await on_loop(stores.posteriors.calibration, id_) if scale == AUTO else None
-    notes = [] if calibration is None else calibration.get("notes", [])
-    response = _draw_response(request, entry, ResultQuery(request, dtype, points, ids=lambda: ids, notes=notes), media)
-    nbytes = entry.arrays["embedding"].nbytes
-    if isinstance(response, AbortableResponse) and nbytes <= MAX_ANSWER_BYTES:
-        response = await buffer_response(response, nbytes)
-        request.app.state.answer_cache.keep(request.scope, id_, record.state, response)
+    result, headers = _result(entry, dtype, points, ids, notes, media)
+    if is_not_modified(request, headers):
+        return Response(status_code=304, headers=headers)
+    if entry.arrays["embedding"].nbytes > MAX_ANSWER_BYTES:
+        return result.response(media, dtype, headers)
+    response = await result.complete(media, dtype, headers)
+    cache.keep(request.scope, id_, record.state, response)
     return response
 
 
-def _lookup(
-    stores: Stores, recent: RecentPosteriors, id_: str, body: DrawsIn
-) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
-    """Return the posterior, the specification of one draw, and the draw if it is cached."""
-    record = recent.require(stores, id_)
-    spec = _resolve_scale(stores, record.id, _spec(stores, record, body))
-    return record, spec, _find_cached(stores, record, spec)
+router.add_api_route(
+    "/{index}",
+    draw_one,
+    summary="Draw one embedding",
+    **params.returns_arrays(
+        "The embedding (n, p).", MEDIA, DrawOut, has_scale=True, **params.NOT_FITTED, _422="Out of range."
+    ),
+    route_class_override=params.DirectRoute,
+)
 
 
-def _find_cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
-    """Return a single draw from the cache."""
-    spec = _resolve_scale(stores, record.id, spec)
-    return None if spec.is_auto else stores.draws.get(record.arrays_id, spec.key(0))
+async def _computed_draw(stores: Stores, record: PosteriorRecord, body: DrawsIn, wait: float) -> Entry:
+    """Return the draw of a job; raises as `finish`."""
+    spec = await run_in_threadpool(_spec, stores, record, body)
+
+    def find() -> Entry | None:
+        now = _resolve_scale(stores, record.id, spec)
+        return None if now.is_auto else stores.draws.get(record.arrays_id, now.key(0))
+
+    entry = await run_in_threadpool(find)
+    return await compute(stores, find, partial(_single, stores, record, spec), wait) if entry is None else entry
+
+
+async def _calibrated_draw(
+    stores: Stores, record: PosteriorRecord, body: DrawsIn, wait: float
+) -> tuple[Entry, Sequence[dict[str, str]]]:
+    """Return the draw at the calibrated scale, and the doubts about that; the first request starts the calibration."""
+    entry = await _computed_draw(stores, record, body, wait)
+    calibration = await run_in_threadpool(stores.posteriors.calibration, record.id)
+    return entry, [] if calibration is None else calibration.get("notes", [])
 
 
 def _resolve_scale(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
@@ -134,33 +146,30 @@ def _resolve_scale(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
     return spec if calibration is None else spec.at(calibration["scale"])
 
 
-def _draw_response(request: Request, entry: Entry, query: ResultQuery, media: str) -> Response:
-    selection = Selection.of(query.points, len(entry.arrays["embedding"]), "points")
-    dtype, ids = query.dtype, query.ids()
-    tag = f"{selection.tag} notes".strip() if query.notes and media == JSON else selection.tag
+def _result(
+    entry: Entry, dtype: Dtype, points: str | None, ids: Array | None, notes: Sequence[dict[str, str]], media: str
+) -> tuple[ArraysResult, dict[str, str]]:
+    """Return a draw, or the requested points of it, and the headers of one representation."""
+    embedding, eigenvalues = entry.arrays["embedding"], entry.arrays["eigenvalues"]
+    tag = ""
+    if points is not None:
+        selection = Selection.of(points, len(embedding), "points")
+        embedding, tag = selection.take(embedding), selection.tag
+        ids = None if ids is None else selection.take(ids)
+    if notes and media == JSON:
+        tag = f"{tag} notes".strip()
     headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)
-    headers |= scale_headers([entry.meta["scale"]], query.notes)
-    embedding, eigenvalues = selection.take(entry.arrays["embedding"]), entry.arrays["eigenvalues"]
+    headers |= scale_headers([entry.meta["scale"]], notes)
     # Seconds differ between two computations of one draw, which have the same ETag.
     members = [item for item in entry.meta.items() if item[0] not in {"sha256", "seconds"}]
-
-    def table() -> ResultTable:
-        return ResultTable.of(
-            with_ids(matrix_columns(embedding, "y"), None if ids is None else selection.take(ids)), dtype
-        )
-
     result = ArraysResult(
         arrays={"embedding": embedding},
         stored={"eigenvalues": eigenvalues},
         main="embedding",
-        members=[
-            ("eigenvalues", eigenvalues.tolist()),
-            *members,
-            *([("notes", list(query.notes))] if query.notes else []),
-        ],
-        table=table,
+        members=[("eigenvalues", eigenvalues.tolist()), *members, *([("notes", list(notes))] if notes else [])],
+        table=lambda: ResultTable.of(with_ids(matrix_columns(embedding, "y"), ids), dtype),
     )
-    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
+    return result, headers
 
 
 def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandOptions) -> Job:

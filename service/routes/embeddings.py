@@ -32,7 +32,6 @@ from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.spread import PART, SpreadSpec
 from worker.base.problems import Problem, ProblemError, refuse
-from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry, entry_bytes
@@ -58,7 +57,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
     method, all parameters, labels and engine version. A request that cannot finish within the job's time is refused at
     once, with the size that can.
     """
-    return await job_response(stores, partial(in_thread, _embed, stores, body, command), command.wait)
+    return await job_response(stores, partial(_embed, stores, body, command), command.wait)
 
 
 @router.post(
@@ -122,8 +121,8 @@ async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
 
     POST /v1/embeddings computes it again under the same id.
     """
-    record = await on_loop(stores.embeddings.fetch, id_)
-    await on_loop(delete_embedding_of, stores, record)
+    record = await run_in_threadpool(stores.embeddings.fetch, id_)
+    await run_in_threadpool(delete_embedding_of, stores, record)
     return Response(status_code=204)
 
 
@@ -201,7 +200,7 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, com
 
     PCA, PPCA, kernel PCA and NPE have a map (`has_map` in GET /v1/methods). The result has `embedding` (m, p).
     """
-    return await job_response(stores, partial(in_thread, _place, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_place, stores, id_, body, command), command.wait)
 
 
 @router.post(
@@ -224,12 +223,12 @@ async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command
     for each point, such as `movement` (n,), which is no interval. `notes` say where a method is known to fail this
     test. Refits are cached: a longer request makes the missing ones only.
     """
-    return await job_response(stores, partial(in_thread, _spread, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_spread, stores, id_, body, command), command.wait)
 
 
 async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry]:
     """Return the record of an embedding, and the embedding."""
-    record = await on_loop(stores.embeddings.fetch, id_)
+    record = await run_in_threadpool(stores.embeddings.fetch, id_)
     submit = partial(_embedding_job, stores, record)
     return record, await load_or_compute(stores, record.recipe.cache_key, submit, wait)
 
@@ -239,7 +238,7 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open:
         return job
-    in_thread(stores.datasets.fetch, record.recipe.dataset)
+    stores.datasets.fetch(record.recipe.dataset)
     return analysis_job(stores, record.spec, posterior=None)
 
 

@@ -26,7 +26,6 @@ from service.submission.validation import require_partial, require_success
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.plots.picture import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
-from worker.connections.event_loop import on_loop
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
 from worker.records.ids import DEFAULT
@@ -65,7 +64,7 @@ async def list_jobs(
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
     """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
-    job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
     return JobOut.of(job)
@@ -100,7 +99,7 @@ async def follow(
     Last-Event-ID a reconnecting client gets the state that it has not received, or 204 after the end.
     """
     negotiate(request, (EVENTS,))
-    job = await on_loop(look, stores, id_)
+    job = await run_in_threadpool(look, stores, id_)
     if has_seen_end(job, last_event_id):
         return Response(status_code=204)
     streams = request.app.state.stream_limiter
@@ -155,7 +154,7 @@ async def get_result(
     and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length. Of an audit
     it is the latest result, not to be stored, or 202 before the first one; more pairs of halves refine it.
     """
-    job = await settle(stores, await on_loop(stores.jobs.fetch, id_), wait)
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if partial:
         require_partial(job)
         if job.is_open and job.status != "cancelling":
@@ -188,9 +187,9 @@ async def cancel(
     job is removed, and its last state returned. Its results stay cached under their names.
     """
     if record:
-        job = await on_loop(stores.jobs.delete, id_)
+        job = await run_in_threadpool(stores.jobs.delete, id_)
     else:
-        job = await on_loop(_cancel, stores, id_)
+        job = await run_in_threadpool(_cancel, stores, id_)
     if job.is_open:
         return accepted_response(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
@@ -230,7 +229,7 @@ async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> 
         query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)
         return await run_in_threadpool(result_response, analysis, entry, query) if entry else accepted_response(job)
     negotiate(request, (NPY,))
-    spec, notes = await on_loop(_draws_spec, stores, job)
+    spec, notes = await run_in_threadpool(_draws_spec, stores, job)
     if spec is None:
         return accepted_response(job)
     headers = scale_headers([float(scale) for scale in spec.scales], notes)

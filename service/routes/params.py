@@ -1,23 +1,24 @@
 """Parameters and documented responses that several routes share, and the check of the query of every request."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from fastapi import Depends, Path, Query, Request, Response
 from fastapi.dependencies.utils import get_flat_params
+from fastapi.exceptions import RequestValidationError
 from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError, create_model
 
 from glle_engine.base.spec import Align, Source
 from glle_engine.reliability.alignment import FEWEST
 from glle_engine.reliability.ensemble import RESAMPLES
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
-from service.middleware.authentication import tenant_of
+from service.middleware.requests import tenant_of
 from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import failures
 from service.schemas.resources import MAX_COUNTER, JobOut
@@ -33,17 +34,49 @@ _ALIKE = 0.6  # similarity of a name to be suggested
 _PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # of the routes that have been requested
 
 
-async def _stores(request: Request) -> Stores:
-    """Return the stores, restricted to the request's tenant; async, because FastAPI calls a function in a thread."""
+def stores_of(request: Request) -> Stores:
+    """Return the stores, restricted to the request's tenant."""
     stores = request.app.state.stores_of(tenant_of(request.scope))
     assert isinstance(stores, Stores)
     return stores
 
 
+async def _stores(request: Request) -> Stores:
+    return stores_of(request)  # async, because FastAPI calls a function in a thread
+
+
+class DirectRoute(APIRoute):
+    """Route without a body whose parameters one model checks, in a tenth of the time of FastAPI's dependencies."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that checks the parameters and calls the endpoint; it documents them as usual."""
+        given = [*self.dependant.path_params, *self.dependant.query_params]
+        where = {field.alias: field.field_info.in_.value for field in given}  # type: ignore[attr-defined] # of fastapi.params
+        fields: dict[str, Any] = {field.name: (field.field_info.annotation, field.field_info) for field in given}
+        model = create_model("Parameters", **fields)
+
+        async def handle(request: Request) -> Response:
+            check_query(request)
+            try:
+                values = model.model_validate({**request.query_params, **request.path_params})
+            except ValidationError as error:
+                errors = [{**each, "loc": (where[each["loc"][0]], *each["loc"])} for each in error.errors()]
+                raise RequestValidationError(errors) from None
+            response: Response = await self.endpoint(request, **values.__dict__)
+            return response
+
+        return handle
+
+
 async def require_known_query(request: Request) -> None:
+    """Check the query of a request; every route depends on this."""
+    check_query(request)
+
+
+def check_query(request: Request) -> None:
     """Refuse a query parameter that the route does not have, and several values of one that takes a single value.
 
-    A result may be cached for a year, so a misspelt parameter must not be ignored. Every route depends on this check.
+    A result may be cached for a year, so a misspelt parameter must not be ignored.
     """
     query = request.query_params
     route = request.scope["route"]

@@ -16,7 +16,6 @@ from service.submission.validation import require_data, require_posterior, requi
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
 from worker.base.problems import refuse
-from worker.connections.event_loop import on_loop
 from worker.records import sharding
 from worker.records.job import ANY_TIME, Terms
 from worker.storage.posteriors import PosteriorRecord
@@ -119,12 +118,12 @@ async def see_summary(
 
     The spread is that of the summary with the same parameters. That of an ensemble has its reliability in the title.
     """
-    record = await on_loop(require_posterior, stores, id_)
+    record = await run_in_threadpool(require_posterior, stores, id_)
     grid = DrawGrid(count=query.count, first=query.first, seed=query.seed, source=query.source)
-    await on_loop(_require_panels, stores, id_, grid, "summary")
+    await run_in_threadpool(_require_panels, stores, id_, grid, "summary")
     summary = summary_spec(stores, record, query)
-    if not all(await on_loop(stores.cache.contains, [summary.cache_key(id_)])):
-        await on_loop(partial(require_affordable_summary, stores, record, summary, shared=False))
+    if not all(await run_in_threadpool(stores.cache.contains, [summary.cache_key(id_)])):
+        await run_in_threadpool(partial(require_affordable_summary, stores, record, summary, shared=False))
     return await _posterior_picture(
         stores, request, _spec("summary", stores, summary.to_dict(), options), id_, wait, grid
     )
@@ -139,7 +138,7 @@ async def see_embedding(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
-    record = await on_loop(stores.embeddings.fetch, id_)
+    record = await run_in_threadpool(stores.embeddings.fetch, id_)
     dataset = record.recipe.dataset
     await run_in_threadpool(_require_color, stores, dataset, options.color)
     spec = _spec("embedding", stores, record.spec.to_dict(), options, dataset)
@@ -155,7 +154,7 @@ async def see_comparison(
     id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = ANSWER_SECONDS
 ) -> Response:
     """Return the embeddings of a comparison side by side, with their scores: immutable, with a strong ETag."""
-    job = await on_loop(stores.jobs.fetch, id_)
+    job = await run_in_threadpool(stores.jobs.fetch, id_)
     if job.kind != "comparison":
         raise refuse(
             "no-picture",
@@ -182,8 +181,8 @@ async def _posterior_picture(
     stores: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: DrawGrid
 ) -> Response:
     """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
-    record = await on_loop(_require_panels, stores, posterior, grid, spec.of)
-    await on_loop(require_data, stores, record)
+    record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
+    await run_in_threadpool(require_data, stores, record)
     await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
     total = grid.count * len(grid.scales)
     seconds = total * record.draw_seconds

@@ -19,7 +19,7 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
 from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
-from service.middleware.authentication import tenant_of
+from service.middleware.requests import tenant_of
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
@@ -48,7 +48,6 @@ from service.uploads.sandbox.processes import ReaderProcesses
 from service.uploads.spool import receive_body
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
-from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT, dataset_id, posterior_id
@@ -98,11 +97,11 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: params.Command) 
     The id is the digest of data, specification and engine version. An existing posterior is returned at once, and two
     concurrent requests share one job.
     """
-    result = await on_loop(_posterior_or_job, stores, body, command)
+    result = await run_in_threadpool(_posterior_or_job, stores, body, command)
     if isinstance(result, PosteriorRecord):
         return _posterior_response(result, 200)
     job = await finish(stores, result, command.wait)
-    return _posterior_response(await on_loop(stores.posteriors.fetch, job.subject), 201)
+    return _posterior_response(await run_in_threadpool(stores.posteriors.fetch, job.subject), 201)
 
 
 @router.post(
@@ -128,7 +127,7 @@ async def estimate_fit(
             "An estimate searches the neighbors of a sample, and takes no given ones.",
             remedy="Give n_neighbors, their number, in place of neighbors: but for the search the cost is similar.",
         )
-    dataset, spec = await on_loop(_check, stores, body)
+    dataset, spec = await run_in_threadpool(_check, stores, body)
     analysis = estimate_spec(stores, dataset, spec)
     submit = partial(estimate_job, stores, dataset, analysis)
     entry = await load_or_compute(stores, analysis.cache_key(dataset.id), submit, wait)
@@ -163,12 +162,12 @@ async def list_posteriors(
 )
 async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
-    job = await on_loop(_open_job, stores, id_)
+    job = await run_in_threadpool(_open_job, stores, id_)
     if job is not None:
         job = await settle(stores, job, wait)
         if job.is_open:
             raise UnfinishedJobError(job)
-    return _posterior_response(await on_loop(require_posterior, stores, id_), 200)
+    return _posterior_response(await run_in_threadpool(require_posterior, stores, id_), 200)
 
 
 @router.get(
@@ -336,14 +335,14 @@ async def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> Pos
 
     They are not part of the content: id and ETags stay.
     """
-    return PosteriorOut.of(await on_loop(stores.posteriors.rename, id_, body.changes()))
+    return PosteriorOut.of(await run_in_threadpool(stores.posteriors.rename, id_, body.changes()))
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=failures(_404="No such posterior."))
 async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
-    record = await on_loop(stores.posteriors.fetch, id_)
-    await on_loop(delete_posterior_of, stores, record)
+    record = await run_in_threadpool(stores.posteriors.fetch, id_)
+    await run_in_threadpool(delete_posterior_of, stores, record)
     return Response(status_code=204)
 
 
@@ -365,7 +364,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
             return record
         stores.posteriors.require_room()
         require_possible_fit(stores, dataset, spec)
-        in_thread(require_not_all_equal, stores, dataset)
+        require_not_all_equal(stores, dataset)
         return _fit(stores, id_, dataset.id, parameters, terms)
 
     def recall(name: str) -> PosteriorRecord | Job | None:
@@ -383,9 +382,9 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     """Return data set and specification of a request; raise problems that need no data."""
     spec = body.fit_spec()
-    dataset = in_thread(stores.datasets.fetch, body.dataset)
+    dataset = stores.datasets.fetch(body.dataset)
     if body.neighbors is not None:
-        spec = body.fit_spec(in_thread(_given_neighbors, stores, body.neighbors, dataset.n))
+        spec = body.fit_spec(_given_neighbors(stores, body.neighbors, dataset.n))
     spec = spec.of_points(dataset.n)
     require_within("n_neighbors", spec.n_neighbors)
     require_within("n_components", spec.n_components)

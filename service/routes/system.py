@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from service.middleware.authentication import tenant_of
+from service.middleware.requests import tenant_of
 from service.routes.params import TenantStores
 from service.schemas import docs_page
 from service.schemas.problems import failures
@@ -33,7 +33,6 @@ from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES
 from service.uploads.registry import format_of
 from worker.base.problems import refuse
-from worker.connections.event_loop import on_loop
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
 from worker.records.ids import DEFAULT
@@ -80,8 +79,8 @@ async def info(stores: TenantStores) -> InfoOut:
 @router.get("/v1/usage", summary="Usage and quotas", responses=failures())
 async def usage(request: Request, stores: TenantStores) -> UsageOut:
     """Return what the tenant of the key stores and does, beside its quotas."""
-    reset = await on_loop(request.app.state.rate_limiter.usage, tenant_of(request.scope))
-    return await on_loop(_usage, stores, *reset)
+    reset = await run_in_threadpool(request.app.state.rate_limiter.usage, tenant_of(request.scope))
+    return await run_in_threadpool(_usage, stores, *reset)
 
 
 def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
@@ -119,10 +118,10 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     if other paths need one, gets the status alone.
     """
     request.app.state.shutdown.require_not_draining()
-    checks = await on_loop(readiness, stores)
+    checks = await run_in_threadpool(readiness, stores)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
-    if not await on_loop(request.app.state.access_policy.is_authenticated, request.scope):
+    if not await run_in_threadpool(request.app.state.access_policy.is_authenticated, request.scope):
         if failed:
             remedy = "Send an API key for details, or run `glle doctor` on the service's machine."
             raise refuse("not-ready", 503, "The service is not ready.", remedy)
@@ -131,8 +130,8 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
         first, names = failed[0], [check.name for check in failed]
         states = [check.to_dict() for check in checks]
         raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=states)
-    queues = await on_loop(queue_states, stores)
-    workers = await on_loop(live_workers, stores.client)
+    queues = await run_in_threadpool(queue_states, stores)
+    workers = await run_in_threadpool(live_workers, stores.client)
     return ReadyOut(
         status=status,
         workers=len(workers),

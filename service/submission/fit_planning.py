@@ -23,7 +23,6 @@ from service.submission.planning import COST_MARGIN, Allowance, three_digits
 from service.submission.validation import obstacle_to_resampling, require_not_all_equal
 from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
 from worker.base.problems import Problem, ProblemError
-from worker.connections.event_loop import in_thread
 from worker.records.job import Terms
 from worker.records.sharding import PER_BLOCK, resamples_bytes
 
@@ -62,7 +61,7 @@ def estimate_spec(stores: Stores, dataset: Dataset, spec: FitSpec) -> EstimateSp
 
 def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Job:
     """Return the job of an estimate; it is interactive unless the data set is large, or raise ``degenerate-data``."""
-    in_thread(require_not_all_equal, stores, dataset)
+    require_not_all_equal(stores, dataset)
     short = dataset.n * dataset.d <= SHORT_VALUES
     return analysis_job(stores, analysis, posterior=None, terms=Terms(priority="interactive"), short=short)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
@@ -17,7 +18,6 @@ from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
 from worker.analyses.registry import recipes_of
 from worker.analyses.spread import SpreadSpec
-from worker.connections.event_loop import in_thread, on_loop
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry
@@ -67,7 +67,7 @@ async def finish(stores: Stores, job: Job, wait: float) -> Job:
 
 async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
     """Submit a job, and return 200 once it has succeeded; raises as `finish`."""
-    job = await finish(stores, await on_loop(submit), wait)
+    job = await finish(stores, await run_in_threadpool(submit), wait)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
 
@@ -75,14 +75,14 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
 async def load_or_compute(stores: Stores, key: str, submit: Callable[[], Job], wait: float) -> Entry:
     """Return an entry of the cache; if it is missing, submit its job, and raise as `finish`."""
     cached = partial(stores.cache.get, key)
-    entry = await on_loop(cached)
+    entry = await run_in_threadpool(cached)
     return await compute(stores, cached, submit, wait) if entry is None else entry
 
 
 async def compute(stores: Stores, cached: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
     """Submit the job of a missing entry, and return the entry that `cached` then reads; raises as `finish`."""
-    job = await finish(stores, await on_loop(submit), wait)
-    if (entry := await on_loop(cached)) is None:  # a busy cache may evict it at once
+    job = await finish(stores, await run_in_threadpool(submit), wait)
+    if (entry := await run_in_threadpool(cached)) is None:  # a busy cache may evict it at once
         raise UnfinishedJobError(job)
     return entry
 
@@ -91,7 +91,7 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
     """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
 
     async def now(_: object = None) -> tuple[Job, bool]:
-        current = await on_loop(look, stores, job.id)
+        current = await run_in_threadpool(look, stores, job.id)
         return current, not current.is_open
 
     if not job.is_open:
@@ -177,7 +177,7 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
     if (deleted := stores.posteriors.delete(record.id)) is not None and deleted.is_imported:
-        in_thread(stores.imports.remove, deleted)
+        stores.imports.remove(deleted)
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:

@@ -10,7 +10,6 @@ from service.uploads.formats.json_table import table_of
 from service.uploads.limits import Limits
 from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
-from worker.connections.event_loop import in_thread
 from worker.records.draws import draws_bytes
 from worker.records.job import is_quick_draws
 from worker.storage.datasets import all_points_equal
@@ -54,7 +53,7 @@ def require_partial(job: Job) -> None:
 def require_data(stores: Stores, record: PosteriorRecord) -> None:
     """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
     if record.is_imported and stores.datasets.get(record.dataset) is None:
-        raise in_thread(stores.imports.data_not_found, record)
+        raise stores.imports.data_not_found(record)
 
 
 def new_points(stores: Stores, body: PointsIn, d: int) -> tuple[str, tuple[int, int], Array | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,7 +18,7 @@ import redis
 from worker.connections.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 AWAY_SECONDS = 0.5  # pause after a call without an answer
 T = TypeVar("T")
@@ -63,10 +64,26 @@ class CircuitBreaker(RetryPolicy):
         """
         if _IS_CALLING.get():
             return super().call_with_retry(do, fail, *more, **options)
+        with self._watch():
+            return super().call_with_retry(do, fail, *more, **options)
+
+    async def call_on_loop(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `do`, as `call_with_retry`; `do` closes a broken connection."""
+        with self._watch():
+            try:
+                return await do()
+            except (redis.RedisError, OSError) as error:
+                if not self.is_retried(error):
+                    raise
+            return await do()
+
+    @contextmanager
+    def _watch(self) -> Iterator[None]:
+        """Refuse a call while the server is away, and note whether it answers."""
         is_trial = self._require_closed()
         token = _IS_CALLING.set(True)
         try:
-            answer = super().call_with_retry(do, fail, *more, **options)
+            yield
         except (redis.ConnectionError, redis.TimeoutError, OSError):
             self._away_until = time.monotonic() + AWAY_SECONDS
             raise
@@ -80,7 +97,6 @@ class CircuitBreaker(RetryPolicy):
         finally:
             _IS_CALLING.reset(token)
         self._away_until = 0.0
-        return answer
 
     def _require_closed(self) -> bool:
         """Return whether the call is a trial after a failure; raise `CircuitOpenError` unless it may be made."""

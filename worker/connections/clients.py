@@ -16,7 +16,6 @@ from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedS
 
 from worker.base.settings import Settings, SettingsError
 from worker.connections.cluster import Cluster
-from worker.connections.loop_pool import serve_event_loops
 from worker.connections.retry import RetryPolicy
 from worker.connections.urls import RedisUrl, parse_redis_url
 
@@ -127,7 +126,6 @@ def _connect(target: RedisUrl, variable: str, options: dict[str, Any], retry: Re
         else:
             client = redis.Redis.from_url(target.url, **options, retry=retry)
         client.connection_pool.make_connection()  # checks the parameters, and sends nothing
-        serve_event_loops(client)
     except (TypeError, ValueError, redis.RedisError) as error:
         raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
     return client

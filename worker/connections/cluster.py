@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 import redis
 from redis.exceptions import RedisClusterException
 
-from worker.connections.event_loop import in_thread, is_on_loop
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -56,12 +54,7 @@ class Cluster:
         return command
 
     def do(self, work: Callable[[RedisCluster], Any]) -> Any:
-        """Return the result of `work` with redis-py's client; retry while nodes are unreachable or change.
-
-        On an event loop a thread does the work, because redis-py's client sleeps, and holds locks while it waits.
-        """
-        if is_on_loop():
-            return in_thread(self.do, work)
+        """Return the result of `work` with redis-py's client; retry while nodes are unreachable or change."""
         try:
             return self._retry.call_with_retry(lambda: work(self._client()), self._refresh_topology)
         except RedisClusterException as error:  # not a RedisError

@@ -14,8 +14,6 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import AuthorizationError, ClusterDownError, RedisClusterException, TryAgainError
 from redis.retry import Retry
 
-from worker.connections.event_loop import pause
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -66,7 +64,7 @@ class RetryPolicy(Retry):
                 fail(*((error, failures) if with_failure_count else (error,)))
                 if failures > self._retries and time.monotonic() >= until:
                     raise
-                pause(self._backoff.compute(failures))
+                time.sleep(self._backoff.compute(failures))
 
 
 def is_transient(error: Exception) -> bool:

@@ -28,6 +28,7 @@ from worker.records.ids import DEFAULT, text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
     from worker.storage.posteriors import PosteriorRecord
 
@@ -141,25 +142,25 @@ class DrawRequests:
 
     """
 
-    def __init__(self, client: redis.Redis, reply: str = DRAWN, tenant: str | None = None) -> None:
-        self._client = client
+    def __init__(self, commands: LoopCommands, reply: str = DRAWN, tenant: str | None = None) -> None:
+        self._commands = commands
         self._reply = reply
         self._stream = _stream(zlib.crc32((tenant or DEFAULT).encode()) % GROUPS)
 
     def of(self, tenant: str) -> DrawRequests:
         """Return the requests of a tenant."""
-        return DrawRequests(self._client, self._reply, tenant)
+        return DrawRequests(self._commands, self._reply, tenant)
 
-    def send(self, name: str, metadata: Mapping[str, str]) -> str:
+    async def send(self, name: str, metadata: Mapping[str, str]) -> str:
         """Request the draw with a `waited_name`; return the entry."""
         batch, _, draw = name.rpartition(" ")
-        fields: Any = {"name": batch, "draw": draw, "metadata": json.dumps(metadata), "reply": self._reply}
-        entry = self._client.xadd(self._stream, fields, maxlen=MAX_LENGTH, approximate=True)
+        fields = ("name", batch, "draw", draw, "metadata", json.dumps(metadata), "reply", self._reply)
+        entry: str | bytes = await self._commands.call("XADD", self._stream, "MAXLEN", "~", MAX_LENGTH, "*", *fields)
         return text(entry)
 
-    def is_pending(self, entry: str) -> bool:
+    async def is_pending(self, entry: str) -> bool:
         """Return whether a request waits or is being drawn; False if it was answered, dropped or lost."""
-        return bool(self._client.xrange(self._stream, entry, entry))
+        return bool(await self._commands.call("XRANGE", self._stream, entry, entry))
 
 
 class DrawStream:

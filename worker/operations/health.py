@@ -15,7 +15,6 @@ import redis
 from rq.rate_limit import RateLimitRegistry
 
 from worker.base.problems import ProblemError
-from worker.connections.event_loop import in_thread
 from worker.jobs.draw_stream import stream_state
 from worker.jobs.rq_types import QUEUES, fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
@@ -112,8 +111,8 @@ def readiness(stores: Stores) -> list[Check]:
             "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")
         ),
         _check_server("workers", lambda: _workers(stores.client)),
-        *in_thread(disk_checks, settings),
-        *([] if objects is None else [in_thread(_object_store, objects)]),
+        *disk_checks(settings),
+        *([] if objects is None else [_object_store(objects)]),
     ]
 
 

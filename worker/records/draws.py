@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DRAW, LANE_GROUP = "draw", "lanes"  # kinds of cache keys
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
+_GROUPS = versioned_key(f"{LANE_GROUP}:")
 QUICK_SECONDS = 1.0  # expected duration of the longest draw that a sampler makes; a slower one is a job's
 
 
@@ -35,7 +36,8 @@ class DrawAddress:
 
     def group_key(self, posterior: str) -> str:
         """Return the name of its lane group, the draws that differ only in ``index % LANES``."""
-        return place_of(self.cache_key(posterior))[0]
+        group = f"{self.index // LANES}:{self.scale!r}:{self.source}:{self.align}"
+        return f"{_GROUPS}{posterior}:{self.seed}:{group}"
 
 
 def place_of(key: str) -> tuple[str, str]:

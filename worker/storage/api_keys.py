@@ -177,6 +177,18 @@ class KeyStore:
                 raise
         return self._is_guarded
 
+    def is_current(self, token: str | None) -> bool:
+        """Return whether a request with a token, or none, can be verified by what was read in the last second."""
+        now = time.monotonic()
+        if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
+            return False
+        if not token:
+            return True
+        id_, _, secret = token.partition("_")[2].partition("_")
+        key, until = self._read.get(id_, (None, 0.0))
+        sha256 = _hash_secret(secret).sha256
+        return key is not None and now < until and any(hmac.compare_digest(s.sha256, sha256) for s in key.secrets)
+
     def last_read(self) -> KeyStore:
         """Return the keys that this process has read as it read them last; others are read."""
         store = KeyStore(self._client)

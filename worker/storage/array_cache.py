@@ -32,7 +32,6 @@ import redis
 
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned_key
-from worker.connections.event_loop import in_thread
 from worker.records.cache_entry import PIECE, Array, Entry, bytes_of, entry_content, pack_entry, parse_entry
 from worker.records.draws import LANE_GROUP, keys_of_group, place_of
 from worker.records.ids import text
@@ -177,9 +176,9 @@ class ArrayCache:
         entries = {key: entry for key, entry in read_back.items() if entry is not None}
         cached = len(entries)
         found = self._fill_from_store(keys, entries, self._read_stored)
-        self._count("server", cached, len(replies) - cached)
+        self.count_reads("server", cached, len(replies) - cached)
         if self.objects is not None:
-            self._count("store", len(entries) - cached, len(replies) - len(entries))
+            self.count_reads("store", len(entries) - cached, len(replies) - len(entries))
         return found
 
     def head(self, key: str) -> dict[str, Any] | None:
@@ -189,7 +188,7 @@ class ArrayCache:
     def heads(self, keys: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the metadata of entries, each as `head` does."""
         cached = {key: json.loads(head)["meta"] for key, (head,) in self._read_fields(keys, "head").items() if head}
-        return self._fill_from_store(keys, cached, lambda objects, stored: in_thread(objects.heads, stored))
+        return self._fill_from_store(keys, cached, lambda objects, stored: objects.heads(stored))
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Return for each key whether it has an entry; only hashes in the index of the subject are read."""
@@ -212,7 +211,7 @@ class ArrayCache:
         self.client.hdel(place, f"head:{member}", f"data:{member}")
         self.client.unlink(key)
         if self.objects is not None:
-            in_thread(self.objects.remove, subject_of(key), [key])
+            self.objects.remove(subject_of(key), [key])
 
     def create_index(self, subject: str) -> None:
         """Create the index of a subject that has no entries yet."""
@@ -233,7 +232,7 @@ class ArrayCache:
             self.client.unlink(*batch)
         self.client.unlink(_index(subject))
         if self.objects is not None:
-            in_thread(self.objects.remove, subject)
+            self.objects.remove(subject)
 
     def cached_keys(self, kind: str) -> Iterator[str]:
         """Yield the keys of the entries of a kind in the cache, perhaps one of them twice."""
@@ -301,12 +300,13 @@ class ArrayCache:
 
     def _read_stored(self, objects: ResultStore, stored: Objects) -> dict[str, Entry | None]:
         """Return entries of the store; those that belong in the cache are written to it again."""
-        entries = in_thread(objects.entries, stored)
+        entries = objects.entries(stored)
         evicted = {key: entry for key, entry in entries.items() if stored[key].cached and entry is not None}
         self._write({key: entry for key, entry in evicted.items() if self.fits(entry.nbytes)})
         return entries
 
-    def _count(self, place: str, hits: int, misses: int) -> None:
+    def count_reads(self, place: str, hits: int, misses: int) -> None:
+        """Count reads of entries in the cache's server or in the store."""
         for outcome, number in (("hit", hits), ("miss", misses)):
             if self._counts is not None and number:
                 self._counts.add("cache_reads", place, outcome, by=number)

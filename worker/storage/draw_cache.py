@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
+
+from worker.records.cache_entry import parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
     from worker.records.draws import DrawAddress
     from worker.storage.array_cache import ArrayCache, Tier
@@ -18,8 +22,22 @@ if TYPE_CHECKING:
 class DrawCache:
     """Draws in the cache of all entries; the methods are those of `ArrayCache`."""
 
-    def __init__(self, cache: ArrayCache) -> None:
+    def __init__(self, cache: ArrayCache, commands: LoopCommands) -> None:
         self._cache = cache
+        self._commands = commands
+
+    async def read(self, arrays_id: str, key: DrawAddress) -> Entry | None:
+        """Return a draw, or None; a thread reads a large one, and looks in the object store."""
+        head, data = await self._commands.call(
+            "HMGET", key.group_key(arrays_id), f"head:{key.index}", f"data:{key.index}"
+        )
+        if head is None and self._cache.objects is None:
+            self._cache.count_reads("server", 0, 1)
+            return None
+        if not head or data is None:
+            return await asyncio.to_thread(self.get, arrays_id, key)
+        self._cache.count_reads("server", 1, 0)
+        return parse_entry(head, data)
 
     def get(self, arrays_id: str, key: DrawAddress) -> Entry | None:
         """Return a draw, or None."""

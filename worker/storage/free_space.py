@@ -22,7 +22,6 @@ import redis
 
 from worker.base.files import FILE_MODE
 from worker.base.problems import ProblemError, refuse
-from worker.connections.event_loop import in_thread
 
 if TYPE_CHECKING:
     from worker.base.problems import Problem
@@ -152,7 +151,7 @@ class QueueCapacity:
         """Whether new jobs are refused, as of a look that may be a second old."""
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
-            refusal = in_thread(disk_refusal, self._settings)
+            refusal = disk_refusal(self._settings)
             self._disk = None if refusal is None else refusal.problem
             with suppress(redis.ResponseError):  # a managed server may not report its memory
                 self._share = memory_share(self._client.info("memory"))

@@ -108,7 +108,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     store_draws(
         stores.draws, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
     )
-    app.state.answer_cache._alive.clear()  # a second has passed
+    app.state.recent_posteriors.clear()  # a second has passed
     # The record in memory is the old one, whose draws no worker makes; so it is read again.
     after = client.get(f"{drawn}/draws/1?wait=0", headers=NPY).raise_for_status()
     assert after.content != before.content

@@ -41,9 +41,14 @@ def keep(cache: AnswerCache, number: int, body: int, query: int) -> None:
     cache.keep(scope, posterior, state, Response(os.urandom(body), 200, tag | HEADERS, "application/x-npy"))
 
 
+async def present(_tenant: str, _id: str) -> str:
+    """Return the state of every posterior."""
+    return "state"
+
+
 def main(body: int, query: int) -> None:
     """Fill a cache and print its memory."""
-    cache = AnswerCache(BUDGET, lambda _: "state")
+    cache = AnswerCache(BUDGET, present)
     keep(cache, 0, body, query)
     gc.collect()
     before, number = resident(), 1

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
+from service.app import create_app
 from service.encoding.arrays import NPY, Stack
-from service.encoding.compression import CompressionMiddleware, accepts_gzip
-from service.middleware.head import HeadMiddleware
+from service.encoding.compression import accepts_gzip
 from tests.conftest import evict, until
 from tests.service.conftest import serving, upload
 from worker.execution import tasks
@@ -172,7 +171,7 @@ def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
     assert 'method="HEAD",route="/v1/info",status="200"' in client.get("/metrics").text
 
 
-def test_head_of_an_endless_stream() -> None:
+def test_head_of_an_endless_stream(stores: Stores) -> None:
     """A stream is cancelled after its headers."""
     remaining: list[bool] = []
 
@@ -184,10 +183,8 @@ def test_head_of_an_endless_stream() -> None:
         finally:
             remaining.append(True)
 
-    endless = FastAPI()
+    endless = create_app(stores)
     endless.add_api_route("/events", lambda: StreamingResponse(ticks(), media_type="text/event-stream"))
-    endless.add_middleware(CompressionMiddleware)
-    endless.add_middleware(HeadMiddleware)
     with serving(endless) as client:
         answer = client.head("/events")
         assert (answer.status_code, answer.content) == (200, b"")

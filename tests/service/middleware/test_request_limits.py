@@ -12,7 +12,7 @@ import pytest
 
 from service.app import create_app
 from service.middleware import request_limits
-from service.middleware.request_limits import RequestLimitMiddleware
+from service.middleware.request_limits import RequestLimits
 from tests.conftest import until
 from tests.service.conftest import serving
 from tests.service.tenants import served
@@ -61,12 +61,13 @@ def test_a_failed_request_gives_its_place_back(monkeypatch: pytest.MonkeyPatch) 
         pytest.fail("nothing is refused")
 
     monkeypatch.setattr(request_limits, "MAX_REQUESTS", 1)
-    limited = RequestLimitMiddleware(failing)
+    limited = RequestLimits()
 
     async def ask() -> None:
         for _ in range(3):
+            scope = {"type": "http", "path": "/v1/info", "query_string": b"", "headers": []}
             with pytest.raises(ZeroDivisionError):
-                await limited({"type": "http", "path": "/v1/info", "query_string": b"", "headers": []}, receive, send)
+                await limited.serve(failing, scope, receive, send)
 
     anyio.run(ask)
 

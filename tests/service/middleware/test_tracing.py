@@ -144,7 +144,11 @@ def test_an_unreachable_collector_delays_a_task_little(monkeypatch: pytest.Monke
 def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpanExporter) -> None:
     """Cached responses have the same span name."""
     app = create_app(stores)
-    app.state.answer_cache._state = lambda _: "state"
+
+    async def present(_tenant: str, _id: str) -> str:
+        return "state"
+
+    app.state.answer_cache._state = present
     path = "/v1/posteriors/post_1/draws/0"
     kept = SimpleNamespace(path="/v1/posteriors/{id}/draws/{index}")
     scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")]}

@@ -65,6 +65,7 @@ def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyP
 
     stores = Stores.connect(settings)
     with serving(create_app(stores)) as client:
+        assert client.get("/v1/jobs").status_code == 200  # no key exists
         monkeypatch.setattr(redis.connection.Connection, "read_response", loading)
         assert "loads what it had" in client.get("/v1/jobs").json()["detail"]
         for path in ("/v1/jobs", "/v1/posteriors/post_1", "/readyz"):

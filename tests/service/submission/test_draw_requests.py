@@ -138,12 +138,12 @@ def test_a_draw_in_work_is_made_once(guarded: httpx.Client, stores: Stores, monk
     looks: list[bool] = []
     send, is_pending = DrawRequests.send, DrawRequests.is_pending
 
-    def record(requests: DrawRequests, *request: Any) -> str:
-        sent.append(entry := send(requests, *request))
+    async def record(requests: DrawRequests, *request: Any) -> str:
+        sent.append(entry := await send(requests, *request))
         return entry
 
-    def look(requests: DrawRequests, entry: str) -> bool:
-        looks.append(found := is_pending(requests, entry))
+    async def look(requests: DrawRequests, entry: str) -> bool:
+        looks.append(found := await is_pending(requests, entry))
         return found
 
     monkeypatch.setattr(DrawRequests, "send", record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,27 @@ def batches(stream: DrawStream) -> list[DrawBatch]:
     return found
 
 
+class Commands:
+    """Commands of an event loop by the client of a test."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.client = client
+
+    async def call(self, *command: Any) -> Any:
+        """Return the reply to a command."""
+        return self.client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+
+
+def send(requests: DrawRequests, name: str) -> str:
+    """Send a request; return its entry."""
+    return asyncio.run(requests.send(name, {}))
+
+
+def is_pending(requests: DrawRequests, entry: str) -> bool:
+    """Return whether a request is pending."""
+    return asyncio.run(requests.is_pending(entry))
+
+
 def messages(client: redis.Redis) -> Any:
     """Subscribe to the answers, and return the channel."""
     channel = client.pubsub()  # type: ignore[no-untyped-call] # redis-py's
@@ -79,10 +101,10 @@ def outcome_of(channel: Any) -> Any:
 
 def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
     """Requests with any seed and scale are together, each draw once; another alignment is another batch."""
-    requests = DrawRequests(client)
+    requests = DrawRequests(Commands(client))
     wanted = [key(3), key(90, seed=7), key(3), key(5, scale=0.25)]
     for request in (*wanted, key(3, align="procrustes")):
-        requests.send(waited_name(record("a"), request), {})
+        send(requests, waited_name(record("a"), request))
     first, second = read(client)
     assert (first.posterior, first.arrays_id) == ("a", "a:digest")
     assert (first.keys, second.keys) == ([wanted[0], wanted[1], wanted[3]], [key(3, align="procrustes")])
@@ -93,38 +115,38 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
 def test_a_scale_keeps_its_bits(client: redis.Redis) -> None:
     """Seeds up to 2^64 - 1 and scales without a short decimal form come back as they were sent."""
     sent = key(2**63, seed=2**64 - 1, scale=0.1 + 0.2)
-    DrawRequests(client).send(waited_name(record("a"), sent), {})
+    send(DrawRequests(Commands(client)), waited_name(record("a"), sent))
     (batch,) = read(client)
     assert batch.keys == [sent]
 
 
 def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Redis) -> None:
     """A read takes some requests from each stream."""
-    busy, other = DrawRequests(client, tenant="busy"), DrawRequests(client, tenant="other")
+    busy, other = DrawRequests(Commands(client), tenant="busy"), DrawRequests(Commands(client), tenant="other")
     assert busy._stream != other._stream
     for index in range(50):
-        busy.send(waited_name(record("a"), key(index)), {})
-    other.send(waited_name(record("z"), key(0)), {})
+        send(busy, waited_name(record("a"), key(index)))
+    send(other, waited_name(record("z"), key(0)))
     assert sorted((batch.posterior, len(batch.keys)) for batch in read(client)) == [("a", 8), ("z", 1)]
 
 
 def test_two_samplers_share_the_requests_of_a_posterior(client: redis.Redis) -> None:
     """No request is delivered twice."""
     for index in range(12):
-        DrawRequests(client).send(waited_name(record("a"), key(index)), {})
+        send(DrawRequests(Commands(client)), waited_name(record("a"), key(index)))
     indices = [key.index for name in ("one", "two") for batch in read(client, name) for key in batch.keys]
     assert sorted(indices) == list(range(12))
 
 
 def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     """They leave the stream, and a message names the draws, with the problem of a refusal."""
-    requests, stream, channel = DrawRequests(client), DrawStream(client, "one"), messages(client)
-    entries = [requests.send(waited_name(record("a"), key(index)), {}) for index in range(2)]
+    requests, stream, channel = DrawRequests(Commands(client)), DrawStream(client, "one"), messages(client)
+    entries = [send(requests, waited_name(record("a"), key(index))) for index in range(2)]
     (batch,) = batches(stream)
-    assert all(map(requests.is_pending, entries))
+    assert all(is_pending(requests, entry) for entry in entries)
     assert stream_state(client).drawing == stream_state(client).length == 2
     stream.finish(batch.of([key(0)]), "drawn")
-    assert list(map(requests.is_pending, entries)) == [False, True]
+    assert [is_pending(requests, entry) for entry in entries] == [False, True]
     outcomes = outcome_of(channel)
     assert set(outcomes) == {waited_name(record("a"), key(0))}
     assert {answer.outcome for answer in outcomes.values()} == {"drawn"}
@@ -143,9 +165,9 @@ def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.
                for each, n in sizes.items()}  # fmt: skip
     monkeypatch.setattr(draw_stream, "MAX_SENT_BYTES", entries[wanted[2]].nbytes)
     for each in wanted:
-        DrawRequests(client).send(waited_name(record("a"), each), {})
-    DrawRequests(client, "other").send(waited_name(record("a"), key(2)), {})
-    DrawRequests(client, "other").send(waited_name(record("a"), key(3)), {})
+        send(DrawRequests(Commands(client)), waited_name(record("a"), each))
+    send(DrawRequests(Commands(client), "other"), waited_name(record("a"), key(2)))
+    send(DrawRequests(Commands(client), "other"), waited_name(record("a"), key(3)))
     (batch,) = batches(stream)
     stream.finish(batch, "drawn", entries=entries)
     answers = outcome_of(channel)
@@ -173,7 +195,7 @@ def test_a_lane_group_is_that_of_the_oldest_request_or_of_the_most(client: redis
 
 def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Redis) -> None:
     """It claims them at once; another sampler does so after their lease."""
-    DrawRequests(client).send(waited_name(record("a"), key(1)), {})
+    send(DrawRequests(Commands(client)), waited_name(record("a"), key(1)))
     assert read(client, "one")
     assert not list(DrawStream(client, "two").claim_abandoned(own=False))
     assert not list(DrawStream(client, "two").claim_abandoned(own=True))
@@ -183,7 +205,7 @@ def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Red
 
 def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request of a machine that is gone is claimed by another sampler, by one only."""
-    DrawRequests(client).send(waited_name(record("a"), key(1)), {})
+    send(DrawRequests(Commands(client)), waited_name(record("a"), key(1)))
     assert read(client, "one")
     monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
     (request,) = DrawStream(client, "two").claim_abandoned(own=False)
@@ -194,9 +216,9 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
 
 def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> None:
     """After three deliveries its client gets a problem, and the requests beside it are drawn."""
-    channel, requests = messages(client), DrawRequests(client)
+    channel, requests = messages(client), DrawRequests(Commands(client))
     for index in (1, 2, 3):
-        requests.send(waited_name(record("a"), key(index)), {})
+        send(requests, waited_name(record("a"), key(index)))
     assert read(client)
     for _ in range(MAX_DELIVERIES - 1):
         assert next(DrawStream(client, "one").claim_abandoned(own=True)).key == key(1)  # which ends the sampler
@@ -209,24 +231,24 @@ def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> Non
 
 def test_lost_streams_are_made_again(client: redis.Redis) -> None:
     """A server that was emptied loses requests, which their clients see; later ones are delivered."""
-    requests, stream = DrawRequests(client), DrawStream(client, "one")
-    entry = requests.send(waited_name(record("a"), key(1)), {})
+    requests, stream = DrawRequests(Commands(client)), DrawStream(client, "one")
+    entry = send(requests, waited_name(record("a"), key(1)))
     assert batches(stream)
     client.flushall()
-    assert not requests.is_pending(entry)
+    assert not is_pending(requests, entry)
     assert batches(stream) == []
-    requests.send(waited_name(record("a"), key(2)), {})
+    send(requests, waited_name(record("a"), key(2)))
     assert [batch.keys for batch in batches(stream)] == [[key(2)]]
 
 
 def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest requests are dropped beyond the maximum."""
     monkeypatch.setattr(draw_stream, "MAX_LENGTH", 200)
-    requests = DrawRequests(client)
-    entries = [requests.send(waited_name(record("a"), key(index)), {}) for index in range(1000)]
+    requests = DrawRequests(Commands(client))
+    entries = [send(requests, waited_name(record("a"), key(index))) for index in range(1000)]
     assert stream_state(client).length < 500
-    assert not requests.is_pending(entries[0])
-    assert requests.is_pending(entries[-1])
+    assert not is_pending(requests, entries[0])
+    assert is_pending(requests, entries[-1])
     assert stream_state(client).oldest_seconds >= 0
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.middleware import authentication
-from service.middleware.authentication import NOT_FOUND_STEP_SECONDS, pad_not_found
+from service.middleware import requests
+from service.middleware.requests import NOT_FOUND_STEP_SECONDS, pad_not_found
 from tests.service.tenants import bearer, resources_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_every_404_to_a_key_is_held_back(
 
         return pad_not_found(send_counted)
 
-    monkeypatch.setattr(authentication, "pad_not_found", counted)
+    monkeypatch.setattr(requests, "pad_not_found", counted)
     paths = [f"/v1/datasets/{other.dataset}", f"/v1/posteriors/{other.posterior}", f"/v1/jobs/{other.job}"]
     for path in [*paths, f"/v1/embeddings/{other.embedding}", "/v1/datasets/ds_0", "/v1/jobs/none"]:
         assert guarded.get(path, headers=mine).status_code == 404

@@ -1,0 +1,133 @@
+"""Redis commands of an event loop: those of one moment are sent together, over one connection of redis.asyncio.
+
+Routes call the stores in threads. A single draw needs two or three commands of a few microseconds each, so they are
+sent from the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redis import asyncio as redis_asyncio
+
+    from worker.connections.circuit_breaker import CircuitBreaker
+
+    Command = tuple[Any, ...]
+    Waiting = list[tuple[Command, asyncio.Future[Any]]]
+
+
+class LoopCommands:
+    """Commands of the running event loop to one server, or to a cluster, for which threads send them.
+
+    Parameters
+    ----------
+    client
+        The client of threads.
+    connect
+        Returns a client of redis.asyncio; None: a cluster.
+    breaker
+        Circuit breaker of both clients.
+    seconds
+        Time-out of an answer.
+
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        connect: Callable[[], redis_asyncio.Redis] | None,
+        breaker: CircuitBreaker,
+        seconds: float,
+    ) -> None:
+        self._client = client
+        self._connect = connect
+        self._breaker = breaker
+        self._seconds = seconds
+        self._links: dict[asyncio.AbstractEventLoop, _Link] = {}
+
+    async def call(self, *command: Any) -> Any:
+        """Return the reply to a command; raises `redis.RedisError`."""
+        if self._connect is None:
+            return await asyncio.to_thread(self._client.execute_command, *command)  # type: ignore[no-untyped-call] # redis-py's
+        loop = asyncio.get_running_loop()
+        if (link := self._links.get(loop)) is None:
+            link = self._links[loop] = _Link(self._connect(), self._breaker, self._seconds)
+            link.task.add_done_callback(lambda _: self._links.pop(loop, None))
+        reply = loop.create_future()
+        link.waiting.append((command, reply))
+        link.has_commands.set()
+        return await reply
+
+    def close(self) -> None:
+        """Close the connections."""
+        for loop, link in list(self._links.items()):
+            with suppress(RuntimeError):  # the loop is closed, and its connection with it
+                loop.call_soon_threadsafe(link.task.cancel)
+
+
+class _Link:
+    """The connection of one event loop, and the commands that wait for it; it is closed at the end of the loop."""
+
+    def __init__(self, client: redis_asyncio.Redis, breaker: CircuitBreaker, seconds: float) -> None:
+        self.waiting: Waiting = []
+        self.has_commands = asyncio.Event()
+        self._connection = client.connection_pool.make_connection()
+        self._breaker = breaker
+        self._seconds = seconds
+        self.task = asyncio.create_task(self._run(), name="Redis commands")
+
+    async def _run(self) -> None:
+        try:
+            while await self.has_commands.wait():
+                self.has_commands.clear()
+                waiting, self.waiting = self.waiting, []
+                await self._answer(waiting)
+        finally:
+            for _, reply in self.waiting:
+                reply.cancel()
+            await self._connection.disconnect(nowait=True)
+
+    async def _answer(self, waiting: Waiting) -> None:
+        """Send commands, and hand out the replies."""
+        commands = [command for command, _ in waiting]
+        try:
+            replies: Sequence[Any] = await self._breaker.call_on_loop(lambda: self._send(commands))
+        except redis.RedisError as error:
+            replies = [error] * len(waiting)
+        except OSError as error:
+            replies = [redis.ConnectionError(str(error))] * len(waiting)
+        for (_, future), reply in zip(waiting, replies, strict=True):
+            if future.done():  # the client is gone
+                continue
+            if isinstance(reply, Exception):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+
+    async def _send(self, commands: list[Command]) -> list[Any]:
+        """Return the replies to commands, errors among them; a broken connection is closed."""
+        replies: list[Any] = []
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._connection.connect()
+                await self._connection.send_packed_command(self._connection.pack_commands(commands))
+                while len(replies) < len(commands):
+                    try:
+                        replies.append(await self._connection.read_response())
+                    except redis.ReadOnlyError:  # the former master
+                        raise
+                    except redis.ResponseError as error:
+                        replies.append(error)
+        except BaseException as error:
+            await self._connection.disconnect(nowait=True)
+            if isinstance(error, TimeoutError):
+                raise redis.TimeoutError("The Redis server did not answer in time.") from None
+            raise
+        return replies
