@@ -85,6 +85,7 @@ async def draw_one(
     if source == "prior":
         require_drawable(record, source, total=1, last=index)
     notes: Sequence[dict[str, str]] = ()
+    entry: Entry | None
     if scale == AUTO:
         body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
         entry, notes = await _calibrated_draw(stores, record, body, wait)

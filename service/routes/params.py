@@ -60,7 +60,7 @@ class DirectRoute(APIRoute):
             try:
                 values = model.model_validate({**request.query_params, **request.path_params})
             except ValidationError as error:
-                errors = [{**each, "loc": (where[each["loc"][0]], *each["loc"])} for each in error.errors()]
+                errors = [{**each, "loc": (where[str(each["loc"][0])], *each["loc"])} for each in error.errors()]
                 raise RequestValidationError(errors) from None
             response: Response = await self.endpoint(request, **values.__dict__)
             return response

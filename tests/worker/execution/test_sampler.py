@@ -8,7 +8,6 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,9 +51,7 @@ def requested(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait:
     """Request draws at the same time; return them."""
 
     async def run() -> list[Entry | None]:
-        return await asyncio.gather(
-            *(requested_draw(stores, record, key, partial(cached, stores, record, key), wait) for key in keys)
-        )
+        return await asyncio.gather(*(requested_draw(stores, record, key, wait) for key in keys))
 
     return asyncio.run(run())
 
@@ -115,9 +112,7 @@ def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, 
     os.kill(first, signal.SIGSTOP)
 
     async def run() -> Entry | None:
-        request = asyncio.create_task(
-            requested_draw(stores, record, key(3), lambda: cached(stores, record, key(3)), 20.0)
-        )
+        request = asyncio.create_task(requested_draw(stores, record, key(3), 20.0))
         await asyncio.sleep(0.3)
         os.kill(first, signal.SIGKILL)
         return await request
@@ -209,7 +204,7 @@ def test_a_draw_that_fails_refuses_only_itself(stores: Stores, resident: tuple[i
 
     async def run() -> list[Entry | BaseException | None]:
         keys = [key(0, seed=50), key(4, seed=50, scale=1e300), key(8, seed=50)]
-        requests = (requested_draw(stores, record, each, partial(cached, stores, record, each), 20.0) for each in keys)
+        requests = (requested_draw(stores, record, each, 20.0) for each in keys)
         return await asyncio.gather(*requests, return_exceptions=True)
 
     first, failed, last = asyncio.run(run())
@@ -236,9 +231,7 @@ sampler.make_draws = make
 
         async def run() -> list[Entry | BaseException | None]:
             keys = [key(0, seed=666), key(1, seed=5), key(2, seed=6)]
-            requests = (
-                requested_draw(stores, record, each, partial(cached, stores, record, each), 60.0) for each in keys
-            )
+            requests = (requested_draw(stores, record, each, 60.0) for each in keys)
             return await asyncio.gather(*requests, return_exceptions=True)
 
         failed, *others = asyncio.run(run())

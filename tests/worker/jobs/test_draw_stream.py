@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from worker.connections.circuit_breaker import CircuitBreaker
+from worker.connections.loop_commands import LoopCommands
 from worker.jobs import draw_stream
 from worker.jobs.draw_stream import (
     DRAWN,
@@ -64,15 +66,9 @@ def batches(stream: DrawStream) -> list[DrawBatch]:
     return found
 
 
-class Commands:
-    """Commands of an event loop by the client of a test."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self.client = client
-
-    async def call(self, *command: Any) -> Any:
-        """Return the reply to a command."""
-        return self.client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str | None = None) -> DrawRequests:
+    """Return the requests of an API process, whose commands threads send."""
+    return DrawRequests(LoopCommands(client, None, CircuitBreaker(5), 5), reply, tenant)
 
 
 def send(requests: DrawRequests, name: str) -> str:
@@ -101,7 +97,7 @@ def outcome_of(channel: Any) -> Any:
 
 def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
     """Requests with any seed and scale are together, each draw once; another alignment is another batch."""
-    requests = DrawRequests(Commands(client))
+    requests = requests_of(client)
     wanted = [key(3), key(90, seed=7), key(3), key(5, scale=0.25)]
     for request in (*wanted, key(3, align="procrustes")):
         send(requests, waited_name(record("a"), request))
@@ -115,14 +111,14 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
 def test_a_scale_keeps_its_bits(client: redis.Redis) -> None:
     """Seeds up to 2^64 - 1 and scales without a short decimal form come back as they were sent."""
     sent = key(2**63, seed=2**64 - 1, scale=0.1 + 0.2)
-    send(DrawRequests(Commands(client)), waited_name(record("a"), sent))
+    send(requests_of(client), waited_name(record("a"), sent))
     (batch,) = read(client)
     assert batch.keys == [sent]
 
 
 def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Redis) -> None:
     """A read takes some requests from each stream."""
-    busy, other = DrawRequests(Commands(client), tenant="busy"), DrawRequests(Commands(client), tenant="other")
+    busy, other = requests_of(client, tenant="busy"), requests_of(client, tenant="other")
     assert busy._stream != other._stream
     for index in range(50):
         send(busy, waited_name(record("a"), key(index)))
@@ -133,14 +129,14 @@ def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Red
 def test_two_samplers_share_the_requests_of_a_posterior(client: redis.Redis) -> None:
     """No request is delivered twice."""
     for index in range(12):
-        send(DrawRequests(Commands(client)), waited_name(record("a"), key(index)))
+        send(requests_of(client), waited_name(record("a"), key(index)))
     indices = [key.index for name in ("one", "two") for batch in read(client, name) for key in batch.keys]
     assert sorted(indices) == list(range(12))
 
 
 def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     """They leave the stream, and a message names the draws, with the problem of a refusal."""
-    requests, stream, channel = DrawRequests(Commands(client)), DrawStream(client, "one"), messages(client)
+    requests, stream, channel = requests_of(client), DrawStream(client, "one"), messages(client)
     entries = [send(requests, waited_name(record("a"), key(index))) for index in range(2)]
     (batch,) = batches(stream)
     assert all(is_pending(requests, entry) for entry in entries)
@@ -165,9 +161,9 @@ def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.
                for each, n in sizes.items()}  # fmt: skip
     monkeypatch.setattr(draw_stream, "MAX_SENT_BYTES", entries[wanted[2]].nbytes)
     for each in wanted:
-        send(DrawRequests(Commands(client)), waited_name(record("a"), each))
-    send(DrawRequests(Commands(client), "other"), waited_name(record("a"), key(2)))
-    send(DrawRequests(Commands(client), "other"), waited_name(record("a"), key(3)))
+        send(requests_of(client), waited_name(record("a"), each))
+    send(requests_of(client, "other"), waited_name(record("a"), key(2)))
+    send(requests_of(client, "other"), waited_name(record("a"), key(3)))
     (batch,) = batches(stream)
     stream.finish(batch, "drawn", entries=entries)
     answers = outcome_of(channel)
@@ -195,7 +191,7 @@ def test_a_lane_group_is_that_of_the_oldest_request_or_of_the_most(client: redis
 
 def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Redis) -> None:
     """It claims them at once; another sampler does so after their lease."""
-    send(DrawRequests(Commands(client)), waited_name(record("a"), key(1)))
+    send(requests_of(client), waited_name(record("a"), key(1)))
     assert read(client, "one")
     assert not list(DrawStream(client, "two").claim_abandoned(own=False))
     assert not list(DrawStream(client, "two").claim_abandoned(own=True))
@@ -205,7 +201,7 @@ def test_a_successor_continues_the_requests_of_its_predecessor(client: redis.Red
 
 def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request of a machine that is gone is claimed by another sampler, by one only."""
-    send(DrawRequests(Commands(client)), waited_name(record("a"), key(1)))
+    send(requests_of(client), waited_name(record("a"), key(1)))
     assert read(client, "one")
     monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
     (request,) = DrawStream(client, "two").claim_abandoned(own=False)
@@ -216,7 +212,7 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
 
 def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> None:
     """After three deliveries its client gets a problem, and the requests beside it are drawn."""
-    channel, requests = messages(client), DrawRequests(Commands(client))
+    channel, requests = messages(client), requests_of(client)
     for index in (1, 2, 3):
         send(requests, waited_name(record("a"), key(index)))
     assert read(client)
@@ -231,7 +227,7 @@ def test_a_request_that_ends_its_samplers_is_refused(client: redis.Redis) -> Non
 
 def test_lost_streams_are_made_again(client: redis.Redis) -> None:
     """A server that was emptied loses requests, which their clients see; later ones are delivered."""
-    requests, stream = DrawRequests(Commands(client)), DrawStream(client, "one")
+    requests, stream = requests_of(client), DrawStream(client, "one")
     entry = send(requests, waited_name(record("a"), key(1)))
     assert batches(stream)
     client.flushall()
@@ -244,7 +240,7 @@ def test_lost_streams_are_made_again(client: redis.Redis) -> None:
 def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest requests are dropped beyond the maximum."""
     monkeypatch.setattr(draw_stream, "MAX_LENGTH", 200)
-    requests = DrawRequests(Commands(client))
+    requests = requests_of(client)
     entries = [send(requests, waited_name(record("a"), key(index))) for index in range(1000)]
     assert stream_state(client).length < 500
     assert not is_pending(requests, entries[0])
