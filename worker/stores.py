@@ -12,9 +12,7 @@ from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
 from worker.base.versions import numbers_of
 from worker.connections.circuit_breaker import CircuitBreaker
-from worker.connections.clients import connect_cache, connect_queue, subscriber
-from worker.connections.cluster import Cluster
-from worker.connections.loop_commands import LoopCommands
+from worker.connections.clients import cache_commands, connect_cache, connect_queue, subscriber
 from worker.connections.retry import RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
@@ -42,6 +40,8 @@ PATIENT_RETRIES = 30  # of a worker's failed request to the object store: the co
 
 if TYPE_CHECKING:
     import redis
+
+    from worker.connections.loop_commands import LoopCommands
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ class Stores:
         patience = RetryPolicy(PATIENCE_SECONDS)
         client = connect_queue(settings, ANSWER_SECONDS, patience if patient else CircuitBreaker(ANSWER_SECONDS))
         arrays = connect_cache(settings, arrays_seconds, patience if patient else breaker)
-        listen = subscriber("cache", settings)
-        commands = LoopCommands(arrays, None if isinstance(arrays, Cluster) else listen, breaker, arrays_seconds)
+        commands = cache_commands(settings, arrays, breaker, arrays_seconds)
         counts = Counters(client)
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
@@ -115,7 +114,7 @@ class Stores:
             requests=DrawRequests(commands, reply),
             endings=Notifications(subscriber("queue", settings), ENDED),
             changes=Notifications(subscriber("queue", settings), CHANGED),
-            drawn=Notifications(listen, reply, draw_outcomes),
+            drawn=Notifications(subscriber("cache", settings), reply, draw_outcomes),
             commands=commands,
             counts=counts,
             keys=KeyStore(client),

@@ -16,11 +16,14 @@ from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedS
 
 from worker.base.settings import Settings, SettingsError
 from worker.connections.cluster import Cluster
+from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import RetryPolicy
 from worker.connections.urls import RedisUrl, parse_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from worker.connections.circuit_breaker import CircuitBreaker
 
 READ_SIZE = 2**20  # bytes, for arrays: redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
@@ -100,6 +103,12 @@ def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio
         return redis_asyncio.Redis(host=host, port=port, **options)
 
     return node
+
+
+def cache_commands(settings: Settings, client: redis.Redis, breaker: CircuitBreaker, seconds: float) -> LoopCommands:
+    """Return the commands of event loops to the cache's Redis; parameters as of `LoopCommands`."""
+    is_cluster = _parse(settings.cache_url, "GLLE_CACHE_URL").kind == "cluster"
+    return LoopCommands(client, None if is_cluster else subscriber("cache", settings), breaker, seconds)
 
 
 def replicas_of(settings: Settings) -> int:

@@ -55,7 +55,7 @@ class LoopCommands:
     async def call(self, *command: Any) -> Any:
         """Return the reply to a command; raises `redis.RedisError`."""
         if self._connect is None:
-            return await asyncio.to_thread(self._client.execute_command, *command)  # type: ignore[no-untyped-call] # redis-py's
+            return await asyncio.to_thread(self._client.execute_command, *command)
         loop = asyncio.get_running_loop()
         if (link := self._links.get(loop)) is None:
             link = self._links[loop] = _Link(self._connect(), self._breaker, self._seconds)
@@ -78,7 +78,7 @@ class _Link:
     def __init__(self, client: redis_asyncio.Redis, breaker: CircuitBreaker, seconds: float) -> None:
         self.waiting: Waiting = []
         self.has_commands = asyncio.Event()
-        self._connection = client.connection_pool.make_connection()
+        self._connection = client.connection_pool.make_connection()  # type: ignore[no-untyped-call] # redis-py's
         self._breaker = breaker
         self._seconds = seconds
         self.task = asyncio.create_task(self._run(), name="Redis commands")
