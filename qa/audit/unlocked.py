@@ -1,8 +1,9 @@
 """`make -C qa unlocked`: both distributions with the newest versions that their bounds allow.
 
-They are installed without a lock file into a new environment outside the tree. A service starts from it, its client
-fits 5,000 points and draws, and its doctor finds no problem. Without a package index nothing is checked: the program
-says so and exits with 0, or with 1 if UNLOCKED=required.
+They are installed without a lock file into a new environment outside the tree: first `glle[client]` alone, with which
+the quickstart runs on a service of the tree, then the server. A service starts from the environment, its client fits
+5,000 points and draws, and its doctor finds no problem. Without a package index nothing is checked: the program says so
+and exits with 0, or with 1 if UNLOCKED=required.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qa.inputs.clients.fresh import NETWORK, run
+from qa.audit.quickstart import run, run_page
 from qa.inputs.clients.npm import UnavailableError
-from tests.system.conftest import ONE_EACH, ROOT, started
+from tests.system.conftest import ONE_EACH, ROOT, running, started
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 UV = ROOT / ".venv-audit" / "bin" / "uv"
 DISTRIBUTIONS = (ROOT, ROOT / "deploy" / "server")
-# Errors of uv that say that the index, or the way to it, is down.
-UV_NETWORK = re.compile(r"error sending request|Could not connect|dns error|timed out|tcp connect error")
+# Errors of pip and uv that say that the index, or the way to it, is down.
+NETWORK = re.compile(
+    r"NewConnectionError|ConnectTimeout|ReadTimeout|Max retries|name resolution|ProxyError|SSLError"
+    r"|error sending request|Could not connect|dns error|timed out|tcp connect error"
+)
 # Of a worker's child that died; RQ catches some errors, and another child does the work.
 BROKEN = re.compile(r"^(?:.*(?:unhandled exception|is replaced)|\w*Error\b).*$", re.MULTILINE)
 # A fit of so many points is a long task, for which a worker forks a process.
@@ -57,13 +61,20 @@ def main() -> int:
     is_required = os.environ.get("UNLOCKED") == "required"
     with tempfile.TemporaryDirectory(prefix="glle-unlocked-") as name:
         folder = Path(name)
+        python = folder / "venv" / "bin" / "python"
         try:
-            python = install(folder)
+            run(Path(sys.executable), "-m", "venv", str(folder / "venv"), cwd=folder)
+            install(python, f"glle[client] @ {ROOT.as_uri()}")
+            with running(folder, **ONE_EACH) as up:
+                run_page(python, folder, up.url, install)
+            install(python, *map(str, DISTRIBUTIONS))
+            run(python, "-m", "pip", "check", cwd=folder)
         except UnavailableError as error:
             sys.stderr.write(f"SKIPPED: {error} The newest versions are unchecked.\n")
             return int(is_required)
         sys.stdout.write(f"Installed: {', '.join(versions(python, folder))}.\n")
-        log = folder / "up.log"
+        log = folder / "newest" / "up.log"
+        log.parent.mkdir()
         failure = ""
         try:
             with service(python, log) as up:
@@ -81,22 +92,18 @@ def main() -> int:
     return 0
 
 
-def install(folder: Path) -> Path:
-    """Return the interpreter of a new environment with both distributions, without a lock file."""
-    run(Path(sys.executable), "-m", "venv", str(folder / "venv"), cwd=folder)
-    python = folder / "venv" / "bin" / "python"
-    projects = [str(project) for project in DISTRIBUTIONS]
+def install(python: Path, *requirements: str) -> None:
+    """Install packages into an environment without a lock file; raise `UnavailableError` without an index."""
     try:
         if UV.exists():
-            run(UV, "pip", "install", "--quiet", "--upgrade", "--python", str(python), *projects, cwd=folder)
+            run(UV, "pip", "install", "--quiet", "--upgrade", "--python", str(python), *requirements, cwd=python.parent)
         else:
-            run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *projects, cwd=folder)
+            options = ("--quiet", "--disable-pip-version-check")
+            run(python, "-m", "pip", "install", *options, *requirements, cwd=python.parent)
     except RuntimeError as error:
-        if match := NETWORK.search(str(error)) or UV_NETWORK.search(str(error)):
+        if match := NETWORK.search(str(error)):
             raise UnavailableError(f"The package index cannot be reached: {match[0]}.") from error
         raise
-    run(python, "-m", "pip", "check", cwd=folder)
-    return python
 
 
 def versions(python: Path, folder: Path) -> list[str]:

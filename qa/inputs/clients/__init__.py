@@ -1,4 +1,4 @@
-"""TypeScript against a running service: the published client, and clients generated from the contract.
+"""The TypeScript client against a running service.
 
-`npm` installs what their lock files pin. May import `tests.system.conftest`. Start with `__main__`.
+`npm` installs what its lock file pins. May import `tests.system.conftest`. Start with `__main__`.
 """

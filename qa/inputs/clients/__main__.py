@@ -1,4 +1,4 @@
-"""Check TypeScript against a running service: `python -m qa.inputs.clients published`, or `generated`.
+"""Check the TypeScript client against a running service: `python -m qa.inputs.clients`.
 
 Without node, npm or npm's registry nothing is checked: the program says so on stderr and exits with 0, or with 1 if
 NPM=required is in the environment.
@@ -6,18 +6,17 @@ NPM=required is in the environment.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qa.inputs.clients.npm import UnavailableError, install
-from tests.system.conftest import ONE_EACH, ROOT, running
+from tests.system.conftest import ROOT
 
-FOLDER = Path(__file__).parent
-GENERATORS = ("openapi_typescript", "hey_api")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PUBLISHED = ROOT / "clients" / "typescript"
 TESTS = (
     "tests/system/clients/test_typescript.py",
@@ -27,23 +26,18 @@ TESTS = (
 MODES = ("optional", "required")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Check the published client or the generated ones; return 0, or 1 for a failure."""
-    parser = argparse.ArgumentParser(prog="python -m qa.inputs.clients", description=__doc__)
-    parser.add_argument("clients", choices=("published", "generated"))
-    which = parser.parse_args(arguments).clients
+def main() -> int:
+    """Check the published client; return 0, or 1 for a failure."""
     mode = os.environ.get("NPM") or "optional"
     if mode not in MODES:
         sys.stderr.write(f"NPM={mode!r} is unknown. Use one of {', '.join(MODES)}.\n")
         return 1
-    folders = [PUBLISHED] if which == "published" else [FOLDER / name for name in GENERATORS]
     try:
-        for folder in folders:
-            install(folder)
+        install(PUBLISHED)
     except UnavailableError as error:
-        sys.stderr.write(f"SKIPPED: {error} The {which} TypeScript clients are unchecked. NPM={mode}.\n")
+        sys.stderr.write(f"SKIPPED: {error} The TypeScript client is unchecked. NPM={mode}.\n")
         return int(mode == "required")
-    return check_published() if which == "published" else check_generated(folders)
+    return check_published()
 
 
 def check_published() -> int:
@@ -53,17 +47,6 @@ def check_published() -> int:
             return code
     selected = [*TESTS, "-k", "typescript or journey", "-m", "", "-n0", "-q", "-o", "timeout=900"]
     return _run([sys.executable, "-m", "pytest", *selected], ROOT, TYPESCRIPT="checked")
-
-
-def check_generated(folders: list[Path]) -> int:
-    """Generate each client from openapi.json, compile it with a program that uses it, and run the program."""
-    for folder in folders:
-        for script in ("generate", "build"):
-            if code := _run(["npm", "run", "--silent", script], folder):
-                sys.stderr.write(f"{folder.name}: `npm run {script}` failed.\n")
-                return code
-    with tempfile.TemporaryDirectory() as data, running(Path(data), **ONE_EACH) as up:
-        return max(_run(["node", "build/main.js"], folder, GLLE_URL=up.url) for folder in folders)
 
 
 def _run(command: list[str], folder: Path, **environment: str) -> int:

@@ -1,9 +1,4 @@
-"""Run the quickstart with `glle[client]` alone: `python -m qa.inputs.clients.fresh`.
-
-The wheel of this tree is installed into a new environment outside it, which must not have the server's packages. The
-commands of the page run with nothing else; its Python blocks also need matplotlib and pandas. A service runs from the
-tree. Without a package index nothing is checked: the program says so and exits with 0, or with 1 if FRESH=required.
-"""
+"""The quickstart in an environment with `glle[client]` alone: its commands, then its Python blocks with plots."""
 
 from __future__ import annotations
 
@@ -12,20 +7,19 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qa.inputs.clients.npm import UnavailableError
-from tests.system.conftest import ONE_EACH, ROOT, running
+from tests.system.conftest import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAGE = ROOT / "docs" / "tutorials" / "quickstart.md"
 EXAMPLE = Path("docs", "examples", "sheet.csv")
 PLOTTING = ("matplotlib", "pandas")  # of the Python blocks
 SERVER = ("fastapi", "redis", "rq", "uvicorn", "pydantic", "service", "worker")
 SECONDS = 600
-# Errors of pip that say that the index, or the way to it, is down.
-NETWORK = re.compile(r"NewConnectionError|ConnectTimeout|ReadTimeout|Max retries|name resolution|ProxyError|SSLError")
 CHECKS = """
 assert draws.shape == (100, 300, 2), draws.shape
 assert placed.embedding.shape == (5, 2), placed.embedding.shape
@@ -33,43 +27,8 @@ assert list(table.columns) == ["y1", "y2"], table.columns
 """
 
 
-def main() -> int:
-    """Install the client and run the page; return 0, or 1 for a failure."""
-    is_required = os.environ.get("FRESH") == "required"
-    with tempfile.TemporaryDirectory(prefix="glle-fresh-") as folder:
-        try:
-            python = installed(Path(folder))
-            with running(Path(folder), **ONE_EACH) as up:
-                run_page(python, Path(folder), up.url)
-        except UnavailableError as error:
-            sys.stderr.write(f"SKIPPED: {error} The client alone is unchecked.\n")
-            return int(is_required)
-    sys.stdout.write("The quickstart runs with glle[client] alone.\n")
-    return 0
-
-
-def installed(folder: Path) -> Path:
-    """Return the interpreter of a new environment with the client's wheel."""
-    program = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
-    wheel = folder / run(Path(sys.executable), "-c", program, str(folder), cwd=ROOT).split()[-1]
-    run(Path(sys.executable), "-m", "venv", str(folder / "venv"), cwd=folder)
-    python = folder / "venv" / "bin" / "python"
-    install(python, f"glle[client] @ {wheel.as_uri()}", cwd=folder)
-    return python
-
-
-def install(python: Path, *requirements: str, cwd: Path) -> None:
-    """Install packages by pip; raise `UnavailableError` without an index."""
-    try:
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements, cwd=cwd)
-    except RuntimeError as error:
-        if match := NETWORK.search(str(error)):
-            raise UnavailableError(f"pip cannot reach its index: {match[0]}.") from error
-        raise
-
-
-def run_page(python: Path, folder: Path, url: str) -> None:
-    """Run the page's commands with the client alone, then its Python blocks with the plotting packages."""
+def run_page(python: Path, folder: Path, url: str, install: Callable[..., object]) -> None:
+    """Run the page's commands with the client alone, then its Python blocks, which need the plotting packages."""
     require_client_only(python, folder)
     here = folder / "user"
     (here / EXAMPLE.parent).mkdir(parents=True)
@@ -82,7 +41,7 @@ def run_page(python: Path, folder: Path, url: str) -> None:
     for name in ("draws.npy", "spread.csv"):
         if not (here / name).is_file():
             raise RuntimeError(f"The commands of {PAGE.name} wrote no {name}.")
-    install(python, *PLOTTING, cwd=folder)
+    install(python, *PLOTTING)
     program = here / "quickstart.py"
     program.write_text("\n".join([*blocks("python"), CHECKS]), encoding="utf-8")
     run(python, "-I", str(program), cwd=here, GLLE_URL=url, MPLBACKEND="Agg")
@@ -115,7 +74,3 @@ def run(python: Path, *words: str, cwd: Path, **environment: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{python.name} {' '.join(words)[:200]} failed:\n{done.stdout[-2000:]}{done.stderr[-6000:]}")
     return done.stdout
-
-
-if __name__ == "__main__":
-    sys.exit(main())
