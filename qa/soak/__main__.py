@@ -19,7 +19,6 @@ import httpx
 
 from qa.load.ledger import Ledger
 from qa.load.running import Load, run
-from qa.soak import picture
 from qa.soak import verdict as judging
 from qa.soak.sampling import sampled
 from tests.system.conftest import running
@@ -37,7 +36,7 @@ SETTINGS = {
 
 
 def main() -> int:
-    """Run the soak; print the table, write samples, verdicts and a picture; return 1 unless every series is flat."""
+    """Run the soak; print the table, write samples and verdicts; return 1 unless every series is flat."""
     parser = argparse.ArgumentParser(prog="python -m qa.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=10 * USUAL, help="operations per second")
@@ -65,7 +64,6 @@ def main() -> int:
         *judging.server_verdicts(samples, warm_up),
         *judging.latency_verdicts(ledger.attempts, started, warm_up),
     ]
-    picture.draw(options.out / "soak.png", samples, ledger.attempts, started, warm_up)
     last = samples[-1].servers
     fields = {
         "minutes": options.minutes,

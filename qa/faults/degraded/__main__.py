@@ -1,4 +1,4 @@
-"""`python -m qa.faults.degraded`: faults of servers, disks and network, and the answers of the service.
+"""`python -m qa.faults.degraded`: faults of servers, disks and delays, and the answers of the service.
 
 It prints a table. The exit code is 0 if every answer is right and 2xx or 503 (507 for a full data folder), nothing is
 lost, and the service recovers without help.
@@ -42,11 +42,11 @@ def main() -> int:
 
 
 def _may_mount() -> bool:
-    """Return whether mount and network namespaces are permitted."""
+    """Return whether mount namespaces are permitted."""
     unshare = shutil.which("unshare")
-    if unshare is None or not all(map(shutil.which, ("mount", "ip", "nft", "nsenter"))):
+    if unshare is None or shutil.which("mount") is None:
         return False
-    command = [unshare, "--mount", "--net", "true"]
+    command = [unshare, "--mount", "true"]
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 

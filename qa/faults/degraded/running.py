@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from qa.faults.degraded.clients import Clients
 from qa.faults.degraded.deployment import Deployment
 from qa.faults.degraded.large import reads
-from qa.faults.degraded.network import can_lose, remote_namespace, situations
 from qa.faults.degraded.reference import Truth
 from qa.faults.degraded.situations import SITUATIONS
 
@@ -86,7 +85,7 @@ def run(folder: Path, word: str, *, can_mount: bool) -> list[Row]:
     Parameters
     ----------
     can_mount
-        Whether the process may mount disks and create networks.
+        Whether the process may mount disks.
 
     """
     truth = Truth()
@@ -96,21 +95,10 @@ def run(folder: Path, word: str, *, can_mount: bool) -> list[Row]:
     chosen = [situation for situation in possible if word in situation.name]
     rows = []
     if chosen or word in LARGE:
-        local_folder = folder / "near"
-        local_folder.mkdir()
-        with small_disks(local_folder) if can_mount else nullcontext(), Deployment(local_folder) as deployment:
+        with small_disks(folder) if can_mount else nullcontext(), Deployment(folder) as deployment:
             rows += _rows(deployment, chosen, truth)
             if word in LARGE:
                 rows.append(_announced(_large(deployment)))
-    if not (can_mount and can_lose()):
-        _print_line("Lost packets were skipped: they need root, and nft.")
-    elif "network".startswith(word.partition(":")[0]):
-        remote_folder = folder / "far"
-        remote_folder.mkdir()
-        with remote_namespace() as link:
-            chosen = [situation for situation in situations(link) if word in situation.name]
-            with Deployment(remote_folder, inside=link.inside, address=link.address) as deployment:
-                rows += _rows(deployment, chosen, truth)
     if not can_mount:
         _print_line("Full disks were skipped: they need root, and a mount namespace.")
     return rows

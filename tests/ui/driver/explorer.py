@@ -26,15 +26,6 @@ _PLACES = """async () => {
     return Array.from({ length: onStage.xy.length / 2 }, (_, i) =>
         [box.left + x + sx * onStage.xy[2 * i], box.top + y + sy * onStage.xy[2 * i + 1]]);
 }"""
-_FRAMES = """(seconds) => new Promise((resolve) => {
-    const times = [];
-    const tick = (now) => {
-        times.push(now);
-        if (now - times[0] < 1000 * seconds) requestAnimationFrame(tick);
-        else resolve((1000 * (times.length - 1)) / (now - times[0]));
-    };
-    requestAnimationFrame(tick);
-})"""
 
 
 @dataclass
@@ -150,10 +141,6 @@ class Explorer:
 
         until(is_still, 20)
         return last[0]
-
-    def frame_rate(self, seconds: float) -> float:
-        """Return the animation frames per second of the browser."""
-        return float(self.page.evaluate(_FRAMES, seconds))
 
     def horizontal_overflow(self) -> int:
         """Return how many pixels the page is wider than its window."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import until
-from tests.system.conftest import fitted, synthetic
-from tests.ui.driver.explorer import OUT
 from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
@@ -20,16 +17,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator
 
-    from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer
 
 SELECTED = "async () => Array.from((await import('/explorer/js/store.js')).state.selection.list)"
 EDGE = 4  # pixels, tolerance of the simplified lasso
-CROWD_POINTS = 100_000
-RATE_SECONDS = 3
-# Least frames per second of the animation, far below the measured rates because of other load. The plain
-# canvas: 52 to 60 on two busy cores. WebGL: the screen's rate on a graphics card, 1 to 6 in software.
-LEAST_RATE = {"flat": 5, "webgl": 0.2}
 
 
 @pytest.fixture(params=["webgl", "flat"])
@@ -215,31 +206,3 @@ def test_further_columns_color_the_points_and_are_searched(explorer: Explorer) -
     expect(explorer.at("color")).to_have_value("further:score")
     explorer.at("add-columns").set_input_files({"name": "short.csv", "mimeType": "", "buffer": b"team\nx\n"})
     expect(explorer.at("problem")).to_contain_text("short.csv has 1 rows below its header; the data set has 40.")
-
-
-@pytest.fixture(scope="module")
-def crowd(up: Up) -> str:
-    """Return the query of a link to two draws of `CROWD_POINTS` points."""
-    with httpx.Client(base_url=up.url, timeout=90) as client:
-        posterior = fitted(client, synthetic(client, CROWD_POINTS, name="swiss_roll"))
-        assert client.post(f"{posterior}/draws?wait=60", json={"count": 2}).is_success
-    return f"#posterior={posterior.rsplit('/', 1)[1]}&count=2"
-
-
-@pytest.mark.parametrize("plot", ["flat", "webgl"])
-def test_a_hundred_thousand_points_move_smoothly(explorer: Explorer, crowd: str, plot: str) -> None:
-    """The points move, at a frame rate above the least one."""
-    # The summary would compete for the processors, so that its request stays pending.
-    explorer.page.route("**/summary?*", lambda _: None)
-    explorer.open(f"/?plot={plot}{crowd}")
-    expect(explorer.at("play")).to_be_enabled(timeout=60_000)
-    before = explorer.screenshot()
-    explorer.at("play").click()
-    until(lambda: explorer.state("frame") > 0)
-    rate = explorer.frame_rate(RATE_SECONDS)
-    assert explorer.state("playing")
-    assert explorer.screenshot() != before
-    explorer.save_picture(f"crowd-{plot}")
-    with (OUT / "frames.txt").open("a") as result:
-        result.write(f"{plot}: {rate:.1f} frames a second, {CROWD_POINTS} points\n")
-    assert rate > LEAST_RATE[plot]
