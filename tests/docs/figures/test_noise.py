@@ -21,11 +21,3 @@ def test_the_chosen_law_is_one_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0.5 < value <= 1 for row in rows for value in row.values())
     assert not np.array_equal(setting.sample(0), setting.sample(1))
     np.testing.assert_array_equal(noise.Setting("digits", 50).sample(1), noise.Setting("digits", 50).sample(1))
-
-
-def test_few_neighbors_swap_modes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six neighbors of a roll are below the goal, and noted."""
-    monkeypatch.setattr(noise, "FEW", 6)
-    trust, below, noted = noise.swaps(noise.Setting("swiss_roll", 1000), range(1)).split(" | ")
-    assert float(trust) < 0.99
-    assert (below, noted) == ("1 of 1", "1")
