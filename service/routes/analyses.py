@@ -201,7 +201,7 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
     `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j
     is a neighbor of i, by rows. While the job runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
     """
-    return await job_response(stores, partial(in_thread, _audit, stores, body, command), command.wait)
+    return await job_response(stores, partial(_audit, stores, body, command), command.wait)
 
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:

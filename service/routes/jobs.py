@@ -225,7 +225,7 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     if job.kind == "audit":
         analysis = analysis_of(job)
-        entry = await on_loop(stores.cache.get, analysis.partial_key(job.subject))
+        entry = await run_in_threadpool(stores.cache.get, analysis.partial_key(job.subject))
         query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)
         return await run_in_threadpool(result_response, analysis, entry, query) if entry else accepted_response(job)
     negotiate(request, (NPY,))
