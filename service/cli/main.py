@@ -42,11 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.main(arguments, [add_commands])
 
 
-def listen(host: str, port: int) -> SharedSocket:
-    """Return a listening TCP socket, or raise `StartError` if the port is taken."""
+def listen(host: str, port: int, *, is_shared: bool = False) -> SharedSocket:
+    """Return a listening TCP socket, or raise `StartError` if the port is taken.
+
+    A shared one listens when a process serves on it, because the kernel divides connections among all that listen.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        server = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        if is_shared:
+            server = socket.socket(family)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            server.bind((host, port))
+        else:
+            server = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         remedy = "Choose another port with --port (0 takes a free one)."
         raise StartError(f"Cannot listen on {host}:{port}: {error.strerror}. {remedy}") from error
@@ -135,7 +143,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 
     Stores.connect(settings).close()  # for its errors, before a process starts
     _check_access(settings)
-    with listen(settings.host, settings.port) as sock:
+    with listen(settings.host, settings.port, is_shared=settings.share_port == "on") as sock:
         return ServeHead(settings, sock, main).run()
 
 

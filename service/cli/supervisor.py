@@ -120,6 +120,7 @@ class ServeHead:
         """Act on processes that ended."""
 
     def _stop(self) -> None:
+        self._sock.close()  # the last process that closes it hands its connections to others of a shared port
         self._supervisor.stop(self._supervisor.children, self._settings.drain + STOP_SECONDS + COLD_SECONDS)
 
     def _report(self, text: str) -> None:

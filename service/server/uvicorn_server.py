@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -16,6 +17,7 @@ import uvicorn
 from service.middleware.slow_clients import limited_protocol
 from service.server.listening import ACCEPTED, STOP_SECONDS
 from worker.base.problems import refuse
+from worker.observability.live_workers import prolong
 
 if TYPE_CHECKING:
     import socket
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
 SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
+TICKS = 10  # of uvicorn, in a second
 
 
 class Shutdown:
@@ -94,18 +97,25 @@ class ApiServer(uvicorn.Server):
             )
         )
         self._app = app
-        self._drain = settings.drain
+        self._settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
         """Shut down at the first signal, exit at the second; uvicorn would end by the signal and skip the drain."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
+    async def on_tick(self, counter: int) -> bool:
+        """Prolong the alive file once a second."""
+        if counter % TICKS == 0:
+            with suppress(OSError):  # a full disk
+                prolong(self._settings)
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the module's order."""
         shutdown = self._app.state.shutdown
         shutdown.begin()
-        await self._serve_on(self._drain)
+        await self._serve_on(self._settings.drain)
         for server in self.servers:
             server.close()
         await self._serve_on(SETTLE_SECONDS, lambda: not self.server_state.connections)

@@ -37,11 +37,15 @@ def test_every_service_is_confined(name: str) -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
 
 
-def test_only_the_api_is_published_on_loopback() -> None:
-    """The API alone publishes a port, on loopback by default; the other services use the inner network."""
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
+def test_only_the_door_of_the_apis_is_published_on_loopback() -> None:
+    """The door publishes a port, on loopback by default; the APIs share its network, the others use the inner one."""
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["door"]
     assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
-    assert [name for name, service in SERVICES.items() if service["networks"] != ["inner"]] == ["api"]
+    networks = {name: service.get("networks", service.get("network_mode")) for name, service in SERVICES.items()}
+    assert networks == {
+        "door": ["outer", "inner"], "api": "service:door", "api-2": "service:door",
+        "worker": ["inner"], "queue": ["inner"], "cache": ["inner"],
+    }  # fmt: skip
     assert yaml.safe_load(COMPOSE)["networks"]["inner"]["internal"] is True
 
 
@@ -50,6 +54,15 @@ def test_api_requires_keys_on_other_addresses() -> None:
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
     assert AccessPolicy(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"])).is_open  # noqa: S104 # in the container
     assert not AccessPolicy(Settings(host="0.0.0.0", published="0.0.0.0")).is_open  # noqa: S104
+
+
+def test_one_api_is_replaced_after_the_other() -> None:
+    """Both have the same definition, share the port, and wait: the first for the workers, the second for the first."""
+    first, second = ({**SERVICES[name]} for name in ("api", "api-2"))
+    assert "worker" in first.pop("depends_on")
+    assert second.pop("depends_on") == {"api": {"condition": "service_healthy"}}
+    assert first == second
+    assert first["environment"]["GLLE_SHARE_PORT"] == "on"
 
 
 def test_grace_period_exceeds_task_timeout() -> None:
@@ -71,7 +84,7 @@ def test_environment_of_the_containers_has_the_default_settings() -> None:
     settings = {row.variable: str(row.default) for row in rows()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
-    shared = DEFAULTS.keys() & settings.keys()
+    shared = DEFAULTS.keys() & settings.keys() - {"GLLE_API_PROCESSES"}  # of each of two APIs
     assert {name: settings[name] for name in shared} == {name: DEFAULTS[name] for name in shared}
     assert "GLLE_JOB_TIMEOUT" in shared
 
@@ -96,7 +109,7 @@ def test_image_pins_match_the_development_lock() -> None:
 def test_api_and_workers_share_one_build() -> None:
     """One service builds the image of both. It is the last in the file, because Compose v1 starts with the last."""
     own = [name for name, service in SERVICES.items() if service["image"] == "glle"]
-    assert own == ["api", "worker"]
+    assert own == ["api", "api-2", "worker"]
     assert [name for name in own if "build" in SERVICES[name]] == own[-1:]
     assert {SERVICES[name]["pull_policy"] for name in own} == {"never"}, "no registry serves this name"
 

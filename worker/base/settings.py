@@ -64,6 +64,11 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
+    share_port: Literal["off", "on"] = _setting(
+        "off",
+        "on: several `glle serve` of one network namespace listen on the port, so that one serves while another is "
+        "replaced. Linux.",
+    )
     auth: Literal["auto", "required", "off"] = _setting(
         "auto",
         "Requests need a key: auto (except on loopback until a key exists), required, off (loopback only).",
@@ -109,7 +114,9 @@ class Settings:
         "of all ids. Empty: the pinned one. A worker with another fingerprint does not start.",
     )
     alive_file: str = _setting(
-        "", "File of a worker for probes: while it lives, the file's modification time is in the future. Empty: none."
+        "",
+        "File of a worker or an API for probes: while it lives, the file's modification time is in the future. "
+        "Empty: none.",
     )
     drain: float = _setting(
         0.0,

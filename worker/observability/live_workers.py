@@ -85,7 +85,7 @@ def live_workers(client: redis.Redis) -> tuple[WorkerState, ...]:
 
 
 def prolong(settings: Settings) -> None:
-    """Move the modification time of the alive file, if there is one, to when this worker will count as dead.
+    """Move the modification time of the alive file, if there is one, to when this process will count as dead.
 
     That is later than any wait for a silent Redis. Raises `OSError`.
     """

@@ -5,25 +5,26 @@ from __future__ import annotations
 import io
 import os
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 
-from .conftest import up
+from .conftest import API, up
 from .engine import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import httpx
-
     from .engine import Engine
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]  # the first test builds the image
 
-SERVICES = ("api", "worker", "queue", "cache")
+SERVICES = ("door", "api", "api-2", "worker", "queue", "cache")
 REDONE_SECONDS = 60  # time limit for a job whose worker was killed, s
 LONG = 60_000  # points of a fit of about five seconds
 
@@ -106,8 +107,8 @@ def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
     run = ("run", "--rm", "--init")  # as process 1 the client would ignore the signal of `timeout`
     assert stack.docker(*run, "--network=glle_inner", image, *ping) == "PONG\n"
     assert stack.docker(*run, "--network=glle_outer", image, *ping, check=False) == ""
-    (api,) = stack.containers("api")
-    published = stack.inspect(api)["NetworkSettings"]["Ports"]
+    (door,) = stack.containers("door")
+    published = stack.inspect(door)["NetworkSettings"]["Ports"]
     assert published == {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8000"}]}
 
 
@@ -150,10 +151,34 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     np.testing.assert_array_equal(again, embeddings[5])
 
 
+def test_an_upgrade_refuses_no_request(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`up` with changed containers replaces one API after the other, while clients open connections all the time."""
+    before = {name: stack.containers(name) for name in SERVICES}
+    statuses: list[int] = []
+    is_over = threading.Event()
+
+    def probe() -> None:
+        while not is_over.is_set():
+            statuses.append(httpx.get(f"{API}/v1/info", timeout=60).status_code)  # a new connection each
+
+    with ThreadPoolExecutor() as pool:
+        probes = [pool.submit(probe) for _ in range(4)]
+        try:
+            monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
+            stack.compose("up", "--detach", "--scale", "worker=2")
+        finally:
+            is_over.set()
+        for each in probes:
+            each.result()  # raises if a connection was refused
+    assert set(statuses) == {200}, len(statuses)
+    after = {name: stack.containers(name) for name in SERVICES}
+    assert [name for name in SERVICES if after[name] == before[name]] == ["door", "queue", "cache"]
+
+
 def test_the_image_is_small(stack: Engine) -> None:
-    """The layers above the official image of Python, which has about 130 MB, hold less than 570 MB."""
+    """The layers above the official image of Python, which has about 130 MB, hold less than 600 MB."""
     sizes = [stack.inspect(image)["Size"] for image in ("glle", "standin-python")]
-    assert sizes[0] - sizes[1] < 570e6
+    assert sizes[0] - sizes[1] < 600e6
 
 
 def test_wheels_are_built_with_the_pip_configuration_of_a_secret(

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from qa.faults.redis.nodes import free_port
 from service.cli.main import listen
 from service.cli.options import CANNOT_START, StartError
 from service.cli.supervisor import ServeHead
@@ -34,9 +36,10 @@ ROOT = Path(__file__).resolve().parents[3]
 @contextmanager
 def served(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run `glle serve` with two API processes; yield the head and the URL."""
-    log = folder / "serve.log"
+    log = folder / f"serve-{Path(settings.alive_file).name}.log"
     environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT), "GLLE_API_PROCESSES": "2"}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--data-dir", str(folder / "data")]
+    port = settings.port if settings.share_port == "on" else 0
+    command = [sys.executable, "-m", "service.cli", "serve", f"--port={port}", "--data-dir", str(folder / "data")]
     with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as head:
         try:
             until(lambda: "API at" in log.read_text() or head.poll() is not None)
@@ -81,6 +84,20 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
             assert client.get("/livez").status_code == 200
         assert head.wait(30) == 0
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_two_heads_share_a_port(settings: Settings, tmp_path: Path) -> None:
+    """One stops while the other serves, and no request is refused; each process prolongs its alive file."""
+    shared = replace(settings, share_port="on", port=free_port())
+    first, second = (replace(shared, alive_file=str(tmp_path / name)) for name in ("first", "second"))
+    with served(first, tmp_path) as (head, url), served(second, tmp_path) as (other, _):
+        until(lambda: all(Path(each.alive_file).exists() for each in (first, second)))
+        assert Path(first.alive_file).stat().st_mtime > time.time()
+        head.send_signal(signal.SIGTERM)
+        while head.poll() is None:
+            assert httpx.get(f"{url}/livez").status_code == 200
+        assert head.returncode == 0
+        assert other.poll() is None
 
 
 def test_a_process_that_cannot_start_stops_the_head(settings: Settings) -> None:
