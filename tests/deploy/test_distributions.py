@@ -79,6 +79,16 @@ def test_builds_write_the_types_of_the_client(tmp_path: Path, kind: str) -> None
         assert zipfile.ZipFile(wheel).read("glle/types.py").decode() == types.read_text()
 
 
+def test_the_server_s_sdist_builds_its_wheel(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """The sdist has the packages and the license, no link to it, so that its wheel is that of the checkout."""
+    assert (SERVER / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    sdist = build(SERVER, tmp_path, kind="sdist")
+    shutil.unpack_archive(sdist, tmp_path)
+    wheel = build(tmp_path / sdist.name.removesuffix(".tar.gz"), tmp_path)
+    contents = [set(zipfile.ZipFile(path).namelist()) for path in (wheel, wheels["glle_server"])]
+    assert contents[0] == contents[1]
+
+
 @pytest.mark.parametrize("distribution", PACKAGES)
 def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distribution: str) -> None:
     """The client has no server code; py.typed, the explorer and other data files are included."""
