@@ -118,6 +118,11 @@ def _start(options: argparse.Namespace) -> int:
     except (SettingsError, StartError) as error:
         print_message(f"glle: {error}")
         return CANNOT_START
+    except ImportError as error:
+        if error.name is not None:  # a missing module
+            raise
+        print_message(f"glle: {error}")  # the engine's, about its environment
+        return CANNOT_START
     except ProblemError as error:
         print_message(f"glle: {error.problem.detail} {error.problem.remedy}")
         return 1
@@ -134,6 +139,7 @@ def _up(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve(options: argparse.Namespace, settings: Settings) -> int:
+    from worker.connections.clients import require_login  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     logging.configure(settings)
@@ -142,6 +148,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
 
     Stores.connect(settings).close()  # for its errors, before a process starts
+    require_login(settings)
     _check_access(settings)
     with listen(settings.host, settings.port, is_shared=settings.share_port == "on") as sock:
         return ServeHead(settings, sock, main).run()

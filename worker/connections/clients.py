@@ -11,6 +11,7 @@ from redis import asyncio as redis_asyncio
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import AuthorizationError
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
@@ -67,6 +68,19 @@ def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
         raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
     options = {"socket_timeout": seconds, "socket_read_size": READ_SIZE}
     return _connect(target, "GLLE_CACHE_URL", options, retry or RetryPolicy(0.0))
+
+
+def require_login(settings: Settings) -> None:
+    """Raise `SettingsError` if a server refuses the user or the password; one that is away may come later."""
+    for variable, connect in (("GLLE_REDIS_URL", connect_queue), ("GLLE_CACHE_URL", connect_cache)):
+        try:
+            with connect(settings) as client:
+                client.ping()
+        except (redis.AuthenticationError, AuthorizationError) as error:
+            message = f"The server of {variable} refuses the login ({error}). Correct the password in it."
+            raise SettingsError(message) from error
+        except (redis.RedisError, OSError):
+            continue
 
 
 def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio.Redis]:

@@ -38,7 +38,7 @@ from worker.base.clock import clock_skew
 from worker.base.memory import memory_limit
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, shared_values
-from worker.connections.clients import connect_queue
+from worker.connections.clients import connect_queue, require_login
 from worker.execution import rq_worker
 from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
@@ -153,6 +153,7 @@ def main(name: str | None = None) -> int:
     if name is not None and not re.fullmatch(r"[\w-]+", name):
         raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
     logs.configure(settings)
+    require_login(settings)
     load()
     gc.freeze()  # keep the pages shared with the children
     require_bits(settings)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +16,14 @@ import pytest
 from service.cli import main, options
 from service.cli import settings as settings_page
 from worker.base.settings import Settings, rows
+from worker.connections.clients import require_login
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fastapi import FastAPI
+
+    from worker.stores import Stores
 
 
 def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,6 +94,30 @@ def test_commands_use_one_blas_thread() -> None:
     code = f"{imports}; assert 'numpy' not in sys.modules; print(*map(os.getenv, BLAS_VARIABLES))"
     ran = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["1"] * 3
+
+
+def test_the_compiler_s_switch_is_an_error_without_a_traceback() -> None:
+    """The engine does not run without compiled code; commands of the server say so."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "service.cli", "doctor", "--port", "0"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("glle: NUMBA_DISABLE_JIT is set")
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_wrong_password_is_reported_at_once(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """A server that is away may come later; one that refuses the password will not accept it later."""
+    settings = stores.settings
+    wrong = re.sub("//.*@", "//:wrong@", settings.cache_url)
+    require_login(replace(settings, redis_url="redis://127.0.0.1:1"))
+    for name, value in replace(settings, cache_url=wrong, port=0).to_env().items():
+        monkeypatch.setenv(name, value)
+    assert main.main([command]) == 2
+    assert "The server of GLLE_CACHE_URL refuses the login (" in capsys.readouterr().err
 
 
 def test_sockets_are_tcp() -> None:
