@@ -1,6 +1,7 @@
 """Two samples of one study and their maps, with the audit of the first one: the picture of the README's first screen.
 
-`python -m docs.figures.believe.why` prints the statements, what the second sample shows of them, and writes the picture.
+`python -m docs.figures.believe.why` prints the statements and what the second sample shows of them, and writes the
+picture.
 """
 
 from __future__ import annotations
