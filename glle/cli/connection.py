@@ -42,7 +42,8 @@ def add_command(
     `options` are types of keyword arguments. With `timeout` the command waits for a job.
     """
     text = str(run.__doc__).partition("\n")[0]
-    command: argparse.ArgumentParser = commands.add_parser(run.__name__.strip("_"), help=text, description=text)
+    short = text[0].lower() + text[1:].rstrip(".")
+    command: argparse.ArgumentParser = commands.add_parser(run.__name__.strip("_"), help=short, description=text)
     command.add_argument("--url", help="address of the service (GLLE_URL, or http://127.0.0.1:8000)")
     command.add_argument("--json", action="store_true", help="print JSON, errors on stderr too")
     if timeout:
