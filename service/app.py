@@ -109,7 +109,7 @@ def create_app(stores: Stores) -> FastAPI:
         cache=app.state.answer_cache,
         on_deletion=app.state.recent_posteriors.clear,
         observe=app.state.metrics.observe,
-        is_draining=app.state.shutdown.is_draining,
+        shutdown=app.state.shutdown,
         origins=settings.cors_origins,
         has_access_log=has_access_log(settings),
     )

@@ -8,6 +8,7 @@ it ignores `q=0`, keeps the ETag, and compresses streams below its minimum size.
 from __future__ import annotations
 
 import zlib
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from starlette.middleware.gzip import GZipResponder, IdentityResponder
@@ -15,6 +16,8 @@ from starlette.middleware.gzip import GZipResponder, IdentityResponder
 from service.encoding.ranges import header
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LEAST = 1024  # bytes of a body worth compressing
@@ -22,10 +25,7 @@ LEVEL = 1  # shrinks digits to 48 %; level 4 to 46 % in twice the time, level 9 
 THREAD_LEAST = 16 * 2**10  # bytes; below, compression is faster than the switch to a thread
 VARY = b"Accept-Encoding"
 _SUFFIX = b'-gzip"'
-_UNCOMPRESSED = (
-    "application/x-npy", "application/zip", "application/vnd.apache.arrow.stream", "application/octet-stream",
-    "text/*", "image/*",
-)  # fmt: skip
+_JSON = {(b"content-type", b"application/json"), (b"content-type", b"application/problem+json")}
 
 
 class CompressionMiddleware:
@@ -36,49 +36,58 @@ class CompressionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if_none_match = header(scope, b"if-none-match")
+        forward = send
 
-        async def send_tagged(message: Message) -> None:
+        async def send_compressed(message: Message) -> None:
+            nonlocal forward
             if message["type"] == "http.response.start":
-                headers = message["headers"]
-                is_gzip = (b"content-encoding", b"gzip") in headers
-                for index, (name, value) in enumerate(headers):
-                    if name == b"etag" and (is_gzip or (message["status"] == 304 and gzip_tag(value) in if_none_match)):
-                        headers[index] = (name, gzip_tag(value))
-            await send(message)
+                if not _JSON.isdisjoint(message["headers"]):
+                    forward = _compressing(scope, send)
+                elif message["status"] == HTTPStatus.NOT_MODIFIED:
+                    _tag(message, lambda tag: gzip_tag(tag) in header(scope, b"if-none-match"))
+            await forward(message)
 
-        responder: IdentityResponder
-        if accepts_gzip(header(scope, b"accept-encoding")):
-            responder = GZipResponder(
-                self._with_long_start,
-                LEAST,
-                LEVEL,
-                thread_minimum_size=THREAD_LEAST,
-                exclude_content_types=_UNCOMPRESSED,
-            )
-        else:
-            responder = IdentityResponder(self._with_long_start, LEAST, exclude_content_types=_UNCOMPRESSED)
-        await responder(scope, receive, send_tagged)
+        await self._app(scope, receive, send_compressed)
 
-    async def _with_long_start(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve with the first pieces of streamed JSON joined, so that the responder sees a short body as a whole."""
-        start: bytearray | None = None
 
-        async def send_joined(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start":
-                start = bytearray() if (b"content-type", b"application/json") in message["headers"] else None
-            elif start is not None:
-                start += message.get("body", b"")
-                if message.get("more_body") and len(start) < LEAST:
-                    return
-                message["body"], start = bytes(start), None
-            await send(message)
+def _compressing(scope: Scope, send: Send) -> Send:
+    """Return a `send` of JSON; it joins the first pieces, so that the responder sees a short body as a whole."""
+    is_accepted = accepts_gzip(header(scope, b"accept-encoding"))
+    responder = (
+        GZipResponder(_no_app, LEAST, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=())
+        if is_accepted
+        else IdentityResponder(_no_app, LEAST, exclude_content_types=())
+    )
+    start: bytearray | None = bytearray()
 
-        await self._app(scope, receive, send_joined)
+    async def send_tagged(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _tag(message, lambda _: (b"content-encoding", b"gzip") in message["headers"])
+        await send(message)
+
+    async def send_joined(message: Message) -> None:
+        nonlocal start
+        if message["type"] == "http.response.body" and start is not None:
+            start += message.get("body", b"")
+            if message.get("more_body") and len(start) < LEAST:
+                return
+            message["body"], start = bytes(start), None
+        await responder.send_with_compression(message)
+
+    responder.send = send_tagged
+    return send_joined
+
+
+def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
+    """Replace the plain ETag of a compressed representation by its own."""
+    headers = message["headers"]
+    for index, (name, value) in enumerate(headers):
+        if name == b"etag" and is_gzip(value):
+            headers[index] = (name, gzip_tag(value))
+
+
+async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve nothing; the responders get the messages of another app."""
 
 
 def accepts_gzip(accepted: bytes) -> bool:

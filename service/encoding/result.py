@@ -62,7 +62,8 @@ class ArraysResult:
 
     def response(self, media: str, dtype: str, headers: dict[str, str] | None = None) -> AbortableResponse:
         """Return the result in a media type, or raise ``float32-overflow``."""
-        self._require_dtype(dtype)
+        if dtype == "float32":
+            self._require_float32()
         if media == NPY:
             assert self.main is not None
             return encode.NpyResponse(Stack.of(self.arrays[self.main], dtype), headers)
@@ -70,7 +71,8 @@ class ArraysResult:
 
     async def complete(self, media: str, dtype: str, headers: dict[str, str]) -> RangedResponse:
         """Return a result with a small main array as a complete response; raises as `response`."""
-        self._require_dtype(dtype)
+        if dtype == "float32":
+            self._require_float32()
         main = self.arrays[self.main or ""]
         assert isinstance(main, np.ndarray)
         if media == NPY:
@@ -85,11 +87,10 @@ class ArraysResult:
         pieces = self._pieces(media, dtype)
         return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
 
-    def _require_dtype(self, dtype: str) -> None:
-        """Raise ``float32-overflow`` if an array has values that the dtype has not."""
-        if dtype == "float32":
-            for array in self.arrays.values():
-                encode.check_float32(array)
+    def _require_float32(self) -> None:
+        """Raise ``float32-overflow`` if an array has values beyond its range."""
+        for array in self.arrays.values():
+            encode.check_float32(array)
 
     def _pieces(self, media: str, dtype: str) -> Iterable[str | bytes | memoryview]:
         """Yield the body in a media type other than npy."""

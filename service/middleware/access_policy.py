@@ -76,10 +76,7 @@ class AccessPolicy:
     @property
     def is_open(self) -> bool:
         """Whether requests need no key: on loopback, until the first key is created."""
-        return self._is_open(self._keys)
-
-    def _is_open(self, keys: KeyStore | None) -> bool:
-        return self._is_off or not (self.is_required or (keys is not None and keys.is_guarded()))
+        return self._is_off or not (self.is_required or (self._keys is not None and self._keys.is_guarded()))
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
         """Authenticate a request; a thread reads a key, or whether there is one, unless that is a second old."""
@@ -120,7 +117,8 @@ class AccessPolicy:
             return self._authenticate(scope, self._keys.last_read())
 
     def _authenticate(self, scope: Scope, keys: KeyStore | None) -> tuple[str, bool]:
-        is_open, token = self._is_open(keys), _bearer_token(scope)
+        is_open = self._is_off or not (self.is_required or (keys is not None and keys.is_guarded()))
+        token = _bearer_token(scope)
         if is_open:
             _require_own_client(scope, self._origins, any_host=self._is_off)
             if self._is_off or (trace := self._proxy_trace(scope)) is None:

@@ -7,12 +7,10 @@ checks the posterior's state (`service.submission.recent_posteriors`). A respons
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-MAX_WORDS = 256  # shared header names and values
 MAX_CACHE_BYTES = 64 * 2**20  # of the cache of a process
 MAX_ANSWER_BYTES = 2**20  # of a cached body
 MAX_KEY_BYTES = 256  # a longer key is replaced by its digest
@@ -33,7 +30,6 @@ MAX_KEY_BYTES = 256  # a longer key is replaced by its digest
 # and the allocator's rounding. Measured by `tests/service/middleware/test_answer_cache.py`.
 ENTRY_BYTES = 224
 _GZIP_KEY = b"\n"  # suffix of the key of a compressed response; no header contains it
-_PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~=&:,-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +62,13 @@ class AnswerCache:
         self._bytes = 0
         self.hits = 0  # since the metrics last read it
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
-        self._words: dict[bytes, bytes] = {}
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
         """Cache a complete response that depends on nothing but the posterior's state."""
         key, body = _key(scope), bytes(response.body)
         if len(body) > min(MAX_ANSWER_BYTES, self._budget) or key in self._answers:
             return
-        headers = {self._intern(name): self._intern(value) for name, value in response.raw_headers}
+        headers = dict(response.raw_headers)
         is_compressible = headers.get(b"content-type") == b"application/json" and len(body) >= LEAST
         if is_compressible:
             headers[b"vary"] = b", ".join([*filter(None, [headers.get(b"vary")]), VARY])
@@ -97,12 +92,6 @@ class AnswerCache:
         self._bytes += cost
         while self._bytes > self._budget:
             self._bytes -= _cost(*self._answers.popitem(last=False))
-
-    def _intern(self, word: bytes) -> bytes:
-        """Return one shared object for equal header names or values; most recur in every response."""
-        if len(self._words) >= MAX_WORDS:
-            self._words.clear()
-        return self._words.setdefault(word, word)
 
     async def find(self, scope: Scope) -> CachedAnswer | None:
         """Return the cached response to a request, or None; its posterior still exists."""
@@ -163,26 +152,12 @@ async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send
 
 def _key(scope: Scope) -> bytes:
     """Return the cache key of a request: path, query and Accept, or their digest if they are long."""
-    key: bytes = b" ".join((scope["path"].encode(), _normalize_query(scope["query_string"]), header(scope, b"accept")))
+    key: bytes = b" ".join((scope["path"].encode(), scope["query_string"], header(scope, b"accept")))
     return key if len(key) <= MAX_KEY_BYTES else hashlib.sha256(key).digest()
-
-
-def _normalize_query(query: bytes) -> bytes:
-    """Return a query with its parameters sorted by name and encoded alike; values of one name keep their order."""
-    if _PLAIN_QUERY.fullmatch(query):
-        parameters = query.split(b"&")
-        parameters.sort(key=_name)
-        return b"&".join(parameters)
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)  # as Starlette parses it
-    return urlencode(sorted(pairs, key=lambda pair: pair[0]), safe=":,").encode()
-
-
-def _name(parameter: bytes) -> bytes:
-    return parameter.partition(b"=")[0]
 
 
 def _cost(key: bytes, answer: CachedAnswer) -> int:
     """Return the bytes of memory of an entry; shared objects count for each entry."""
-    headers = sum(getsizeof(pair) + len(pair[1]) for pair in answer.headers)
+    headers = sum(getsizeof(pair) + getsizeof(pair[0]) + getsizeof(pair[1]) for pair in answer.headers)
     parts = (answer, answer.headers, answer.body, key, answer.posterior, answer.state, answer.etag)
     return ENTRY_BYTES + headers + sum(map(getsizeof, parts))

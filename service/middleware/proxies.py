@@ -34,7 +34,14 @@ def proxy_trace(scope: Scope) -> str | None:
 
 
 class Proxies:
-    """Trusted proxies, whose X-Forwarded-For the service believes: addresses and networks, separated by commas."""
+    """Trusted proxies, whose X-Forwarded-For the service believes: addresses and networks, separated by commas.
+
+    Attributes
+    ----------
+    is_any
+        Whether there are any.
+
+    """
 
     def __init__(self, networks: str) -> None:
         try:
@@ -44,11 +51,7 @@ class Proxies:
         except ValueError as error:
             remedy = "Separate addresses or networks by commas, such as 127.0.0.1,10.0.0.0/8."
             raise SettingsError(f"GLLE_TRUSTED_PROXIES: {error}. {remedy}") from error
-
-    @property
-    def is_any(self) -> bool:
-        """Whether a proxy is trusted."""
-        return bool(self._networks)
+        self.is_any = bool(self._networks)
 
     def trust_peer(self, scope: Scope) -> bool:
         """Return whether the peer of a request is a trusted proxy."""

@@ -12,7 +12,7 @@ import math
 import secrets
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import redis
 from opentelemetry.trace import get_current_span
@@ -50,6 +50,12 @@ _CHALLENGES = {  # RFC 6750
 access_log = logging.getLogger("glle.access")
 
 
+class Draining(Protocol):
+    """State of a process that may be shutting down."""
+
+    is_draining: bool
+
+
 class RequestMiddleware:
     """The middleware around the routes.
 
@@ -59,8 +65,8 @@ class RequestMiddleware:
         Called at the end of each DELETE.
     observe
         Gets method, route template, status, and start by `time.perf_counter`.
-    is_draining
-        While it returns true, responses close their connection.
+    shutdown
+        While its `is_draining` is true, responses close their connection.
     origins
         Whose pages may read responses (`cors.allowed_origins`).
 
@@ -76,7 +82,7 @@ class RequestMiddleware:
         cache: AnswerCache,
         on_deletion: Callable[[], object],
         observe: Callable[[str, str, int, float], None],
-        is_draining: Callable[[], bool],
+        shutdown: Draining,
         origins: str,
         has_access_log: bool,
     ) -> None:
@@ -87,7 +93,7 @@ class RequestMiddleware:
         self._cache = cache
         self._on_deletion = on_deletion
         self._observe = observe
-        self._is_draining = is_draining
+        self._shutdown = shutdown
         self._resource_policy = b"cross-origin" if origins.strip() else b"same-origin"
         self._has_access_log = has_access_log
         self._respond = cors.with_cors(self._respond_safely, origins)
@@ -117,7 +123,7 @@ class RequestMiddleware:
                     (b"cross-origin-resource-policy", self._resource_policy),
                     (b"server-timing", b"app;dur=%.1f" % milliseconds),
                 ]
-                if self._is_draining():
+                if self._shutdown.is_draining:
                     message["headers"].append((b"connection", b"close"))
             else:
                 size += len(message.get("body", b""))

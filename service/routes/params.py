@@ -56,9 +56,11 @@ class DirectRoute(APIRoute):
         model = create_model("Parameters", **fields)
 
         async def handle(request: Request) -> Response:
-            check_query(request)
+            query = request.query_params
+            if not where.keys() >= query.keys() or len(query) < len(query.multi_items()):
+                check_query(request)
             try:
-                values = model.model_validate({**request.query_params, **request.path_params})
+                values = model.model_validate({**query, **request.path_params})
             except ValidationError as error:
                 errors = [{**each, "loc": (where[str(each["loc"][0])], *each["loc"])} for each in error.errors()]
                 raise RequestValidationError(errors) from None

@@ -45,15 +45,11 @@ class Shutdown:
     def __init__(self, stores: Stores, stream_limiter: StreamLimiter) -> None:
         self._stores = stores
         self._stream_limiter = stream_limiter
-        self._is_draining = False
-
-    def is_draining(self) -> bool:
-        """Return whether the process is shutting down."""
-        return self._is_draining
+        self.is_draining = False
 
     def begin(self) -> None:
         """Start to drain."""
-        self._is_draining = True
+        self.is_draining = True
 
     def end_waits(self) -> None:
         """Answer all requests that wait for a job with the job's current state, and end every stream."""
@@ -63,7 +59,7 @@ class Shutdown:
 
     def require_not_draining(self) -> None:
         """Raise ``draining`` if the process is shutting down."""
-        if self._is_draining:
+        if self.is_draining:
             raise refuse(
                 "draining",
                 503,

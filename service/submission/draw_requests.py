@@ -1,6 +1,8 @@
 """Request a draw from a sampler without a job, and wait for it."""
 
-from service.submission.waiting import WAITS, wait_for_outcome
+from weakref import WeakValueDictionary
+
+from service.submission.waiting import has_room, wait_for_outcome
 from worker.base.problems import ProblemError
 from worker.jobs.draw_stream import DrawAnswer, waited_name
 from worker.observability.request_context import task_metadata
@@ -11,7 +13,13 @@ from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 MAX_SENT = 3  # times that a lost request is sent; then a job takes over
-_SENT: dict[str, list[str]] = {}  # the entries of each awaited draw; the last is empty while it is sent
+
+
+class _Sent(list[str]):
+    """The entries of an awaited draw, of all requests for it in this process; the last is empty while it is sent."""
+
+
+_SENT: WeakValueDictionary[str, _Sent] = WeakValueDictionary()
 
 
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
@@ -28,9 +36,9 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
 
     """
     tenant, name = stores.tenant or DEFAULT, waited_name(record, key)
-    if not wait or record.single_draw_seconds > QUICK_SECONDS or not WAITS.has_room(tenant):
+    if not wait or record.single_draw_seconds > QUICK_SECONDS or not has_room(tenant):
         return None
-    sent = _SENT.setdefault(name, [])
+    sent = _SENT.setdefault(name, _Sent())
 
     async def look(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
         """Return the draw, if it is there, and whether waiting is over; send the request unless it is pending."""
@@ -48,11 +56,7 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
         await _send(stores, name, sent)
         return None, False
 
-    try:
-        return await wait_for_outcome(stores.drawn, name, look, wait, tenant=tenant)
-    finally:
-        if not stores.drawn.waiting(name):
-            _SENT.pop(name, None)
+    return await wait_for_outcome(stores.drawn, name, look, wait, tenant=tenant)
 
 
 async def _send(stores: Stores, name: str, sent: list[str]) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from worker.jobs.notifications import Notifications
 
@@ -24,26 +24,12 @@ FIRST_SLEEP = 1.0
 LONGEST_SLEEP = 2.0  # each look costs a round trip; a notification ends the sleep sooner
 
 
-class Waits:
-    """The waiting requests of a process by tenant."""
+OF_TENANT: Counter[str] = Counter()  # waiting requests of this process
 
-    def __init__(self) -> None:
-        self._of_tenant: Counter[str] = Counter()
 
-    def has_room(self, tenant: str) -> bool:
-        """Return whether fewer than `MAX_WAITS` requests of a tenant wait."""
-        return self._of_tenant[tenant] < MAX_WAITS
-
-    @contextmanager
-    def count(self, tenant: str) -> Iterator[None]:
-        """Count a waiting request of a tenant."""
-        self._of_tenant[tenant] += 1
-        try:
-            yield
-        finally:
-            self._of_tenant[tenant] -= 1
-            if not self._of_tenant[tenant]:
-                del self._of_tenant[tenant]
+def has_room(tenant: str) -> bool:
+    """Return whether fewer than `MAX_WAITS` requests of a tenant wait."""
+    return OF_TENANT[tenant] < MAX_WAITS
 
 
 async def wait_for_outcome(
@@ -66,21 +52,24 @@ async def wait_for_outcome(
         Returns the state and whether it is final, given the outcome in the last notification, or None.
 
     """
-    if not WAITS.has_room(tenant):
+    if OF_TENANT[tenant] >= MAX_WAITS:
         return (await look(None))[0]
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
-    with WAITS.count(tenant), notifications.of(name) as notification:
-        await notifications.wait_until_subscribed()
-        while True:
-            notification.clear()
-            state, is_final = await look(notification.outcome)
-            left = until - time.monotonic()
-            if is_final or notifications.is_over or left <= 0:
-                return state
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(sleep, left)):
-                    await notification.wait()
-            sleep = min(1.5 * sleep, LONGEST_SLEEP)
-
-
-WAITS = Waits()
+    OF_TENANT[tenant] += 1
+    try:
+        with notifications.of(name) as notification:
+            await notifications.wait_until_subscribed()
+            while True:
+                notification.clear()
+                state, is_final = await look(notification.outcome)
+                left = until - time.monotonic()
+                if is_final or notifications.is_over or left <= 0:
+                    return state
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(sleep, left)):
+                        await notification.wait()
+                sleep = min(1.5 * sleep, LONGEST_SLEEP)
+    finally:
+        OF_TENANT[tenant] -= 1
+        if not OF_TENANT[tenant]:
+            del OF_TENANT[tenant]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
 AWAY_SECONDS = 0.5  # pause after a call without an answer
+A = TypeVar("A")
 T = TypeVar("T")
 _IS_CALLING = ContextVar("is_calling", default=False)  # a thread's call connects by a nested call
 
@@ -67,15 +68,15 @@ class CircuitBreaker(RetryPolicy):
         with self._watch():
             return super().call_with_retry(do, fail, *more, **options)
 
-    async def call_on_loop(self, do: Callable[[], Awaitable[T]]) -> T:
+    async def call_on_loop(self, do: Callable[[A], Awaitable[T]], argument: A) -> T:
         """Return the result of `do`, as `call_with_retry`; `do` closes a broken connection."""
         with self._watch():
             try:
-                return await do()
+                return await do(argument)
             except (redis.RedisError, OSError) as error:
                 if not self.is_retried(error):
                     raise
-            return await do()
+            return await do(argument)
 
     @contextmanager
     def _watch(self) -> Iterator[None]:

@@ -88,28 +88,18 @@ class _Link:
             while await self.has_commands.wait():
                 self.has_commands.clear()
                 waiting, self.waiting = self.waiting, []
-                await self._answer(waiting)
+                commands = [command for command, _ in waiting]
+                try:
+                    replies = await self._breaker.call_on_loop(self._send, commands)
+                except redis.RedisError as error:
+                    replies = [error] * len(waiting)
+                except OSError as error:
+                    replies = [redis.ConnectionError(str(error))] * len(waiting)
+                _give(replies, waiting)
         finally:
             for _, reply in self.waiting:
                 reply.cancel()
             await self._connection.disconnect(nowait=True)
-
-    async def _answer(self, waiting: Waiting) -> None:
-        """Send commands, and hand out the replies."""
-        commands = [command for command, _ in waiting]
-        try:
-            replies: Sequence[Any] = await self._breaker.call_on_loop(lambda: self._send(commands))
-        except redis.RedisError as error:
-            replies = [error] * len(waiting)
-        except OSError as error:
-            replies = [redis.ConnectionError(str(error))] * len(waiting)
-        for (_, future), reply in zip(waiting, replies, strict=True):
-            if future.done():  # the client is gone
-                continue
-            if isinstance(reply, Exception):
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
 
     async def _send(self, commands: list[Command]) -> list[Any]:
         """Return the replies to commands, errors among them; a broken connection is closed."""
@@ -131,3 +121,14 @@ class _Link:
                 raise redis.TimeoutError("The Redis server did not answer in time.") from None
             raise
         return replies
+
+
+def _give(replies: Sequence[Any], waiting: Waiting) -> None:
+    """Hand out replies, errors among them, to the requests that still wait."""
+    for (_, future), reply in zip(waiting, replies, strict=True):
+        if future.done():  # the client is gone
+            continue
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)

@@ -155,8 +155,8 @@ class DrawRequests:
         """Request the draw with a `waited_name`; return the entry."""
         batch, _, draw = name.rpartition(" ")
         fields = ("name", batch, "draw", draw, "metadata", json.dumps(metadata), "reply", self._reply)
-        entry: str | bytes = await self._commands.call("XADD", self._stream, "MAXLEN", "~", MAX_LENGTH, "*", *fields)
-        return text(entry)
+        entry: bytes = await self._commands.call("XADD", self._stream, "MAXLEN", "~", MAX_LENGTH, "*", *fields)
+        return entry.decode()
 
     async def is_pending(self, entry: str) -> bool:
         """Return whether a request waits or is being drawn; False if it was answered, dropped or lost."""

@@ -81,10 +81,6 @@ class Notifications:
             if not waiters[name]:
                 del waiters[name]
 
-    def waiting(self, name: str) -> int:
-        """Return how many requests of the running loop wait for a name."""
-        return len(self._subscription().waiters.get(name, ()))
-
     async def wait_until_subscribed(self) -> None:
         """Return once the channel is subscribed, or after `SUBSCRIBE_SECONDS`."""
         is_subscribed = self._subscription().is_subscribed

@@ -66,7 +66,8 @@ class Counters:
 
     def add(self, *series: str, by: int = 1) -> None:
         """Increment a counter."""
-        self._add({(*series, "n"): by})
+        with self._lock:
+            self._pending[*series, "n"] = self._pending.get((*series, "n"), 0) + by
 
     def observe(self, *series: str, seconds: float) -> None:
         """Add a duration to a histogram."""

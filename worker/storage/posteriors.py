@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import glle_engine
@@ -114,7 +115,7 @@ class PosteriorRecord:
         """Digest of the fitted arrays (`PosteriorStore.cache`)."""
         return self.provenance[ARRAYS]
 
-    @property
+    @cached_property
     def arrays_id(self) -> str:
         """Name of the arrays in the cache keys of draws: the id and their digest."""
         return f"{self.id}:{self.arrays_sha256[:DIGEST]}"
@@ -129,7 +130,7 @@ class PosteriorRecord:
         """Expected seconds of a draw alone."""
         return self.draw_cost["seconds"]
 
-    @property
+    @cached_property
     def state(self) -> str:
         """Name of the content, which differs after a deletion and a new fit of the same id."""
         return f"{self.arrays_id} {self.created}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from service.submission import waiting
-from service.submission.waiting import WAITS, wait_for_outcome
+from service.submission.waiting import OF_TENANT, wait_for_outcome
 from tests.conftest import evict, until
 from tests.service.conftest import upload
 from tests.service.tenants import served
@@ -85,7 +85,7 @@ def test_a_notification_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -
         assert (fake.looks, len(fake.waiters)) == (900, 900)
         fake.end()
         assert set(await asyncio.gather(*tasks)) == {False}
-        assert (fake.looks, len(fake.waiters), len(WAITS._of_tenant)) == (1800, 0, 0)
+        assert (fake.looks, len(fake.waiters), len(OF_TENANT)) == (1800, 0, 0)
 
     asyncio.run(run())
 
@@ -174,7 +174,7 @@ def test_a_posterior_and_its_arrays_wait_for_their_fit(
     with ThreadPoolExecutor() as threads:
         for what in ("", "/arrays"):
             waiting_request = threads.submit(client.get, f"{path}{what}", params={"wait": 60})
-            until(lambda: WAITS._of_tenant)
+            until(lambda: OF_TENANT)
             tasks.fit(stores.jobs.claim_holder(path.rpartition("/")[2]).id)  # type: ignore[union-attr] # it exists
             assert waiting_request.result().status_code == 200
             evict(stores, "posterior:")

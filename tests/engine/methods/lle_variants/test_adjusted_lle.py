@@ -14,7 +14,7 @@ from glle_engine.methods import METHODS, Embedding, method
 from glle_engine.methods.lle_variants.auto_reg_lle import residual_ridge
 from glle_engine.methods.lle_variants.robust_lle import reliability
 from glle_engine.metrics.ranks import trustworthiness
-from glle_engine.weights.lle import lle_weights, neighborhoods
+from glle_engine.weights.lle import neighborhoods
 
 
 def embed(name: str, X: np.ndarray, **options: Any) -> Embedding:
