@@ -152,25 +152,6 @@ def test_the_budget_is_of_resident_memory() -> None:
         assert 0.8 < churned < 1.1
 
 
-@pytest.mark.parametrize(
-    ("query", "same"),
-    [
-        ("seed=0&scale=1.0", "scale=1.0&seed=0"),
-        ("points=0,2&seed=0", "seed=0&points=0%2C2"),
-        ("seed=0&points=0%3A2", "points=0:2&seed=0"),
-        ("source=posterior", "source=%70osterior"),
-    ],
-)
-def test_equivalent_queries_share_one_entry(
-    client: httpx.Client, app: FastAPI, drawn: str, query: str, same: str
-) -> None:
-    """The order and encoding of parameters do not create another entry."""
-    first = client.get(f"{drawn}/draws/1?{query}", headers=NPY).raise_for_status()
-    entries, hits = len(app.state.answer_cache._answers), app.state.answer_cache.hits
-    assert client.get(f"{drawn}/draws/1?{same}", headers=NPY).content == first.content
-    assert (len(app.state.answer_cache._answers), app.state.answer_cache.hits) == (entries, hits + 1)
-
-
 def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:
     """414 has the limit and the remedy; a list of the maximum length passes."""
     answer = client.get(f"{drawn}/draws/1?points=" + "1," * 20_000 + "1", headers=NPY)

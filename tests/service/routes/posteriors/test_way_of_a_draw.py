@@ -21,6 +21,7 @@ ROOT = Path(service.__file__).parents[1]
 ROOMS = tuple(f"{ROOT / room}/" for room in ("service", "worker"))
 NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 FUNCTIONS, FILES = 80, 32  # without those of the connection (`service.middleware.slow_clients`)
+NPY = {"Accept": "application/x-npy"}
 WARM_UPS, REPEATS = 5, 10
 
 
@@ -39,7 +40,7 @@ def test_an_uncached_draw_calls_few_functions(stores: Stores, drawn: str, monkey
     with served(stores) as client, workers.worker(stores.settings, "one"):
         for number in range(WARM_UPS + REPEATS):
             called.clear()
-            client.get(f"{drawn}/draws/7?seed={next(seeds)}&wait=30").raise_for_status()
+            client.get(f"{drawn}/draws/7?seed={next(seeds)}&wait=30", headers=NPY).raise_for_status()
             if number >= WARM_UPS:
                 found.append(set(called))
     fewest = min(found, key=len)
