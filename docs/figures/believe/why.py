@@ -61,7 +61,7 @@ def panel(axes: Axes, title: str, Y: NDArray[np.float64], labels: NDArray[np.int
     colors = {group: f"C{index}" for index, group in enumerate(certain)}
     for group in np.unique(labels):
         places = Y[labels == group]
-        axes.scatter(*places.T, s=9, c=colors.get(group, FAINT), lw=0)
+        axes.scatter(places[:, 0], places[:, 1], s=9, c=colors.get(group, FAINT), lw=0)
         middle = np.median(places, axis=0)
         axes.annotate(
             str(group), (float(middle[0]), float(middle[1])), fontsize=13, ha="center", va="center",
