@@ -66,7 +66,9 @@ class BaseDataset(Resource):
     @operation
     async def ids(self) -> Array | None:
         """Return the ids of the rows as in the file: (n,), of several columns (n, columns), or None without ids."""
-        return await ids_of(self._session, self.metadata)
+        if not self.metadata.get("has_ids"):
+            return None
+        return (await self._session.send(Call.npy(path_of("datasets", self.id, "ids")))).body
 
     @operation
     async def delete(self, *, force: bool = False) -> None:
@@ -80,15 +82,6 @@ class Dataset(BaseDataset, Blocking):
 
 class AsyncDataset(BaseDataset, Async):
     """Data set of an `AsyncClient`."""
-
-
-async def ids_of(session: Session, dataset: Any) -> Array | None:
-    """Return the ids of the rows of a data set, of its description or its id; None without ids."""
-    if isinstance(dataset, str):
-        dataset = await session.get(path_of("datasets", dataset))
-    if not dataset.get("has_ids"):
-        return None
-    return (await session.send(Call.npy(path_of("datasets", dataset["id"], "ids")))).body
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
