@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +10,13 @@ import pytest
 
 from qa.faults.drills.conftest import deployed
 from qa.processors.__main__ import KERNELS, processor_flags
-from service.responses.draws import SMALL_BYTES
 from tests.conftest import until
-from tests.system.arrays import NPY
 from tests.system.conftest import START_SECONDS, ended, fitted, synthetic
 from worker.execution import process_guard
-from worker.records.cache_entry import PIECE
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import httpx
 
@@ -35,7 +30,6 @@ pytestmark = [
 
 N, P = 400, 8
 BATCH = 12
-RECEIVED = 2**14  # receive buffer of a slow client, bytes
 REQUESTS = 120
 ALIGN = ("none", "procrustes")
 
@@ -116,41 +110,3 @@ def recomputed(client: httpx.Client, path: str, accept: str) -> httpx.Response:
 
     until(is_there)
     return responses[0]
-
-
-def test_an_eviction_during_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
-    """The recomputed rest has the same bits; a range by If-Range belongs to the whole."""
-    client, count = fleet.apis[0], draws_beyond_the_sockets()
-    for path in posteriors:
-        job = client.post(f"{path}/draws", json={"count": count}).raise_for_status().json()["id"]
-        assert ended(client, job)["status"] == "succeeded"
-        url = f"/v1/jobs/{job}/result"
-        whole = recomputed(client, url, NPY["accept"])
-        tag, body = slow_download(client.base_url.join(url), fleet.cache.flushall)
-        assert (tag, body) == (whole.headers["ETag"], whole.content)
-        assert fleet.stores.jobs.fetch(job).round > 0, "the download needed the evicted entries"
-        half = len(whole.content) // 2
-        headers = {**NPY, "Range": f"bytes={half}-", "If-Range": whole.headers["ETag"]}
-        part = fleet.apis[1].get(url, headers=headers)
-        assert (part.status_code, part.content) == (206, whole.content[half:])
-
-
-def draws_beyond_the_sockets() -> int:
-    """Return a number of draws with more bytes than the API reads at once, and than it and its sockets buffer."""
-    sent = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text(encoding="utf-8").split()[2])  # 4 MB by default
-    return (max(sent + RECEIVED + PIECE, SMALL_BYTES) + 2**18) // (8 * P * N)
-
-
-def slow_download(url: httpx.URL, interrupt: Callable[[], object]) -> tuple[str | None, bytes]:
-    """Return the ETag and body of an npy response; call `interrupt` after its first byte."""
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # has an effect only before the connection
-        slow.settimeout(60)
-        slow.connect((url.host, url.port))
-        connection = HTTPConnection(url.host, url.port)
-        connection.sock = slow
-        connection.request("GET", url.path, headers=NPY)
-        answer = connection.getresponse()
-        first = answer.read(1)
-        interrupt()
-        return answer.headers["ETag"], first + answer.read()
