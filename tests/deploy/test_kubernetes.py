@@ -271,7 +271,7 @@ def test_pods_have_the_environment_of_compose() -> None:
     variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | result.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
-    assert variables == in_compose - {"GLLE_PUBLISHED", "GLLE_SHARE_PORT"}  # a pod has an address of its own
+    assert variables == in_compose - {"GLLE_PUBLISHED", "GLLE_SHARE_PORT"}  # each pod has a separate address
     others = {"GLLE_API_PROCESSES": "1", "GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
     assert result == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in result}
     threads = {row["name"]: row["value"] for row in main_container("worker")["env"] if "value" in row}
