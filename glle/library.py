@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle.plotting import coordinates
+from glle.plotting import coordinates, plot
 from glle.table import table_text
 from glle_engine import GlleError
 from glle_engine import manifolds as datasets
-from glle_engine.audit.audit import audit
+from glle_engine.audit import audit as engine_audit
+from glle_engine.audit.result import Audit
 from glle_engine.base.progress import silent
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, score
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -90,6 +93,22 @@ def fit(
 def load(path: str | os.PathLike[str]) -> FittedPosterior:
     """Read a posterior that `Posterior.save` wrote, or that a service exported; errors as for `glle_engine.load`."""
     return FittedPosterior.of(engine_posterior.load(path))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class MapAudit(Audit):
+    """Audit of `glle.audit`, with its picture."""
+
+    def plot(self, labels: ArrayLike | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the map with its verdict, and return the axes; parameters and errors as for `glle.plot`."""
+        return plot(self, labels, ax=ax, **options)
+
+
+@wraps(engine_audit.audit)
+def audit(*args: Any, **options: Any) -> MapAudit:
+    """Return the audit of the engine, with a picture."""
+    found = engine_audit.audit(*args, **options)
+    return MapAudit(**{each.name: getattr(found, each.name) for each in fields(found)})
 
 
 def embed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 _MAX_LEGEND = 10  # classes; the default color cycle has as many colors
 _OPACITIES = 1.0, 0.15  # of the points of the smallest and of the largest spread
+_REGIONS = 10  # points of an audit whose regions are drawn
+_TITLE = 70  # letters in a line of a title
 _SIZES = 8.0, 80.0  # the same, in squared points of the paper
 
 
@@ -26,11 +29,14 @@ def plot(
 ) -> Axes:
     """Draw an embedding as points, and return the axes.
 
+    An audit has its verdict as the title, and the 50 and 90 % regions of the mean place of some points, from those that
+    move least to those that move most. Its points are opaque by their stability, or where they are beyond chance.
+
     Parameters
     ----------
     shown
-        A posterior, a draw, an embedding or a summary, of this process or of a service; or coordinates (n, p), of which
-        the first two are drawn.
+        A posterior, a draw, an embedding, a summary or an audit, of this process or of a service; or coordinates (n, p),
+        of which the first two are drawn.
     labels
         Color of each point: numbers by a color map, words and integers of at most 10 classes by a legend.
     spread
@@ -55,10 +61,12 @@ def plot(
         from matplotlib import pyplot as plt  # noqa: PLC0415 # optional
     except ImportError as error:
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
-    places = coordinates(shown)
+    places, verdict = coordinates(shown), getattr(shown, "verdict", None)
     x, y = places[:, 0], places[:, 1] if places.shape[1] > 1 else np.zeros(len(places))
     styles: dict[str, Any] = {}
-    if (distances := _spread_of(shown if spread is None else spread, is_required=spread is not None)) is not None:
+    if (shares := None if spread is not None or verdict is None else _supported(shown)) is not None:
+        styles["alpha"] = np.interp(shares, (0, 1), _OPACITIES[::-1])
+    elif (distances := _spread_of(shown if spread is None else spread, is_required=spread is not None)) is not None:
         _require_rows("spread", distances, len(places))
         relative = (distances - distances.min()) / (np.ptp(distances) or 1.0)
         name, limits = ("alpha", _OPACITIES) if by == "opacity" else ("s", _SIZES)
@@ -79,7 +87,34 @@ def plot(
             for handle in legend.legend_handles:
                 handle.set_alpha(1.0)
     ax.set_aspect("equal", adjustable="datalim")
+    if verdict is not None:
+        ax.set_title("\n".join(wrap(verdict, _TITLE)), fontsize="small")
+        _draw_regions(shown, places, ax)
     return ax
+
+
+def _supported(audit: Any) -> NDArray[np.float64] | None:
+    """Return the share of support (n,) of each point of an audit: its stability, else whether it is beyond chance."""
+    shares = getattr(audit, "stability", None)
+    shares = getattr(audit, "is_point_beyond", None) if shares is None else shares
+    return None if shares is None else np.asarray(shares, np.float64)
+
+
+def _draw_regions(audit: Any, places: NDArray[np.float64], ax: Axes) -> None:
+    """Draw the regions of some points of an audit, of this process or of a service."""
+    from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
+
+    region = audit.regions.get("mean")
+    if region is None or places.shape[1] != 2:
+        return
+    radii = region["radii"] if isinstance(region, dict) else region.radii
+    half_axes = audit.half_axes if isinstance(region, dict) else region.half_axes
+    lengths = np.linalg.norm(half_axes, axis=2)
+    rows = np.argsort(lengths[:, 0])[np.linspace(0, len(places) - 1, _REGIONS).astype(int)]
+    for row, radius in ((row, radius) for row in rows for radius in radii):
+        angle = np.degrees(np.arctan2(half_axes[row, 0, 1], half_axes[row, 0, 0]))
+        width, height = 2 * radius * lengths[row]
+        ax.add_patch(Ellipse(places[row], width, height, angle=angle, fill=False, lw=0.6, ec="0.3"))
 
 
 def coordinates(shown: Any) -> NDArray[np.float64]:

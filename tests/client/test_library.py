@@ -13,6 +13,7 @@ import pytest
 
 import glle
 import glle_engine
+from glle.resources.results import Result
 from glle_engine.methods import method
 from glle_engine.metrics.registry import score
 from glle_engine.reliability.calibration import calibrate
@@ -176,3 +177,25 @@ def _npz(**arrays: Any) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
+
+
+def test_an_audit_is_drawn_with_its_verdict(axes: Any) -> None:
+    """The title is the verdict; points are opaque by stability; a result of the client has the same picture."""
+    found = glle.audit(X, method="pca", labels=CLASSES)
+    assert found.plot(ax=axes) is axes
+    assert axes.get_title().replace("\n", " ") == found.verdict
+    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.15 + 0.85 * found.stability)
+    assert len(axes.patches) == 20
+    sizes = [patch.get_width() for patch in axes.patches]
+    of_client = Result(found.arrays(), {**found.to_dict()})
+    axes.clear()
+    glle.plot(of_client, CLASSES, ax=axes)
+    assert [patch.get_width() for patch in axes.patches] == sizes
+
+
+def test_coordinates_alone_are_drawn_by_chance(axes: Any) -> None:
+    """Points that are not beyond chance are faint, and there are no regions."""
+    found = glle.audit(X, SHEET.coordinates)
+    glle.plot(found, ax=axes)
+    assert set(np.round(axes.collections[0].get_alpha(), 2)) <= {0.15, 1.0}
+    assert not axes.patches

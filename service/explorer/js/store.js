@@ -35,6 +35,7 @@ export const state = {
   scales: null,
   single: null, // an embedding by a method without draws
   movement: null, // of `single` over half-samples: {level, reason, figures, notes, arrays, p}
+  audit: null, // of the shown map: its statements, and arrays with a value for each point
   compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
   comparisonJob: null,

@@ -58,7 +58,7 @@ export async function showEmbedding(started) {
     askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', method.title).then((answer) => answer.json()),
   ]);
   const single = { title: method.title, path, body, data: embedding.data, p: embedding.shape[1], result };
-  set({ single, movement: null, announcement: `${method.title} is done.` });
+  set({ single, movement: null, audit: null, announcement: `${method.title} is done.` });
   fold();
 }
 

@@ -3,10 +3,11 @@
 import { ask, askArrays, askJson, Refused } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
+import { auditCoordinates } from './audit.js';
 import { estimateSoon } from './compare.js';
 import { writeLink } from './link.js';
 import { keepLeftOut, keptColumns } from './metadata.js';
-import { clearResults } from './state.js';
+import { clearResults, runWork } from './state.js';
 
 const ENDINGS = /\.(csv|tsv|txt|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
 const MAX_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
@@ -14,6 +15,9 @@ const PREVIEW_ROWS = 4;
 const HEAD = 2 ** 20; // bytes of a large text that are sent for its preview
 const LARGE = 4 * HEAD;
 const MAX_COLUMNS = 100; // that a preview lists
+
+/** Roles of the two columns of a map: they are left out of the data, and become a second data set. */
+export const MAP = ['map-x', 'map-y'];
 
 /** Return whether the service reads a file of this name. */
 export const isTable = (name) => ENDINGS.test(name);
@@ -41,7 +45,7 @@ function formOf({ file, head, roles, only }, columns = []) {
   const known = columns.filter(({ role, name }) => role && role !== 'feature' && !(name in roles));
   const wanted = Object.values(roles).includes('feature') || (head && columns.length > 0 && columns.length < MAX_COLUMNS);
   const chosen = [...Object.entries(roles), ...(wanted ? known.map(({ name, role }) => [name, role]) : [])];
-  for (const [name, role] of chosen) if (role && role !== 'feature') form.append(role, name);
+  for (const [name, role] of chosen) if (role && role !== 'feature') form.append(MAP.includes(role) ? 'ignore' : role, name);
   if (only) form.append('features', only);
   else if (wanted) form.append('features', '*');
   form.append('file', file, file.name);
@@ -75,12 +79,30 @@ export async function previewPending(changes = {}) {
 /** Upload the pending file, as its preview shows it. */
 export async function uploadPending() {
   const { pending } = state;
-  await createDataset(async () => {
+  const map = mapOf(pending);
+  const isMade = await createDataset(async () => {
     const body = formOf(pending, pending.shown?.columns);
     const dataset = await askJson('/v1/datasets', { method: 'POST', body });
     await keepLeftOut(pending.file, dataset);
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
+  if (isMade && map) await auditMap(pending.file, map);
+}
+
+/** The two columns of the map in a pending file, or null. */
+export function mapOf({ roles }) {
+  const names = MAP.map((role) => Object.keys(roles).find((name) => roles[name] === role));
+  return names.every(Boolean) ? names : null;
+}
+
+/** Audit the coordinates in a file, or in two of its columns, beside the chosen data set. */
+export async function auditMap(file, columns = []) {
+  await runWork(async () => {
+    const form = new FormData();
+    for (const name of columns) form.append('features', name);
+    form.append('file', file, file.name);
+    await auditCoordinates((await askJson('/v1/datasets', { method: 'POST', body: form })).id);
+  });
 }
 
 /** Create a synthetic data set. */

@@ -2,6 +2,7 @@
 
 import { askJson, Refused } from '../api.js';
 import { set, state } from '../store.js';
+import { showAudited } from './audit.js';
 import { showComparison, showEmbedding } from './compare.js';
 import { choose, listDatasets } from './data.js';
 import { changedFrom, draw, drawScales, followFit, show } from './fit.js';
@@ -30,9 +31,12 @@ export async function refreshRecent() {
 
 /** The jobs of the list: those that run, then embeddings and comparisons that have ended. */
 export function listedJobs() {
-  const shown = state.jobs.filter(({ kind, status }) => OPEN.has(status) || (status === 'succeeded' && ['embedding', 'comparison'].includes(kind)));
+  const shown = state.jobs.filter(({ kind, status, request }) => OPEN.has(status) || (status === 'succeeded' && (['embedding', 'comparison'].includes(kind) || isOfMap(kind, request))));
   return [...shown.filter(isOpen), ...shown.filter((job) => !isOpen(job))].slice(0, LISTED);
 }
+
+/** Return whether a job audits coordinates from anywhere. */
+const isOfMap = (kind, request) => kind === 'audit' && Boolean(request.coordinates);
 
 /** Return whether a job has not ended. */
 export const isOpen = ({ status }) => OPEN.has(status);
@@ -87,6 +91,9 @@ async function openJobOf(link) {
     await choose(await askJson(`/v1/datasets/${job.dataset}`));
     settings(request.method, request.parameters, link);
     await showEmbedding(job);
+  } else if (isOfMap(job.kind, request)) {
+    await choose(await askJson(`/v1/datasets/${job.dataset}`));
+    await showAudited(job);
   } else if (job.kind === 'comparison') await openComparison(job);
   else if (job.posterior) await openPosterior(job.posterior, request);
   else if (job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));

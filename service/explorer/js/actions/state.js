@@ -14,6 +14,7 @@ const NO_RESULTS = {
   scales: null,
   single: null,
   movement: null,
+  audit: null,
   frame: 0,
   playing: false,
   hover: -1,

@@ -1,15 +1,17 @@
 /** Color of each point, as a step of a palette, and its legend. */
 
-import { classes, CLASSES, gradient, PLAIN, STEPS } from './palettes.js';
-import { theme } from './theme.js';
+import { classes, CLASSES, gradient, mix, PLAIN, STEPS } from './palettes.js';
+import { colors, theme } from './theme.js';
 
 /** Members of the state that decide the colors. */
-export const LOOK = ['color', 'columns', 'metadata', 'summary', 'movement', 'theme'];
+export const LOOK = ['color', 'columns', 'metadata', 'summary', 'movement', 'audit', 'theme'];
 
+const OPACITIES = [1, 0.7, 0.42, 0.2]; // of the points of an audit, the stable ones first
+const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an audit
 const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a movement
 
 /** Available choices of the color, with their labels. */
-export function choices({ dataset, columns, metadata, summary, movement }) {
+export function choices({ dataset, columns, metadata, summary, movement, audit }) {
   const found = [];
   if (columns?.labels) found.push(['labels', 'Labels']);
   if (columns?.color) found.push(['color', 'Colour column']);
@@ -25,6 +27,8 @@ export function choices({ dataset, columns, metadata, summary, movement }) {
     found.push(['movement', 'Movement on half of the data'], ['neighbor_stability', 'Neighbours kept on half of the data']);
     found.push(['baseline', 'Baseline: distance to its 10 nearest points']);
   }
+  if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbours in another sample']);
+  if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbours']);
   if (columns?.values) {
     for (let j = 0; j < Math.min(dataset.d, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
   }
@@ -40,10 +44,21 @@ export function resolveColor(state) {
 }
 
 /**
- * Colour the points.
- * @returns {{name: string, index: Uint16Array, palette: string[], legend: object}}
+ * Colour the points; after an audit, points that other samples do not support are faint.
+ * @returns {{name: string, index: Uint16Array, palette: string[], legend: object}} index modulo the colors of the legend
  */
 export function lookOf(state, n) {
+  const look = colorsOf(state, n);
+  const { stability, is_point_beyond: isBeyond } = state.audit?.arrays ?? {};
+  const shares = stability ?? isBeyond;
+  if (!shares || look.name === 'audited' || shares.length !== n) return look;
+  const { surface } = colors();
+  const palette = OPACITIES.flatMap((opacity) => look.palette.map((color) => mix(surface, color, opacity)));
+  const level = (share) => Math.min(OPACITIES.length - 1, Math.floor((1 - share) * OPACITIES.length));
+  return { ...look, palette, index: look.index.map((color, row) => level(shares[row]) * look.palette.length + color) };
+}
+
+function colorsOf(state, n) {
   const name = resolveColor(state);
   const title = choices(state).find(([choice]) => choice === name)?.[1] ?? '';
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
@@ -53,7 +68,7 @@ export function lookOf(state, n) {
     const numbers = numeric(values);
     return numbers ? byValue(numbers, name, title, gradient('value', theme())) : byClass(values, title, name);
   }
-  const kind = ['spread', 'stability', 'local_trust', ...MOVED].includes(name) ? 'spread' : 'value';
+  const kind = ['spread', 'stability', 'local_trust', ...MOVED, ...Object.keys(AUDITED)].includes(name) ? 'spread' : 'value';
   return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
 }
 
@@ -65,12 +80,13 @@ function numeric(values) {
 
 /** The numbers of a choice. */
 function valuesOf(state, name, n) {
-  const { columns, dataset, summary, movement } = state;
+  const { columns, dataset, summary, movement, audit } = state;
   const [kind, place] = name.split(':');
   if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
   if (kind === 'color') return columns.color;
   if (kind === 'coordinate') return pickStrided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
   if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.d, n);
+  if (name in AUDITED) return audit.arrays[AUDITED[name]];
   return MOVED.includes(name) ? movement.arrays[name] : summary[name];
 }
 

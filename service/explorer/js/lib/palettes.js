@@ -45,8 +45,13 @@ export function classes(count) {
 function between(stops, place) {
   const at = place * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(at));
-  const [a, b] = [rgb(stops[low]), rgb(stops[low + 1])];
-  return hex(a.map((value, i) => Math.round(value + (b[i] - value) * (at - low))));
+  return mix(stops[low], stops[low + 1], at - low);
+}
+
+/** The color between two, at a share of the way from the first. */
+export function mix(first, second, share) {
+  const [a, b] = [rgb(first), rgb(second)];
+  return hex(a.map((value, i) => Math.round(value + (b[i] - value) * share)));
 }
 
 /** Red, green and blue of a colour, of 0 to 255. */

@@ -10,7 +10,13 @@ function changedSettings({ posterior, forms, method, draws, frame }) {
 
 /** Code that makes one embedding. */
 function singleLines({ single }, language) {
-  const { dataset, method, parameters } = single.body;
+  const { dataset, method, parameters, coordinates } = single.body;
+  if (single.isGiven && language === 'python') {
+    return `from glle import Client\n\nclient = Client("${location.origin}")\nprint(client.audit("${dataset}", "${coordinates}").verdict)`;
+  }
+  if (single.isGiven) {
+    return `curl '${location.origin}/v1/audits?wait=60' \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`;
+  }
   if (language === 'python') {
     const keywords = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
     return [

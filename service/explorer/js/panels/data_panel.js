@@ -1,6 +1,6 @@
 /** Step one: the data. */
 
-import { headOf, isTable, previewPending, synthesise, uploadPending } from '../actions/data.js';
+import { auditMap, headOf, isTable, MAP, mapOf, previewPending, synthesise, uploadPending } from '../actions/data.js';
 import { openDataset } from '../actions/open.js';
 import { clearResults } from '../actions/state.js';
 import { html, number, useState } from '../lib/html.js';
@@ -143,7 +143,8 @@ function Pending() {
     ${shown?.rows.length > 0 && html`<${Table} names=${shown.names} rows=${shown.rows}
       more=${{ ids: shown.ids, labels: shown.labels, color: shown.color }} />`}
     <${Notices} notices=${shown?.notices} />
-    ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Colour')}</div>
+    ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Colour')}
+        ${select(MAP[0], 'map-x', 'Map to audit, across')}${select(MAP[1], 'map-y', 'Map to audit, up')}</div>
       <details class="more" data-testid="column-roles" open=${columns.some(({ role }) => role === '')}>
         <summary>Columns (${columns.length})</summary>
         <div class="field"><label for="features-pattern">Fit only (names or patterns, such as x*)</label>
@@ -154,12 +155,13 @@ function Pending() {
           <select id=${`role-${column.name}`} data-testid=${`role-${column.name}`} disabled=${Boolean(work)}
             onChange=${(event) => give({ [column.name]: event.target.value })}>
             ${roleOf(column) === '' && html`<option value="" selected>choose …</option>`}
+            ${MAP.includes(roleOf(column)) && html`<option value=${roleOf(column)} selected>coordinate of the map</option>`}
             ${Object.entries(ROLES).map(([role, word]) => html`
               <option value=${role} selected=${roleOf(column) === role}>${word}</option>`)}
           </select></div>`)}</div>
       </details>`}
     <div class="buttons">
-      <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work)} onClick=${uploadPending}>Use this table</button>
+      <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work)} onClick=${uploadPending}>${mapOf(pending) ? 'Audit this map' : 'Use this table'}</button>
       <button type="button" data-testid="discard-file" disabled=${Boolean(work)}
         onClick=${() => set({ pending: null, problem: null })}>Discard</button>
     </div>
@@ -182,6 +184,12 @@ function Chosen() {
     ${rows && html`<${Table} names=${preview.names} rows=${rows.map((row) => row.map((value) => number(value)))}
       more=${{ ids: preview.ids, labels: preview.labels, color: preview.color }} />`}
     <${Notices} notices=${dataset.notices} />
+    <label class="add-columns"><input type="file" class="unseen" data-testid="map-file" accept=".csv,.tsv,.txt,.npy,.parquet"
+      onChange=${(event) => {
+        const [file] = event.target.files;
+        event.target.value = '';
+        if (file) auditMap(file);
+      }} /><span>Audit a map: its coordinates from a file</span></label>
   </div>`;
 }
 

@@ -9,6 +9,7 @@ import { choices, LOOK, resolveColor } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
+import { Audit } from './audit.js';
 import { Movement } from './movement.js';
 import { Notes } from './notes.js';
 import { Spectrum } from './spectrum.js';
@@ -22,7 +23,7 @@ export function Inspector() {
   const { reference, single, comparison } = useStore('reference', 'single', 'comparison');
   if (!reference && !single && !comparison) return null;
   return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
-    <${Appearance} /><${Point} /><${Spectrum} />${single && html`<${Movement} /><${Scores} />`}<${Notes} />
+    <${Appearance} /><${Audit} /><${Point} /><${Spectrum} />${single && html`<${Movement} /><${Scores} />`}<${Notes} />
   </aside>`;
 }
 
@@ -95,8 +96,8 @@ function Appearance() {
 
 /** The point under the pointer, or the only selected one, or the number of selected points. */
 function Point() {
-  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'movement', 'neighbors', 'dataset');
-  const { hover, selection, columns, summary, movement, dataset } = state;
+  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'movement', 'audit', 'neighbors', 'dataset');
+  const { hover, selection, columns, summary, movement, audit, dataset } = state;
   const [missed, setMissed] = useState('');
   const rowField = useRef(null);
   const textField = useRef(null);
@@ -132,6 +133,8 @@ function Point() {
       ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
+      ${audit?.arrays.p_value && html`<dt>By chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
+      ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbours in another sample</dd>`}
       ${movement && html`<dt>Movement</dt><dd data-testid="point-movement">${number(movement.arrays.movement[row])} <span class="quiet">${rank(movement.arrays.movement, row)}</span></dd>
         <dt>Baseline</dt><dd>${number(movement.arrays.baseline[row])} <span class="quiet">${rank(movement.arrays.baseline, row)}</span></dd>`}
       ${state.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">

@@ -8,7 +8,7 @@ import { tryWith } from './problem.js';
 /** The panel. */
 export function Notes() {
   const { posterior, single, draws } = useStore('posterior', 'single', 'draws');
-  if (!posterior && !single) return null;
+  if (single ? single.isGiven : !posterior) return null;
   const ofScale = (draws?.notes ?? []).map((code) => ({ code, message: '' }));
   const notes = single ? single.result.notes : [...ofScale, ...posterior.diagnostics.notes];
   const spec = single ? single.result.parameters : posterior.spec;

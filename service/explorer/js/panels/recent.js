@@ -5,7 +5,7 @@ import { html, percent } from '../lib/html.js';
 import { state, useStore } from '../store.js';
 import { nameOf } from './data_panel.js';
 
-const DOING = { fit: 'Fit', draws: 'Draws', summary: 'Spread', embedding: 'Embedding', comparison: 'Comparison' };
+const DOING = { fit: 'Fit', draws: 'Draws', summary: 'Spread', embedding: 'Embedding', comparison: 'Comparison', audit: 'Audit of a map' };
 
 /** The panel. */
 export function RecentWork() {

@@ -18,7 +18,7 @@ export const middleOf = (cell) => ((cell + 0.5) / CELLS) * 2 * REACH - REACH;
 export function densitiesOf({ draws, look, mask, directions, box }) {
   const classes = look.legend.kind === 'classes' ? look.legend.entries.length : 1;
   const rows = Array.from({ length: classes }, () => []);
-  for (let row = 0; row < draws.n; row++) if (!mask || mask[row]) rows[classes > 1 ? look.index[row] : 0].push(row);
+  for (let row = 0; row < draws.n; row++) if (!mask || mask[row]) rows[classes > 1 ? look.index[row] % classes : 0].push(row);
   return rows.map((list, index) => list.length > 2 && { index: classes > 1 ? index : -1, ...densityOf(list, draws, directions, box) }).filter(Boolean);
 }
 

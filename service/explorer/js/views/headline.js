@@ -1,5 +1,6 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
+import { auditShown } from '../actions/audit.js';
 import { assessNow } from '../actions/fit.js';
 import { measureMovement } from '../actions/movement.js';
 import { nameOf } from '../panels/data_panel.js';
@@ -17,8 +18,8 @@ export function median(values) {
 
 /** The headline; without a summary it names the data and the method alone. */
 export function Headline() {
-  const { dataset, posterior, single, summary, reliability, draws, methods, view } = useStore(
-    'dataset', 'posterior', 'single', 'summary', 'reliability', 'draws', 'methods', 'view',
+  const { dataset, posterior, single, summary, reliability, draws, methods, view, audit, work } = useStore(
+    'dataset', 'posterior', 'single', 'summary', 'reliability', 'draws', 'methods', 'view', 'audit', 'work',
   );
   const kept = useMemo(() => (summary ? median(summary.stability) : null), [summary]);
   if (!dataset || view === 'compare' || (!posterior && !single)) return null;
@@ -29,14 +30,16 @@ export function Headline() {
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
   return html`<div class="headline">
+    ${audit && html`<p class=${`verdict ${audit.beyond_chance === false ? 'low' : ''}`} data-testid="verdict">${audit.verdict}</p>`}
     ${meaning && html`<p class="claim" data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
       <strong> ${percent(kept)}</strong> of its neighbours <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
-    <p class="quiet">${nameOf(dataset)} · ${about}</p>
+    <p class="quiet">${nameOf(dataset)} · ${about}${!audit && html` · <button type="button" class="link" data-testid="audit" disabled=${Boolean(work)}
+      onClick=${auditShown}>Audit this map</button>`}</p>
     ${summary && !single && html`<p class=${`sure ${reliability?.level ?? ''}`} data-testid="reliability">How sure is the spread?
       <strong> ${reliability ? SURE[reliability.level] : 'Being measured'}.</strong> ${reliability?.reason}
       ${reliability?.offered && html` <button class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`}
-    ${single && html`<${Moved} />`}
+    ${single && !single.isGiven && html`<${Moved} />`}
   </div>`;
 }
 

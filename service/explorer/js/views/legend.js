@@ -20,7 +20,7 @@ export function Legend() {
   if (legend.kind !== 'classes') return html`<div class="legend" data-testid="legend"></div>`;
   const pick = (entry) => {
     const rows = [];
-    index.forEach((value, row) => value === entry.index && rows.push(row));
+    index.forEach((value, row) => value % legend.entries.length === entry.index && rows.push(row));
     choosePoints(rows);
   };
   return html`<ul class="legend classes" data-testid="legend" aria-label=${legend.title}>${legend.entries.map((entry) => html`<li>
