@@ -85,7 +85,7 @@ def plot(
         if labels is not None:
             legend: Any = ax.legend()
             for handle in legend.legend_handles:
-                handle.set_alpha(1.0)
+                handle.set_alpha([1.0])  # an array, as that of the points
     ax.set_aspect("equal", adjustable="datalim")
     if verdict is not None:
         ax.set_title("\n".join(wrap(verdict, _TITLE)), fontsize="small")

@@ -18,7 +18,7 @@ export function Audit() {
     <dl class="facts">
       <dt>More than chance</dt><dd data-testid="audit-chance">${isBeyond === null ? 'not decided' : isBeyond ? 'yes' : 'no'}
         ${beyond !== undefined && html` <span class="quiet">${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
-      ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">± ${percent(error)}</span></dd>`}
+      ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
       ${ranking && html`<dt>Ranking by spread</dt><dd>${ranking.level}</dd>`}
       ${groups && html`<dt>Groups</dt><dd data-testid="audit-groups">${together(groups)}</dd>`}

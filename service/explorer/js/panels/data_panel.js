@@ -144,7 +144,7 @@ function Pending() {
       more=${{ ids: shown.ids, labels: shown.labels, color: shown.color }} />`}
     <${Notices} notices=${shown?.notices} />
     ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Colour')}
-        ${select(MAP[0], 'map-x', 'Map to audit, across')}${select(MAP[1], 'map-y', 'Map to audit, up')}</div>
+        ${select(MAP[0], 'map-x', 'Map, across')}${select(MAP[1], 'map-y', 'Map, up')}</div>
       <details class="more" data-testid="column-roles" open=${columns.some(({ role }) => role === '')}>
         <summary>Columns (${columns.length})</summary>
         <div class="field"><label for="features-pattern">Fit only (names or patterns, such as x*)</label>
@@ -184,7 +184,7 @@ function Chosen() {
     ${rows && html`<${Table} names=${preview.names} rows=${rows.map((row) => row.map((value) => number(value)))}
       more=${{ ids: preview.ids, labels: preview.labels, color: preview.color }} />`}
     <${Notices} notices=${dataset.notices} />
-    <label class="add-columns"><input type="file" class="unseen" data-testid="map-file" accept=".csv,.tsv,.txt,.npy,.parquet"
+    <label class="add-columns below"><input type="file" class="unseen" data-testid="map-file" accept=".csv,.tsv,.txt,.npy,.parquet"
       onChange=${(event) => {
         const [file] = event.target.files;
         event.target.value = '';

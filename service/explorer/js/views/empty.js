@@ -11,13 +11,13 @@ export function Empty() {
   if (dataset) {
     return html`<div class="empty" data-testid="empty">
       <h2>Ready to fit</h2>
-      <p>The data are here. Press <strong>Fit and draw</strong>, and see how sure their embedding is.</p>
+      <p>The data are here. Press <strong>Fit and draw</strong>, and see how sure their embedding is. Or audit a map of them from a file.</p>
     </div>`;
   }
   if (pending) {
     return html`<div class="empty" data-testid="empty">
       <h2>Check the columns</h2>
-      <p>Say which column holds labels or colours, then use the data.</p>
+      <p>Say which column holds labels or colours, then use the data. To audit a map, choose the two columns of its coordinates.</p>
     </div>`;
   }
   return html`<div class="empty" data-testid="empty">

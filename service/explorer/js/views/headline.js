@@ -45,12 +45,13 @@ export function Headline() {
 
 /** How far to rely on the movement of an embedding, or the button that measures it. */
 function Moved() {
-  const { movement, work } = useStore('movement', 'work');
+  const { movement, work, audit } = useStore('movement', 'work', 'audit');
   if (movement) {
     return html`<p class=${`sure ${movement.level}`} data-testid="movement">Can its points be ranked by how far they move on half of the data?
       <strong> ${SURE[movement.level]}.</strong> ${movement.reason}
       ${movement.notes.some(({ code }) => code === 'movement-unreliable') && ' Its size is doubtful for this method: see the note.'}</p>`;
   }
+  if (audit) return null; // it says more
   return html`<p class="sure" data-testid="movement">How far does it move on half of the data? <strong>Not measured.</strong> It takes some 40 refits of half
     the data, which all workers share. <button type="button" class="link" data-testid="measure-movement" disabled=${Boolean(work)}
       onClick=${measureMovement}>Measure it</button></p>`;
