@@ -114,7 +114,7 @@ def _draw_regions(audit: Any, places: NDArray[np.float64], ax: Axes) -> None:
     for row, radius in ((row, radius) for row in rows for radius in radii):
         angle = np.degrees(np.arctan2(half_axes[row, 0, 1], half_axes[row, 0, 0]))
         width, height = 2 * radius * lengths[row]
-        ax.add_patch(Ellipse(places[row], width, height, angle=angle, fill=False, lw=0.6, ec="0.3"))
+        ax.add_patch(Ellipse(places[row], width, height, angle=angle, fill=False, lw=0.5, ec="0.6"))
 
 
 def coordinates(shown: Any) -> NDArray[np.float64]:

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -60,6 +62,21 @@ def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -
     exec(client, names)  # noqa: S102 # the project's own page
     assert names["posterior"].draw(7).shape == (5000, 2)
     plt.close("all")
+
+
+def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All blocks of the page with fewer points; PCA stands for UMAP, which compiles for half a minute."""
+    from sklearn.decomposition import PCA  # noqa: PLC0415 # one test
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=lambda: PCA(2)))
+    names: dict[str, Any] = {}
+    first, *more = blocks(TUTORIALS / "audit.md", "python")
+    for block in (first.replace("\nfound", "\nX, y = X[:200], y[:200]\nfound"), *more):
+        exec(block, names)  # noqa: S102 # the project's own page
+    assert names["found"].groups.apart.shape == (10, 10)
+    assert names["alone"].p_value.shape == (200,)
+    assert (tmp_path / "audit.png").exists()
 
 
 def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
