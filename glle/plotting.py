@@ -35,8 +35,8 @@ def plot(
     Parameters
     ----------
     shown
-        A posterior, a draw, an embedding, a summary or an audit, of this process or of a service; or coordinates (n, p),
-        of which the first two are drawn.
+        A posterior, a draw, an embedding, a summary or an audit, of this process or of a service; or coordinates
+        (n, p), of which the first two are drawn.
     labels
         Color of each point: numbers by a color map, words and integers of at most 10 classes by a legend.
     spread
