@@ -20,11 +20,13 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from worker.records.draws import DrawAddress
     from worker.storage.array_cache import Tier
     from worker.storage.draw_cache import DrawCache
+
+    Group = tuple[Sequence[DrawAddress], Sequence[Draw], float]
 
 # Bytes of each point in the vectors of Lanczos, of which a few are used and the others take no memory.
 UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
@@ -78,7 +80,7 @@ def draw_and_cache(
 ) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
     draws, seconds = make_draws(posterior, keys)
-    store_draws(cache, id_, keys, draws, seconds, keep)
+    store_draws(cache, id_, [(keys, draws, seconds)], keep)
     return draws
 
 
@@ -104,25 +106,20 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
     return draws, round((time.perf_counter() - started) / len(draws), 6)
 
 
-def store_draws(
-    cache: DrawCache,
-    id_: str,
-    keys: Sequence[DrawAddress],
-    draws: Sequence[Draw],
-    seconds: float,
-    keep: Tier = "cache",
-) -> dict[DrawAddress, Entry]:
+def store_draws(cache: DrawCache, id_: str, groups: Iterable[Group], keep: Tier = "cache") -> dict[DrawAddress, Entry]:
     """Cache draws, or store those of a job that is larger than the cache; return them.
 
-    `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`.
+    `id_` is `PosteriorRecord.arrays_id`; a group has addresses, draws and the seconds of each. Raises as
+    `ArrayCache.put_many`.
     """
     entries: dict[DrawAddress, Entry] = {}
-    for key, draw in zip(keys, draws, strict=True):
-        meta = {**asdict(key), "diagnostics": draw.diagnostics}
-        arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
-        # The digest covers what answers contain, not the seconds, which differ each time.
-        metadata = {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}
-        entries[key] = Entry(metadata, arrays)
+    for keys, draws, seconds in groups:
+        for key, draw in zip(keys, draws, strict=True):
+            meta = {**asdict(key), "diagnostics": draw.diagnostics}
+            arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
+            # The digest covers what answers contain, not the seconds, which differ each time.
+            metadata = {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}
+            entries[key] = Entry(metadata, arrays)
     with stage("caching"):
         cache.put(id_, entries, keep)
     return entries

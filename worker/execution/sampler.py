@@ -11,7 +11,9 @@ import logging
 import os
 import signal
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,6 @@ from glle_engine.linalg import LANES
 from worker.base.memory import GROWTH, resident_bytes, resident_limit
 from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
-from worker.execution.background_writer import BackgroundWriter
 from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
 from worker.execution.telemetry import observe_requests, record_stages
 from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawRequest, DrawStream, next_batch
@@ -29,7 +30,7 @@ from worker.observability.live_workers import live_workers
 from worker.records.draws import QUICK_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from mmap import mmap
     from types import FrameType
 
@@ -116,7 +117,8 @@ class SamplerLoop:
         self._is_stopping = False
         self._flushed = time.monotonic()
         self._claimed = time.monotonic()
-        self._writer = BackgroundWriter()
+        self._writer = ThreadPoolExecutor(1, "finish-draws")
+        self._written: Future[object] | None = None  # the last call of the writer
         self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
         self._waiting: list[DrawRequest] = []
         self._ahead = LANES  # requests of a stream to have in hand
@@ -145,7 +147,7 @@ class SamplerLoop:
                     time.sleep(AGAIN_SECONDS)
                 except _StopWaiting:
                     break
-            self._writer.flush()
+            self._wait_until_written()
             with suppress(redis.RedisError):
                 self._stream.leave()
         self._stores.counts.flush()
@@ -163,7 +165,7 @@ class SamplerLoop:
             self._draw_abandoned(own=False)
         if now - self._flushed > FLUSH_SECONDS:
             self._flushed = now
-            self._writer.submit(self._stores.counts.flush)
+            self._submit(self._stores.counts.flush)
             self._retire_if_large()
 
     def _read(self) -> None:
@@ -182,7 +184,7 @@ class SamplerLoop:
         """Draw the requests of a sampler that is gone, each by itself, because one may have ended it."""
         for request in self._stream.claim_abandoned(own=own):
             self._draw(DrawBatch([request]))
-            self._writer.flush()
+            self._wait_until_written()
 
     def _retire_if_large(self) -> None:
         """End after the present work if the process has grown beyond its posteriors; the parent replaces it."""
@@ -195,7 +197,7 @@ class SamplerLoop:
         arrays_id, latest, made = self._latest
         is_recent = time.monotonic() < made + LATEST_SECONDS
         if batch.arrays_id == arrays_id and latest.issuperset(batch.keys) and is_recent:
-            self._writer.submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
+            self._submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
             return
         if batch.arrays_id in self._slow:
             self._stream.finish(batch, "job")
@@ -261,7 +263,7 @@ class SamplerLoop:
         self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
         self._stores.counts.add("sampler_draws", "requested", by=len(batch.keys))
         self._stores.counts.add("sampler_draws", "drawn", by=len(keys))
-        self._writer.submit(partial(self._finish, batch, keys, draws, seconds))
+        self._submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 
     def _posterior(self, batch: DrawBatch) -> Posterior | None:
@@ -280,6 +282,16 @@ class SamplerLoop:
                 self._resident.keep(batch.arrays_id, posterior, record.nbytes)
         return posterior
 
+    def _submit(self, call: Callable[[], object]) -> None:
+        """Run a call in another thread, after the one before it has ended; raises the error of that one."""
+        self._wait_until_written()
+        self._written = self._writer.submit(copy_context().run, call)
+
+    def _wait_until_written(self) -> None:
+        if (written := self._written) is not None:
+            self._written = None
+            written.result()
+
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
         """Cache and publish the requested draws, then cache large others; remove all if their posterior was deleted.
 
@@ -291,14 +303,14 @@ class SamplerLoop:
         arrays_id = batch.arrays_id
         try:
             try:
-                entries = store_draws(self._stores.draws, arrays_id, keys[:requested], draws[:requested], seconds)
+                entries = store_draws(self._stores.draws, arrays_id, [(keys[:requested], draws[:requested], seconds)])
             except ProblemError as error:
                 self._refuse(batch, error)
             else:
                 self._stream.finish(batch, "drawn", entries=entries)
             if others := keys[requested:]:
                 with suppress(ProblemError):
-                    store_draws(self._stores.draws, arrays_id, others, draws[requested:], seconds)
+                    store_draws(self._stores.draws, arrays_id, [(others, draws[requested:], seconds)])
             if not self._stores.posteriors.exists(batch.posterior):
                 self._latest = NO_GROUP
                 self._resident.drop(batch.arrays_id)

@@ -1,7 +1,8 @@
 """Process trees: children that are replaced when they end, and stop together.
 
 `glle up`, `glle serve` and `glle worker` each have one supervisor. It loads what its children share, then forks them,
-so that a child that was killed is replaced within milliseconds. The children end with it even if it is killed.
+so that a child that was killed is replaced within milliseconds. On Linux the children end with it even if it is
+killed.
 """
 
 from __future__ import annotations
@@ -142,7 +143,6 @@ class Supervisor:
         self.children: list[Child] = []
         self.signals = 0
         self._report = report
-        self._guard = None if process_guard.LINUX else process_guard.ProcessGuard()
         self._wake, self._wake_write = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wake_write, False)
@@ -183,8 +183,6 @@ class Supervisor:
             if self.signals or child.pid or time.monotonic() < child.due:
                 continue
             child.start()
-            if self._guard is not None:
-                self._guard.add(child.pid)
 
     def reap(self) -> list[Child]:
         """Return the children whose processes have ended since the last call."""
@@ -227,8 +225,6 @@ class Supervisor:
         signal.set_wakeup_fd(-1)
         os.close(self._wake)
         os.close(self._wake_write)
-        if self._guard is not None:
-            self._guard.close()
 
     def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
         """Send the signals of a stop as they become due; each step is one look."""

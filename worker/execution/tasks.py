@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,13 +27,13 @@ from worker.analyses.registry import analysis_of, recipes_of
 from worker.base.clock import now_iso
 from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance, require_numbers
-from worker.execution.background_writer import BackgroundWriter
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, cache_result, fit_values
 from worker.execution.draws import group_size, lane_group, limited_drawing, make_draws, store_draws
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
 from worker.jobs.store import Cancelled, Job, job_key
+from worker.records.cache_entry import PIECE
 from worker.records.draws import DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, recorded_parameters, spec_of
 from worker.stores import Stores, process_stores
@@ -39,7 +41,7 @@ from worker.stores import Stores, process_stores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from glle_engine import Draw
+    from worker.execution.draws import Group
     from worker.records.draws import DrawAddress
     from worker.storage.array_cache import Tier
 
@@ -200,6 +202,7 @@ class _Shard:
         self.stores = context.stores
         self.job = context.job
         self.number = number
+        self.size = 0 if self.job.sharding is None else self.job.sharding.shard_size(number)
         self._reported = time.monotonic()
 
     def begin(self, stage: str, **progress: int) -> None:
@@ -242,22 +245,36 @@ def _draw_shard(shard: _Shard) -> Job | None:
 
 
 def _draw_missing(shard: _Shard, missing: list[DrawAddress], cached: int, keep: Tier) -> None:
-    """Make draws of a shard, of which `cached` others are cached; draws are written while the next ones are made."""
+    """Make draws of a shard, of which `cached` others are cached.
+
+    They are cached and counted in another thread while the next ones are made, about a megabyte or `PROGRESS_SECONDS`
+    at a time.
+    """
     stores, posterior = shard.stores, shard.context.posterior()
     arrays_id = shard.context.record.arrays_id
 
-    def store(group: list[DrawAddress], draws: list[Draw], seconds: float) -> None:
+    def store(groups: list[Group]) -> None:
         nonlocal cached
-        store_draws(stores.draws, arrays_id, group, draws, seconds, keep)
-        cached += len(group)
+        cached += len(store_draws(stores.draws, arrays_id, groups, keep))
+        if cached < shard.size:
+            shard.report_progress(cached)
 
-    with limited_drawing(posterior), BackgroundWriter() as writer:
+    written: Future[None] | None = None
+    groups: list[Group] = []
+    began = time.monotonic()
+    with limited_drawing(posterior), ThreadPoolExecutor(1, "store-draws") as writer:
         size = group_size(posterior)
         for start in range(0, len(missing), size):
-            shard.report_progress(cached)
-            group = missing[start : start + size]
-            draws, seconds = make_draws(posterior, group)
-            writer.submit(partial(store, group, draws, seconds))
+            keys = missing[start : start + size]
+            groups.append((keys, *make_draws(posterior, keys)))
+            nbytes = sum(draw.embedding.nbytes for _, draws, _ in groups for draw in draws)
+            if nbytes > PIECE or time.monotonic() - began >= PROGRESS_SECONDS or start + size >= len(missing):
+                if written is not None:
+                    written.result()
+                written = writer.submit(copy_context().run, store, groups)
+                groups, began = [], time.monotonic()
+        if written is not None:
+            written.result()
 
 
 def _make_parts(shard: _Shard) -> Job | None:

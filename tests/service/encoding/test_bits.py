@@ -66,7 +66,8 @@ def test_an_etag_covers_the_whole_response(
     contents = []
     for created in (same_draw, change, same_draw):
         draw = created(fitted()[1].draw(9, align=align))  # type: ignore[arg-type] # one of the two
-        store_draws(stores.draws, stores.posteriors.arrays_id(drawn.rpartition("/")[2]), [key], [draw], 0.1)
+        arrays_id = stores.posteriors.arrays_id(drawn.rpartition("/")[2])
+        store_draws(stores.draws, arrays_id, [([key], [draw], 0.1)])
         app.state.answer_cache.clear()
         answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
         assert answer.status_code == 200
@@ -106,7 +107,9 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
     other = fitted()[1].draw(1)
     store_draws(
-        stores.draws, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
+        stores.draws,
+        stores.posteriors.arrays_id(id_),
+        [([key], [replace(other, embedding=other.embedding * 2)], 0.1)],
     )
     app.state.recent_posteriors.clear()  # a second has passed
     # The record in memory is the old one, whose draws no worker makes; so it is read again.

@@ -179,7 +179,7 @@ def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, fitted: str
     }[change]
 
     def digest(new_draw: Any, seconds: float) -> str:
-        store_draws(stores.draws, fitted, [KEY], [new_draw], seconds)
+        store_draws(stores.draws, fitted, [([KEY], [new_draw], seconds)])
         (head,) = stores.draws.heads(fitted, [KEY])
         assert head is not None
         return str(head["sha256"])
