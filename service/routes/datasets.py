@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
 import numpy as np
-import redis
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -413,9 +412,6 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     require_room(Path(stores.settings.data_dir), 8 * table.values.size)
     source = {name: value for name, value in table.source.items() if name != "layout"}
     dataset, new = stores.datasets.add(replace(table, source=source))
-    if new:
-        with contextlib.suppress(redis.RedisError):  # without the index a deletion scans the whole cache
-            stores.cache.create_index(dataset.id)
     return replace(dataset, source=source), new  # an earlier upload of the content may have had other columns
 
 

@@ -302,7 +302,6 @@ def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tupl
             stores.room.require()
             stores.posteriors.require_room()
             stores.datasets.require_room(nbytes)
-            stores.cache.create_index(id_)
         quota = stores.quotas.of(tenant)
         return stores.imports.add(stores.posteriors, record, checked, nbytes, quota.bytes)
 

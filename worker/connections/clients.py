@@ -1,22 +1,19 @@
-"""Clients of the queue's and the cache's Redis: one server, a master behind sentinels, or a cluster."""
+"""Clients of the queue's and the cache's Redis: one server, or a master behind sentinels."""
 
 from __future__ import annotations
 
 from copy import copy
-from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 import redis
 from redis import asyncio as redis_asyncio
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import AuthorizationError
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from worker.base.settings import Settings, SettingsError
-from worker.connections.cluster import Cluster
 from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import RetryPolicy
 from worker.connections.urls import RedisUrl, parse_redis_url
@@ -48,21 +45,16 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     Raises
     ------
     SettingsError
-        If its URL is missing or malformed, or names a cluster.
+        If its URL is missing or malformed.
 
     """
     target = _parse(settings.redis_url, "GLLE_REDIS_URL")
-    if target.kind == "cluster":
-        raise SettingsError(
-            "GLLE_REDIS_URL cannot be a cluster: a task and its job change in one transaction, on one server. "
-            "Name one server, or a master behind sentinels (docs/how-to/redis.md); GLLE_CACHE_URL may be a cluster."
-        )
     options = {"socket_timeout": seconds, "socket_read_size": RECORD_SIZE}
     return _connect(target, "GLLE_REDIS_URL", options, retry or RetryPolicy(0.0))
 
 
 def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
-    """Return a client of the cache's Redis, which may be a cluster; otherwise as `connect_queue`."""
+    """Return a client of the cache's Redis; otherwise as `connect_queue`."""
     target = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if target.replicas:
         raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
@@ -89,7 +81,7 @@ def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio
     Parameters
     ----------
     client_of
-        ``queue`` or ``cache``: the server. In a cluster it is each of the named ones in turn.
+        ``queue`` or ``cache``: the server.
 
     """
     name, url = {"queue": ("REDIS", settings.redis_url), "cache": ("CACHE", settings.cache_url)}[client_of]
@@ -97,32 +89,22 @@ def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio
     # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.
     options: dict[str, Any] = {"socket_timeout": None, "protocol": 2}  # RESP3 logs each message
     options |= {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED}
-    if target.kind == "server":
+    if not target.service:
         return lambda: redis_asyncio.Redis.from_url(target.url, **options)
     options |= {"ssl": target.encrypted, **target.options}
-    if target.kind == "sentinel":
-        login = {"socket_timeout": SENTINEL_SECONDS, "ssl": target.encrypted, **target.login}
-        certificates = {key: value for key, value in target.options.items() if key.startswith("ssl_")}
+    login = {"socket_timeout": SENTINEL_SECONDS, "ssl": target.encrypted, **target.login}
+    certificates = {key: value for key, value in target.options.items() if key.startswith("ssl_")}
 
-        def master() -> redis_asyncio.Redis:
-            sentinels = AsyncSentinel(target.hosts, sentinel_kwargs={**certificates, **login})  # type: ignore[no-untyped-call] # redis-py's
-            return cast("redis_asyncio.Redis", sentinels.master_for(target.service, **options))
+    def master() -> redis_asyncio.Redis:
+        sentinels = AsyncSentinel(target.hosts, sentinel_kwargs={**certificates, **login})  # type: ignore[no-untyped-call] # redis-py's
+        return cast("redis_asyncio.Redis", sentinels.master_for(target.service, **options))
 
-        return master
-    hosts = cycle(target.hosts)
-    options.pop("db", None)
-
-    def node() -> redis_asyncio.Redis:
-        host, port = next(hosts)
-        return redis_asyncio.Redis(host=host, port=port, **options)
-
-    return node
+    return master
 
 
-def cache_commands(settings: Settings, client: redis.Redis, breaker: CircuitBreaker, seconds: float) -> LoopCommands:
+def cache_commands(settings: Settings, breaker: CircuitBreaker, seconds: float) -> LoopCommands:
     """Return the commands of event loops to the cache's Redis; parameters as of `LoopCommands`."""
-    is_cluster = _parse(settings.cache_url, "GLLE_CACHE_URL").kind == "cluster"
-    return LoopCommands(client, None if is_cluster else subscriber("cache", settings), breaker, seconds)
+    return LoopCommands(subscriber("cache", settings), breaker, seconds)
 
 
 def replicas_of(settings: Settings) -> int:
@@ -142,9 +124,7 @@ def _parse(url: str, variable: str) -> RedisUrl:
 def _connect(target: RedisUrl, variable: str, options: dict[str, Any], retry: Retry) -> redis.Redis:
     options = {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED, **options}
     try:
-        if target.kind == "cluster":
-            return _cluster(target, options, retry)
-        if target.kind == "sentinel":
+        if target.service:
             client = _master(target, options, retry)
         else:
             client = redis.Redis.from_url(target.url, **options, retry=retry)
@@ -210,18 +190,3 @@ def _master(target: RedisUrl, options: dict[str, Any], retry: Retry) -> redis.Re
         **{**options, **target.options},
     )
     return cast("redis.Redis", client)
-
-
-def _cluster(target: RedisUrl, options: dict[str, Any], retry: Retry) -> redis.Redis:
-    common = {name: value for name, value in {**options, **target.options}.items() if name != "db"}
-
-    def connect() -> RedisCluster:
-        return RedisCluster(
-            startup_nodes=[ClusterNode(host, port) for host, port in target.hosts],  # type: ignore[no-untyped-call] # redis-py's
-            require_full_coverage=False,  # the keys of the other servers stay available
-            retry=Retry(NoBackoff(), 1),  # with new topology; `retry` repeats
-            ssl=target.encrypted,
-            **common,
-        )
-
-    return cast("redis.Redis", Cluster(connect, retry))

@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
 
 class LoopCommands:
-    """Commands of the running event loop to one server, or to a cluster, for which threads send them.
+    """Commands of the running event loop to one server.
 
     Parameters
     ----------
-    client
-        The client of threads.
     connect
-        Returns a client of redis.asyncio; None: a cluster.
+        Returns a client of redis.asyncio.
     breaker
         Circuit breaker of both clients.
     seconds
@@ -39,14 +37,7 @@ class LoopCommands:
 
     """
 
-    def __init__(
-        self,
-        client: redis.Redis,
-        connect: Callable[[], redis_asyncio.Redis] | None,
-        breaker: CircuitBreaker,
-        seconds: float,
-    ) -> None:
-        self._client = client
+    def __init__(self, connect: Callable[[], redis_asyncio.Redis], breaker: CircuitBreaker, seconds: float) -> None:
         self._connect = connect
         self._breaker = breaker
         self._seconds = seconds
@@ -54,8 +45,6 @@ class LoopCommands:
 
     async def call(self, *command: Any) -> Any:
         """Return the reply to a command; raises `redis.RedisError`."""
-        if self._connect is None:
-            return await asyncio.to_thread(self._client.execute_command, *command)
         loop = asyncio.get_running_loop()
         if (link := self._links.get(loop)) is None:
             link = self._links[loop] = _Link(self._connect(), self._breaker, self._seconds)

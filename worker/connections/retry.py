@@ -1,6 +1,6 @@
 """Retry policy for a Redis that is unreachable for a while.
 
-During a failover (sentinels, a cluster, a managed server) a server is unreachable, loading, read-only, or without its
+During a failover (sentinels, a managed server) a server is unreachable, loading, read-only, or without its
 required replicas. A worker waits, so that its task is not lost; a request fails at once, so that the client retries.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import AuthorizationError, ClusterDownError, RedisClusterException, TryAgainError
+from redis.exceptions import AuthorizationError
 from redis.retry import Retry
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 MIN_RETRIES = 2  # even with a time limit of 0, because an idle connection may be cut
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
-_FAILOVER = (redis.ReadOnlyError, ClusterDownError, TryAgainError, RedisClusterException)
 _PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
 
@@ -57,7 +56,7 @@ class RetryPolicy(Retry):
         while True:
             try:
                 return do()
-            except (redis.RedisError, RedisClusterException, OSError) as error:
+            except (redis.RedisError, OSError) as error:
                 if not self.is_retried(error) or (is_retryable is not None and not is_retryable(error)):
                     raise
                 failures += 1
@@ -71,6 +70,6 @@ def is_transient(error: Exception) -> bool:
     """Return whether a retry may succeed: an unreachable or changing server, not a refused command or password."""
     if isinstance(error, _PERMANENT):
         return False
-    return isinstance(error, (*_LOST, *_FAILOVER)) or (
+    return isinstance(error, (*_LOST, redis.ReadOnlyError)) or (
         isinstance(error, redis.ResponseError) and _TOO_FEW_REPLICAS in str(error)  # a pipeline prefixes its command
     )

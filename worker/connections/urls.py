@@ -1,8 +1,7 @@
-"""Redis URLs of one server, of a master behind sentinels, and of a cluster.
+"""Redis URLs of one server, and of a master behind sentinels.
 
     redis://user:password@host:6379/0            rediss:// with TLS, unix:///path for a socket
     sentinel://user:password@host1:26379,host2:26379/service/0            sentinels:// with TLS
-    redis+cluster://user:password@host1:6379,host2:6379                   rediss+cluster:// with TLS
 
 User and password are those of the servers; `?sentinel_username=` and `?sentinel_password=` those of the sentinels. The
 `?replicas=1` in the queue's URL is the number of replicas that must have a job before it is accepted. The
@@ -12,18 +11,16 @@ other parameters are redis-py's, such as `ssl_ca_certs`, `ssl_certfile` and `ssl
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from redis.connection import parse_url
 
-Kind = Literal["server", "sentinel", "cluster"]
-
-_KINDS: dict[str, Kind] = {"sentinel": "sentinel", "sentinels": "sentinel"}
-_KINDS |= {"redis+cluster": "cluster", "rediss+cluster": "cluster"}
-_PORTS = {"sentinel": 26379, "cluster": 6379}
-_ENCRYPTED = frozenset({"rediss", "sentinels", "rediss+cluster"})
+_SENTINELS = ("sentinel", "sentinels")
+_PORT = 26379
+_ENCRYPTED = frozenset({"rediss", "sentinels"})
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _SENTINEL_LOGIN = {"sentinel_username": "username", "sentinel_password": "password"}
 _LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
@@ -36,7 +33,7 @@ class RedisUrl:
     Parameters
     ----------
     hosts
-        Hosts and ports of the sentinels, or of cluster nodes; empty for one server.
+        Hosts and ports of the sentinels; empty for one server.
     service
         The sentinels' name of the master.
     options
@@ -48,7 +45,6 @@ class RedisUrl:
 
     """
 
-    kind: Kind
     url: str
     encrypted: bool
     options: dict[str, Any]
@@ -70,26 +66,25 @@ def parse_redis_url(url: str) -> RedisUrl:
     url, replicas = _without_replicas(url)
     scheme, _, rest = url.partition("://")
     encrypted = scheme in _ENCRYPTED
-    if (kind := _KINDS.get(scheme)) is None:
+    if scheme not in _SENTINELS:
         options = _with_files(_parse(url))
-        return RedisUrl(kind="server", url=url, encrypted=encrypted, options=options, login={}, replicas=replicas)
+        return RedisUrl(url=url, encrypted=encrypted, options=options, login={}, replicas=replicas)
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
     login, at, listed = authority.rpartition("@")
     if not at and "@" in path:
         raise ValueError(_LOGIN)
     try:
-        hosts = tuple(_host(text, _PORTS[kind]) for text in listed.split(","))
+        hosts = tuple(_host(text) for text in listed.split(","))
     except ValueError:
         if "@" in query:  # the message would quote the start of the password
             raise ValueError(_LOGIN) from None
         raise
-    service, database = _service(path) if kind == "sentinel" else ("", _only_database(path))
+    service, database = _service(path)
     parsed = _parse(f"redis{'s' * encrypted}://{login}{at}host/{database}?{query}")
     options = {name: value for name, value in parsed.items() if name not in {"host", "connection_class"}}
     credentials = {name: options.pop(option) for option, name in _SENTINEL_LOGIN.items() if option in options}
     return RedisUrl(
-        kind=kind,
         url=url,
         encrypted=encrypted,
         options=_with_files(options),
@@ -121,14 +116,13 @@ def _parse(url: str) -> dict[str, Any]:
         raise
 
 
-def _host(text: str, port: int) -> tuple[str, int]:
-    try:
+def _host(text: str) -> tuple[str, int]:
+    host, port = "", _PORT
+    with suppress(ValueError):
         parts = urlsplit(f"//{text}")
-        host, port = parts.hostname or "", parts.port or port
-    except ValueError:
-        host = ""
+        host, port = parts.hostname or "", parts.port or _PORT
     if not host:
-        raise ValueError(f"{text!r} is no host:port; name them as host1:{port},host2:{port}.")
+        raise ValueError(f"{text!r} is no host:port; name them as host1:{_PORT},host2:{_PORT}.")
     return host, port
 
 
@@ -138,12 +132,6 @@ def _service(path: str) -> tuple[str, int]:
     if not service or not (database or "0").isdecimal():
         raise ValueError("it must name the service of the sentinels, as sentinel://host1,host2/service/0.")
     return unquote(service), int(database or 0)
-
-
-def _only_database(path: str) -> int:
-    if path not in {"", "0"}:
-        raise ValueError("a cluster has only database 0: remove the path after the hosts.")
-    return 0
 
 
 def _with_files(options: dict[str, Any]) -> dict[str, Any]:

@@ -25,8 +25,7 @@ from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
 from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
 from worker.execution.telemetry import observe_requests, record_stages
-from worker.jobs.draw_stream import LEASE_SECONDS, STREAMS, DrawBatch, DrawRequest, DrawStream, next_batch
-from worker.observability.live_workers import live_workers
+from worker.jobs.draw_stream import LEASE_SECONDS, DrawBatch, DrawRequest, DrawStream, next_batch
 from worker.records.draws import QUICK_SECONDS
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ MIN_BYTES = 2**28
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
 HUNG_SECONDS = 15.0  # of one lane group, after which the process is ended; a draw of more than a second is a job
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # of work in hand, so that requests of several posteriors fill lane groups
-SHORT_SECONDS = 0.1  # of a lane group; slower ones of a tenant may not occupy all samplers
-RESERVED_SECONDS = 30.0
 # So long a request for a draw of the latest lane group may have been sent before the draw was cached.
 LATEST_SECONDS = 1.0
 TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time than a separate command
@@ -123,7 +120,6 @@ class SamplerLoop:
         self._waiting: list[DrawRequest] = []
         self._ahead = LANES  # requests of a stream to have in hand
         self._is_oldest = True  # whether the next lane group is that of the oldest request
-        self._left: dict[str, float] = {}  # streams left to other samplers, until a monotonic time
         self._slow: set[str] = set()  # names of the arrays whose draws took longer than expected, and are jobs'
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
         self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
@@ -172,11 +168,10 @@ class SamplerLoop:
         """Read requests unless there are enough to fill lane groups for some time."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
-        left = [stream for stream, until in self._left.items() if time.monotonic() < until]
         self._is_waiting = not self._waiting
         try:
             seconds = WAIT_SECONDS if self._is_waiting else 0.0
-            self._waiting += self._stream.read(self._ahead, seconds, without=left)
+            self._waiting += self._stream.read(self._ahead, seconds)
         finally:
             self._is_waiting = False
 
@@ -216,21 +211,6 @@ class SamplerLoop:
         self._ahead = LANES * max(1, min(MAX_AHEAD, int(AHEAD_SECONDS / max(seconds, 1e-6))))
         if seconds > QUICK_SECONDS:
             self._slow.add(batch.arrays_id)
-        if seconds > SHORT_SECONDS:
-            self._leave_to_others(batch)
-
-    def _leave_to_others(self, batch: DrawBatch) -> None:
-        """Leave the streams of a slow batch to the other samplers if this one is reserved for other tenants.
-
-        Of n live workers, the one of rank r is reserved for the tenants outside of the streams s with s mod n = r.
-        """
-        names = [worker.name for worker in live_workers(self._stores.client)]
-        if len(names) < 2 or self._name not in names:
-            return
-        until = time.monotonic() + RESERVED_SECONDS
-        for stream in {request.stream for request in batch.requests}:
-            if STREAMS.index(stream) % len(names) == names.index(self._name):
-                self._left[stream] = until
 
     def _draw_uncached(self, batch: DrawBatch) -> None:
         """Draw requests; raises as `_posterior`, and ``too-much-memory``."""

@@ -26,7 +26,7 @@ from worker.records.draws import DrawAddress
 from worker.records.ids import DEFAULT, text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
@@ -180,21 +180,12 @@ class DrawStream:
         self._sampler = sampler
         self._has_groups = False
 
-    def read(self, count: int, seconds: float, *, without: Collection[str] = ()) -> list[DrawRequest]:
-        """Return the next requests, waiting for one for some seconds.
-
-        Parameters
-        ----------
-        count
-            Maximum number of each stream.
-        without
-            Streams that are left to other samplers.
-
-        """
+    def read(self, count: int, seconds: float) -> list[DrawRequest]:
+        """Return the next requests, at most `count` of each stream, waiting for one for some seconds."""
         if not self._has_groups:
             self._create_groups()
         try:
-            streams: Any = {stream: ">" for stream in STREAMS if stream not in without}
+            streams: Any = dict.fromkeys(STREAMS, ">")
             block = int(1000 * seconds) or None
             reply = self._client.xreadgroup(_SAMPLERS, self._sampler, streams, count=count, block=block)
         except redis.ResponseError as error:
@@ -344,7 +335,7 @@ def waited_name(record: PosteriorRecord, key: DrawAddress) -> str:
 
 
 def _stream(group: int) -> str:
-    return f"{{glle:draws}}:{group}"  # one slot of a Redis Cluster, because one command reads all
+    return f"glle:draws:{group}"
 
 
 STREAMS = tuple(_stream(group) for group in range(GROUPS))

@@ -21,7 +21,6 @@ from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import deadline_exceeded, refuse
 from worker.base.versions import require_numbers, stamp
 from worker.jobs import lua_scripts
-from worker.jobs.backlog import Backlog
 from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
 from worker.records.job import (
@@ -76,8 +75,6 @@ class JobStore:
         default tenant.
     room
         The free space of the queue server; None for no check.
-    backlog
-        Shared with the store of another tenant; None: new.
 
     """
 
@@ -90,7 +87,6 @@ class JobStore:
         tenant: str | None = None,
         limits: JobLimits | None = None,
         room: QueueCapacity | None = None,
-        backlog: Backlog | None = None,
     ) -> None:
         self._client = client
         self._ttl = ttl
@@ -98,7 +94,6 @@ class JobStore:
         self._tenant = tenant
         self._limits = limits or JobLimits()
         self._room = room
-        self._backlog = backlog or Backlog(client, ttl)
         self._create = client.register_script(lua_scripts.CREATE)
         self._remove = client.register_script(lua_scripts.REMOVE)
         self._change_record = client.register_script(lua_scripts.CHANGE)
@@ -112,7 +107,6 @@ class JobStore:
             tenant=tenant,
             limits=limits,
             room=self._room,
-            backlog=self._backlog,
         )
 
     def create(
@@ -370,9 +364,9 @@ class JobStore:
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self._tenant, self._limits.open, self._backlog.seconds(self._tenant or DEFAULT))
+            return too_many_jobs(self._tenant, self._limits.open)
         if reply == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open, self._backlog.seconds())
+            return too_many_jobs_overall(self._limits.all_open)
         return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
 
     def _claim(self, claim: str) -> str:

@@ -95,10 +95,8 @@ def _connection(name: str, client: redis.Redis, variable: str) -> Generator[Chec
     """Yield whether a server is recent, writable, near and in sync with this clock; return its INFO, or None."""
     try:
         info = dict(client.info())
-        if info.get("cluster_enabled") and isinstance(client, redis.Redis):
-            remedy = "Write its URL as redis+cluster://host1:6379,host2:6379."
-            if variable == "GLLE_REDIS_URL":
-                remedy = "Use one server, or sentinels: a task and its job change together (docs/how-to/redis.md)."
+        if info.get("cluster_enabled"):
+            remedy = "Use one server, or sentinels (docs/how-to/redis.md)."
             yield Check(f"{name} connection", "problem", f"{variable} names one server of a Redis Cluster.", remedy)
             return None
         key = f"glle:doctor:{secrets.token_hex(8)}"

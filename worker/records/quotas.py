@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from random import randint
 from typing import TYPE_CHECKING, Any
 
 from worker.base.problems import refuse
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_JOBS = 10_000  # open jobs of all tenants
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
+MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
 MAX_IDEMPOTENCY_KEYS = 100_000  # of a tenant: some 40 MB of the queue server
 RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors allows; that of a fit has some 3,000
 MAX_RECORD = 2 * RECORD_BYTES  # bytes of the record of an imported posterior
@@ -107,23 +109,28 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
     )
 
 
-def too_many_jobs(tenant: str | None, allowed: int, seconds: int) -> ProblemError:
-    """Return the refusal of a tenant's job; one of its jobs has ended in about `seconds`."""
+def too_many_jobs(tenant: str | None, allowed: int) -> ProblemError:
+    """Return the refusal of a tenant's job."""
     detail = f"Tenant {tenant} has {allowed:,} open jobs; no more are allowed."
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
-    return _quota_exceeded("jobs", detail, remedy, seconds, allowed=allowed)
+    return _quota_exceeded("jobs", detail, remedy, _pause(), allowed=allowed)
 
 
-def too_many_jobs_overall(allowed: int, seconds: int) -> ProblemError:
-    """Return the refusal of a job because of all tenants' jobs; one of them has ended in about `seconds`."""
+def too_many_jobs_overall(allowed: int) -> ProblemError:
+    """Return the refusal of a job because of all tenants' jobs."""
     return refuse(
         "too-many-jobs",
         503,
         f"{allowed:,} jobs wait or run; the service accepts no more.",
         "Send the request again after Retry-After; more workers end jobs faster.",
         allowed=allowed,
-        retry_after=seconds,
+        retry_after=_pause(),
     )
+
+
+def _pause() -> int:
+    """Return a random Retry-After, so that clients which are refused at once do not return together."""
+    return randint(1, MAX_PAUSE)  # noqa: S311 # no secret
 
 
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:

@@ -4,12 +4,11 @@ An entry is visible completely or not at all. It is two fields of a Redis hash: 
 and the arrays' names, dtypes and shapes; `data:` is the arrays' concatenated bytes. The draws of a lane group share one
 hash, and the number of a draw ends the names of its fields (`worker.records.draws.place_of`). An entry larger than
 `PIECE` has a separate hash under its key, with the pieces of each array in the fields `0`, `1`, ... It is written under
-the temporary key `{key}:tmp:...`, which is renamed if it has all pieces. The braces put both keys on one server of a
-cluster. In the hash of a lane group, an empty head refers to such a separate hash.
+the temporary key `key:tmp:...`, which is renamed if it has all pieces. In the hash of a lane group, an empty head
+refers to such a separate hash.
 
-The index of a subject, a posterior or a data set, lists the hashes `<kind>:<subject>:...`, so that `forget` need not
-scan all keys. It is created before the subject's first entry, and a hash is added with its first entry, so the index is
-complete. An evicted index is not created again; `forget` then scans all keys.
+The hashes about a subject, a posterior or a data set, are named `<kind>:<subject>:...`. A deletion finds them by a scan
+of all names, so that a write needs no index: a millisecond for some thousand names.
 
 The tier of an entry is ``cache``, where it may be evicted; ``store``, past the cache, so that a large result does not
 evict everything else; or ``both``. An entry too large for the cache goes to the store in any case. Without a store the
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import secrets
 from collections import defaultdict
 from contextlib import suppress
@@ -38,9 +36,7 @@ from worker.records.ids import text
 from worker.storage.object_store.results import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from redis.client import Pipeline
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from worker.observability.counters import Counters
     from worker.storage.object_store.results import ResultStore, StoredObject
@@ -52,21 +48,9 @@ T = TypeVar("T")
 Tier = Literal["cache", "store", "both"]
 
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
-MAX_INDEXED = 100_000  # keys of an index; a larger one is dropped, because it takes the room of its entries
 SCANNED = 1000  # keys of one command
 _ATTEMPTS = 3  # at a large entry whose pieces get lost
 _SEPARATE = b""  # the head of an entry with a separate hash
-_SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with its schema
-_PLACEHOLDER = ""  # a set needs a member
-
-# KEYS: an index. ARGV: its lifetime in seconds, the largest number of keys, then keys.
-_ADD_TO_INDEX = """
-if redis.call('EXPIRE', KEYS[1], ARGV[1]) == 0 then return 0 end
-local added = redis.call('SADD', KEYS[1], unpack(ARGV, 3))
-if added > 0 and redis.call('SCARD', KEYS[1]) > tonumber(ARGV[2]) then redis.call('UNLINK', KEYS[1]) end
-return 1
-"""
-
 log = logging.getLogger(__name__)
 
 
@@ -191,17 +175,8 @@ class ArrayCache:
         return self._fill_from_store(keys, cached, lambda objects, stored: objects.heads(stored))
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        """Return for each key whether it has an entry; only hashes in the index of the subject are read."""
-        places = {key: place_of(key)[0] for key in keys}
-        subjects = {match[1] for key in keys if (match := _SUBJECT.match(key)) is not None}
-        indexed = {*places.values()}
-        if len(indexed) > 1 and len(subjects) == 1:
-            names = [_PLACEHOLDER, *indexed]
-            has_index, *is_indexed = self.client.smismember(_index(subjects.pop()), names)
-            if has_index:
-                indexed = {name for name, is_member in zip(names[1:], is_indexed, strict=True) if is_member}
-        candidates = [key for key in keys if places[key] in indexed]
-        present = {key: True for key, (head,) in self._read_fields(candidates, "head").items() if head}
+        """Return for each key whether it has an entry."""
+        present = {key: True for key, (head,) in self._read_fields(keys, "head").items() if head}
         found: list[bool | None] = self._fill_from_store(keys, present, lambda _, stored: dict.fromkeys(stored, True))
         return [is_found is True for is_found in found]
 
@@ -213,24 +188,16 @@ class ArrayCache:
         if self.objects is not None:
             self.objects.remove(subject_of(key), [key])
 
-    def create_index(self, subject: str) -> None:
-        """Create the index of a subject that has no entries yet."""
-        with self.client.pipeline() as pipeline:
-            pipeline.sadd(_index(subject), _PLACEHOLDER)
-            pipeline.expire(_index(subject), self.ttl)
-            pipeline.execute()
-
     def keys_of(self, subject: str) -> set[str]:
-        """Return the keys of a subject's entries in the store, and its hashes in the cache; some may be evicted."""
+        """Return the keys of a subject's entries in the store, and its hashes in the cache."""
         stored = () if self.objects is None else (key for key, _ in self.objects.index.of(subject))
         return {*self._hashes_of(subject), *stored}
 
     def forget(self, subject: str) -> None:
-        """Remove a subject's index and all its entries."""
-        remaining = iter(self._hashes_of(subject))
+        """Remove all entries about a subject."""
+        remaining = self._hashes_of(subject)
         while batch := list(islice(remaining, SCANNED)):
             self.client.unlink(*batch)
-        self.client.unlink(_index(subject))
         if self.objects is not None:
             self.objects.remove(subject)
 
@@ -264,11 +231,10 @@ class ArrayCache:
                 head, data = (_SEPARATE, b"") if key in large else pack_entry(entry)
                 hashes[place] |= {f"head:{member}": head, f"data:{member}": data}
         with self.client.pipeline(transaction=False) as pipeline:
-            self._add_to_indexes(pipeline, {**hashes, **large})
             for name, fields in hashes.items():
                 pipeline.hset(name, mapping=fields)
                 pipeline.expire(name, self.ttl)
-            if entries:
+            if hashes:
                 pipeline.execute()
         for key, entry in large.items():
             self._write_large(key, entry)
@@ -276,7 +242,7 @@ class ArrayCache:
     def _write_large(self, key: str, entry: Entry) -> None:
         """Write an entry piece by piece, then publish it; again if pieces were lost, as a restart loses them."""
         generation = secrets.token_hex(8)
-        temporary = f"{{{key}}}:tmp:{generation}"
+        temporary = f"{key}:tmp:{generation}"
         head = json.dumps({**entry_content(entry), "generation": generation}, allow_nan=False)
         views = [bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values()]
         pieces = [view[start : start + PIECE] for view in views for start in range(0, len(view), PIECE)]
@@ -366,22 +332,6 @@ class ArrayCache:
             cached.update((key, value) for key, value in found.items() if value is not None)
         return [cached.get(key) for key in keys]
 
-    def _add_to_indexes(self, pipeline: Pipeline, names: Iterable[str]) -> None:
-        """Add hashes to the indexes of their subjects, within a pipeline."""
-        by_subject: defaultdict[str, list[str]] = defaultdict(list)
-        for name in names:
-            if (match := _SUBJECT.match(name)) is not None:
-                by_subject[match[1]].append(name)
-        for subject, members in by_subject.items():
-            pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self.ttl), str(MAX_INDEXED), *members)
-
-    def _hashes_of(self, subject: str) -> Iterable[str]:
-        """Return the names of a subject's hashes, which are `<kind>:<subject>:...`; some may be evicted."""
-        members = {text(raw) for raw in self.client.smembers(_index(subject))}
-        if members:
-            return members - {_PLACEHOLDER}
+    def _hashes_of(self, subject: str) -> Iterator[str]:
+        """Yield the names of a subject's hashes, perhaps one of them twice."""
         return map(text, self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED))
-
-
-def _index(subject: str) -> str:
-    return f"keys:{subject}"

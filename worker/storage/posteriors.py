@@ -220,7 +220,6 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
             would write it again, is deleted with it.
 
         """
-        self._cache.create_index(record.id)
         if self.create(record, while_running=while_running) or self.exists(record.id):
             return True
         self._cache.forget(record.id)

@@ -76,7 +76,6 @@ CACHE = (
     Owner("cache: draw", rf"{_PREFIX}({DRAW}|{LANE_GROUP}):{_SUBJECT}:.+", "always", "posterior"),
     Owner("cache: result", rf"{_PREFIX}result:{_SUBJECT}:.+", "always", "subject"),
     Owner("cache: requests for draws", "|".join(map(re.escape, STREAMS)), "never"),
-    Owner("cache: keys by subject", rf"keys:{_SUBJECT}", "always", "subject"),
 )
 
 

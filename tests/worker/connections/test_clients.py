@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
-from redis.exceptions import ClusterDownError, RedisClusterException
 from redis.sentinel import Sentinel
 from rq.timeouts import JobTimeoutException
 
@@ -32,19 +31,12 @@ def test_sentinels_and_their_service() -> None:
     result = parse_redis_url(
         "sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9"
     )
-    assert (result.kind, result.service, result.encrypted) == ("sentinel", "main", False)
+    assert (result.service, result.encrypted) == ("main", False)
     assert result.hosts == (("a", 26379), ("::1", 5), ("b", 7))
     assert result.login == {"password": "other"}
     assert result.options == {"username": "me", "password": "p@ss", "db": 3, "health_check_interval": 9}
     assert parse_redis_url("sentinels://a/main").encrypted
     assert parse_redis_url("sentinel://a/main").options["db"] == 0
-
-
-def test_cluster_and_its_hosts() -> None:
-    """Several nodes with a login and TLS are parsed."""
-    result = parse_redis_url("rediss+cluster://:secret@a:1,b")
-    assert (result.kind, result.encrypted, result.hosts) == ("cluster", True, (("a", 1), ("b", 6379)))
-    assert result.options["password"] == "secret"
 
 
 @pytest.mark.parametrize(
@@ -55,13 +47,12 @@ def test_cluster_and_its_hosts() -> None:
         ("sentinel://a/main/x", "name the service"),
         ("sentinel:///main", "is no host:port"),
         ("sentinel://a:port/main", "is no host:port"),
-        ("redis+cluster://a:1,/0", "is no host:port"),
-        ("redis+cluster://a:1/2", "only database 0"),
+        ("redis+cluster://a:1", "GLLE_CACHE_URL is not a Redis URL"),
         ("redis://a:1?no_such=1", "no_such"),
         ("sentinel://a/main?no_such=1", "no_such"),
         ("redis://a?health_check_interval=often", "health_check_interval"),
         ("rediss://a:1?ssl_ca_certs=/nowhere/ca.pem", "ssl_ca_certs=/nowhere/ca.pem cannot be read"),
-        ("rediss+cluster://a:1?ssl_keyfile=/nowhere/key", "cannot be read"),
+        ("sentinels://a/main?ssl_keyfile=/nowhere/key", "cannot be read"),
     ],
 )
 def test_an_invalid_url_is_refused_at_start(url: str, message: str) -> None:
@@ -91,22 +82,16 @@ def test_the_queue_may_ask_for_replicas(url: str, sent: str, replicas: int) -> N
         connect_queue(Settings(redis_url="redis://h?replicas=many"))
 
 
-def test_the_queue_is_on_one_server() -> None:
-    """A cluster URL is refused with the alternatives."""
-    with pytest.raises(SettingsError, match=r"cannot be a cluster.*sentinels"):
-        connect_queue(Settings(redis_url="redis+cluster://a:1"))
-
-
 def test_passwords_of_every_form_are_hidden() -> None:
     """`glle settings --current` prints no password."""
     row = next(row for row in rows() if row.name == "redis_url")
-    for url in ("sentinel://u:hidden@a:1,b:2/main/0?sentinel_password=hidden", "redis+cluster://:hidden@a:1,b:2"):
-        assert "hidden" not in row.format(url)
-        assert "a:1,b:2" in row.format(url)
+    url = "sentinel://u:hidden@a:1,b:2/main/0?sentinel_password=hidden"
+    assert "hidden" not in row.format(url)
+    assert "a:1,b:2" in row.format(url)
 
 
 @pytest.mark.parametrize("login", ["me:12hid/den", "me:hid#den", ":hid?den", "me:hid℀den", ":hid[den", ":hid/den"])
-@pytest.mark.parametrize("form", ["redis://{}@a:1", "sentinel://{}@a:1/main", "redis+cluster://{}@a:1"])
+@pytest.mark.parametrize("form", ["redis://{}@a:1", "sentinel://{}@a:1/main"])
 def test_a_password_that_a_url_cannot_hold_is_in_no_message(form: str, login: str) -> None:
     """Neither Python's URL error, which quotes the port, nor `glle settings` prints it."""
     url = form.format(login)
@@ -139,8 +124,6 @@ PASSING = [
     redis.ConnectionError("away"),
     redis.TimeoutError("late"),
     redis.ReadOnlyError("demoted"),
-    ClusterDownError("slots"),
-    RedisClusterException("no nodes"),
     redis.ResponseError("Command # 1 (SET a) of pipeline caused error: NOREPLICAS Not enough good replicas to write."),
 ]
 

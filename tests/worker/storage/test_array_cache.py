@@ -15,8 +15,6 @@ from worker.storage import array_cache as cache
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from worker.base.settings import Settings
 
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
@@ -169,54 +167,15 @@ KEYS = ["draw:post_1:0:0", "v2:summary:post_1:0:1", "result:post_1:transform:x",
 LARGE = {"x": np.zeros(2**17 + 1)}  # larger than a piece
 
 
-@pytest.fixture
-def scans(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that collects the patterns of full key scans."""
-    patterns: list[str] = []
-    scan = stores.cache.client.scan_iter
-
-    def record_scan(match: str, count: int) -> Iterator[bytes]:
-        patterns.append(match)
-        return scan(match, count)
-
-    monkeypatch.setattr(stores.cache.client, "scan_iter", record_scan)
-    return patterns
-
-
 def remaining_keys(stores: Stores) -> set[str]:
     """Return every key of the cache."""
     return {text(key) for key in stores.cache.client.keys("*")}
 
 
-def test_an_index_avoids_a_key_scan(stores: Stores, scans: list[str]) -> None:
-    """Small and large entries of a subject are deleted by its index; other subjects stay."""
-    stores.cache.create_index("post_1")
+def test_a_subject_is_forgotten_completely(stores: Stores) -> None:
+    """Small, large and unfinished entries of a subject are deleted; other subjects stay."""
     for key in KEYS:
         stores.cache.put(key, {}, LARGE if key.startswith("result") else {})
+    stores.cache.client.hset("result:post_1:x:tmp:0", "0", "killed")
     stores.cache.forget("post_1")
     assert remaining_keys(stores) == {"draw:post_12:0:0"}
-    assert scans == []
-
-
-def test_without_an_index_all_keys_are_scanned(stores: Stores, scans: list[str]) -> None:
-    """Later entries do not restore an evicted index, because it would lack the earlier ones."""
-    stores.cache.create_index("post_1")
-    stores.cache.put(KEYS[0], {}, {})
-    stores.cache.client.delete("keys:post_1")
-    for key in KEYS[1:]:
-        stores.cache.put(key, {}, {})
-    assert "keys:post_1" not in remaining_keys(stores)
-    stores.cache.forget("post_1")
-    assert remaining_keys(stores) == {"draw:post_12:0:0"}
-    assert scans == ["*:post_1:*"]
-
-
-def test_an_index_expires_with_its_entries(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each entry extends its time to live; an index with too many keys is dropped."""
-    stores.cache.create_index("post_1")
-    assert stores.cache.client.expire("keys:post_1", 10)
-    stores.cache.put(KEYS[0], {}, {})
-    assert stores.cache.client.ttl("keys:post_1") > 10
-    monkeypatch.setattr(cache, "MAX_INDEXED", 2)
-    stores.cache.put(KEYS[1], {}, {})
-    assert "keys:post_1" not in remaining_keys(stores)

@@ -83,11 +83,10 @@ def test_a_lane_group_is_one_hash(stores: Stores) -> None:
 
 
 def test_a_lane_group_is_one_command(stores: Stores) -> None:
-    """The draws of a lane group are indexed and written in one round trip, and read by one command."""
-    stores.cache.create_index("post_1")
+    """The draws of a lane group are written in one round trip, and read by one command."""
     with received(stores) as written:
         put(stores, *range(LANES))
-    assert written == ["EVAL", "HSET", "EXPIRE"]
+    assert written == ["HSET", "EXPIRE"]
     keys = keys_of(*range(LANES))
     for read in (stores.draws.get_many, stores.draws.heads, stores.draws.contains):
         with received(stores) as commands:
@@ -194,7 +193,6 @@ def test_any_order_of_writes_is_read_as_by_a_dictionary(
 ) -> None:
     """Every read agrees with a dictionary of the draws, for every subset in every order."""
     stores.cache.client.flushall()
-    stores.cache.create_index("post_1")
     expected: dict[int, float] = {}
     for number, (step, chosen) in enumerate(steps, start=1):
         if step == "evict":
@@ -217,11 +215,8 @@ def test_any_order_of_writes_is_read_as_by_a_dictionary(
     assert stores.draws.contains(ID, keys) == [index in expected for index in wanted]
 
 
-@pytest.mark.parametrize("is_indexed", [True, False])
-def test_forgetting_a_subject_removes_its_draws(stores: Stores, *, is_indexed: bool) -> None:
-    """Lane groups and separate entries are removed, with and without an index; another subject's stay."""
-    if is_indexed:
-        stores.cache.create_index("post_1")
+def test_forgetting_a_subject_removes_its_draws(stores: Stores) -> None:
+    """Lane groups and separate entries are removed; another subject's stay."""
     put(stores, *range(6))
     put(stores, 6, n=PIECE // 8)
     stores.draws.put("post_12:0", {KEY: entry_of(0)})
@@ -242,7 +237,6 @@ def test_a_group_expires_with_its_last_write(stores: Stores) -> None:
 @pytest.mark.parametrize("n", [10, 100, 1797, 5000, 5200, 20_000, 20_481, 65_000, 100_000])
 def test_the_estimate_bounds_the_memory_of_draws(stores: Stores, n: int) -> None:
     """The server's memory of a full lane group is at most the estimate, whatever the allocator's rounding."""
-    stores.cache.create_index("post_1")
     arrays = {"embedding": np.random.default_rng(0).normal(size=(n, 2)), "eigenvalues": np.ones(2)}
     meta = {"diagnostics": DIAGNOSTICS, "sha256": "0" * 64}
     stores.draws.put(ID, {key: Entry(meta, arrays) for key in keys_of(*range(LANES))})

@@ -104,7 +104,6 @@ def test_forgetting_a_subject_deletes_from_cache_and_store(
 ) -> None:
     """It works with and without the cache's index; entries of another subject stay."""
     for subject in ("post_a", "post_b"):
-        tiered.cache.create_index(subject)
         tiered.cache.put(f"draw:{subject}:1", {"a": 1}, LARGE)
         tiered.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
         assert tiered.cache.head(f"draw:{subject}:1") == {"a": 1}

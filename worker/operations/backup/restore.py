@@ -109,7 +109,6 @@ class _Restoration:
                     stores.datasets.put(record, sources)
             case PosteriorRecord(is_imported=True):
                 member = member_of(record.id, NAME)
-                stores.cache.create_index(record.id)
                 with archive.open(member) as file:
                     stores.imports.add(stores.posteriors, record, file, archive.size(member))
             case PosteriorRecord():
