@@ -85,7 +85,7 @@ class Stores:
         patience = RetryPolicy(PATIENCE_SECONDS)
         client = connect_queue(settings, ANSWER_SECONDS, patience if patient else CircuitBreaker(ANSWER_SECONDS))
         arrays = connect_cache(settings, arrays_seconds, patience if patient else breaker)
-        commands = cache_commands(settings, arrays, breaker, arrays_seconds)
+        commands = cache_commands(settings, breaker, arrays_seconds)
         counts = Counters(client)
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None

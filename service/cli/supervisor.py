@@ -19,13 +19,11 @@ from service.server.listening import STOP_SECONDS, answers, url_of
 from worker.execution.supervisor import COLD_SECONDS, Supervisor
 from worker.observability import logging
 from worker.operations.embedded_redis import EmbeddedRedis, ServerError, cache_server, queue_server
-from worker.storage.free_space import DiskReserve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from worker.base.settings import Settings
-    from worker.execution.supervisor import Child
 
 READY_SECONDS = 300.0  # the first start in an environment compiles for a minute or two
 COMPILING_SECONDS = 10.0  # after which a start probably compiles
@@ -63,7 +61,7 @@ class ServeHead:
         try:
             self._start()
             self._wait_until_ready()
-            self._supervisor.run(self._look)
+            self._supervisor.run()
         finally:
             self._stop()
             self._supervisor.close()
@@ -102,7 +100,6 @@ class ServeHead:
         until = time.monotonic() + READY_SECONDS
         while not supervisor.signals:
             ended = supervisor.reap()
-            self._look(ended)
             if any(child.code == CANNOT_START for child in ended):
                 raise StartError("A process cannot start. See the message above.")
             if time.monotonic() > until:
@@ -115,9 +112,6 @@ class ServeHead:
 
     def _ready_text(self, url: str) -> str:
         return f"glle API at {url}"
-
-    def _look(self, ended: Sequence[Child]) -> None:
-        """Act on processes that ended."""
 
     def _stop(self) -> None:
         self._sock.close()  # the last process that closes it hands its connections to others of a shared port
@@ -136,7 +130,6 @@ class UpHead(ServeHead):
         super().__init__(settings, sock, main)
         self._data = Path(settings.data_dir).resolve()
         self._servers: list[EmbeddedRedis] = []
-        self._reserve = DiskReserve.of(settings)
         self._stack = contextlib.ExitStack()
 
     def run(self) -> int:
@@ -152,8 +145,6 @@ class UpHead(ServeHead):
         settings, supervisor = self._settings, self._supervisor
         if not settings.redis_url:
             queue, cache = self._servers = [queue_server(settings), cache_server(settings)]
-            self._reserve.release()  # the queue server needs some bytes to start on a full disk
-            self._reserve.hold()
             for server in self._servers:
                 supervisor.add(f"{server.folder.name} server", lambda server=server: server.spawn().pid)  # type: ignore[misc] # mypy infers no default
             supervisor.start_due()
@@ -190,15 +181,6 @@ class UpHead(ServeHead):
             "stop": "Ctrl-C",
         }
         return "\n".join([f"glle is ready at {url}", *(f"  {name:<13}  {value}" for name, value in rows.items())])
-
-    def _look(self, ended: Sequence[Child]) -> None:
-        """Release the disk's reserve if processes ended on a full disk; hold it again once the disk has room."""
-        if not self._servers:
-            return
-        if ended and self._reserve.release():
-            self._report("The disk of the data folder is full: the reserve is released, new work is refused.")
-        elif not ended:
-            self._reserve.hold()
 
     def _stop(self) -> None:
         """Stop the API and the workers (warm, at once, then by SIGKILL), then the servers, which keep the queue."""

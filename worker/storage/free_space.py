@@ -1,8 +1,7 @@
 """Free space on the data folder's disk and on the queue server.
 
 Of R bytes, the `disk_reserve`, an upload leaves all free. New jobs are refused below R/2 if the queue's log is on this
-disk, because its server ends when it cannot write. A file holds another R/4, which `glle up` gives up after such an
-end, so that a disk filled by another program does not block reads.
+disk, because its server ends when it cannot write.
 
 A full queue server refuses all commands that need memory, heartbeats of workers included. So new jobs are refused
 above `HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from worker.base.files import FILE_MODE
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -82,49 +80,6 @@ def memory_share(info: dict[str, Any]) -> float | None:
     if not limit or used is None:
         return None
     return (int(used) - int(info.get("mem_not_counted_for_evict", 0))) / limit
-
-
-class DiskReserve:
-    """File that reserves disk space, for release when the queue server cannot write.
-
-    Parameters
-    ----------
-    folder
-        The data folder.
-    nbytes
-        Size.
-
-    """
-
-    def __init__(self, folder: Path, nbytes: int) -> None:
-        self._path = folder / "reserve"
-        self._nbytes = nbytes
-
-    @classmethod
-    def of(cls, settings: Settings) -> DiskReserve:
-        """Return the reserve of a deployment with embedded servers."""
-        return cls(folder := Path(settings.data_dir), disk_reserve(folder) // 4)
-
-    def hold(self) -> None:
-        """Create the file if it is missing and the disk has four times its size free."""
-        if hasattr(os, "posix_fallocate") and not self._path.exists() and self._free() > 4 * self._nbytes:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            try:
-                os.posix_fallocate(descriptor, 0, self._nbytes)
-            except OSError:  # the disk filled meanwhile
-                self._path.unlink()
-            finally:
-                os.close(descriptor)
-
-    def release(self) -> bool:
-        """Remove the file if the disk is full; return whether it was removed."""
-        if not self._path.exists() or self._free() >= self._nbytes:
-            return False
-        self._path.unlink()
-        return True
-
-    def _free(self) -> int:
-        return free_bytes(self._path.parent)
 
 
 class QueueCapacity:

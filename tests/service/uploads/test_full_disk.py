@@ -7,16 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.service.conftest import register_worker
 from tests.service.tenants import served
 from worker.operations import health
 from worker.storage import free_space
-from worker.storage.free_space import ADDRESSES, DiskReserve
+from worker.storage.free_space import ADDRESSES
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
     from worker.stores import Stores
 
@@ -87,23 +86,3 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
     assert answer.json()["details"]["failed"] == ["data folder"]
     monkeypatch.undo()
     assert client.get("/readyz").status_code == 200
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room")
-def test_the_reserve_is_held_and_released_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk releases the reserve, and free space restores it."""
-    reserve, path, nbytes = DiskReserve(tmp_path, 2**20), tmp_path / "reserve", 2**20
-    reserve.hold()
-    assert (path.stat().st_size, path.stat().st_mode & 0o777) == (nbytes, 0o600)
-    assert path.stat().st_blocks * 512 >= nbytes
-    assert not reserve.release()  # there is room
-    free = 2**10
-    monkeypatch.setattr("worker.storage.free_space.free_bytes", lambda _: free)
-    assert reserve.release()
-    assert not path.exists()
-    assert not reserve.release()
-    reserve.hold()
-    assert not path.exists()
-    monkeypatch.undo()
-    reserve.hold()
-    assert path.exists()

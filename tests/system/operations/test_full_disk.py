@@ -1,8 +1,7 @@
-"""`glle up` on a disk that fills: uploads are refused first, and records stay readable."""
+"""`glle up` on a disk that fills: uploads are refused first, and nothing is lost."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
@@ -54,8 +53,8 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> None:
-    """Uploads leave the reserve; after another program takes it, the queue server uses the released reserve."""
+def test_a_full_disk_stops_uploads_and_the_service_resumes(small: Path) -> None:
+    """Uploads leave the reserve; after another program has filled the disk, all is there once it has space."""
     with running(small, **ONE_EACH) as up, httpx.Client(base_url=up.url, timeout=60) as client:
         data = client.post("/v1/datasets", content=points(0, 200), headers=UPLOAD).json()["id"]
         done = client.post("/v1/posteriors?wait=60", json={"dataset": data}).json()["id"]
@@ -76,22 +75,8 @@ def test_a_full_disk_stops_uploads_then_new_work_but_no_reads(small: Path) -> No
         with up.redis("GLLE_REDIS_URL") as queue, pytest.raises(redis.RedisError):
             queue.set("larger than the last page of the AOF", b"0" * 2**20)  # the server exits
 
-        def reads() -> bool:
-            return client.get("/v1/jobs").status_code == client.get(f"/v1/posteriors/{done}").status_code == 200
-
-        until(reads)
-        assert "the reserve is released" in up.log.read_text()
-        neighbors = itertools.count(20)  # each process looks at the disk once a second
-
-        def new_fit() -> httpx.Response:
-            return client.post("/v1/posteriors", json={"dataset": data, "n_neighbors": next(neighbors)})
-
-        until(lambda: new_fit().status_code == 503)
-        assert new_fit().json()["type"] == "urn:glle:problem:redis-full"
-        assert client.get("/readyz").status_code == 503
-        assert client.get(f"/v1/datasets/{data}/data").status_code == 200
-
+        until(lambda: client.get("/readyz").status_code == 503)
         (small / "data" / "filler").unlink()
         until(lambda: client.get("/readyz").status_code == 200)
+        assert client.get(f"/v1/posteriors/{done}").status_code == 200
         assert client.post("/v1/posteriors?wait=60", json=fit | {"n_neighbors": 10}).status_code in {200, 201}
-        until((small / "data" / "reserve").exists)

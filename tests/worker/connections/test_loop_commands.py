@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def commands(settings: Settings, seconds: float = 5.0) -> LoopCommands:
     """Return the commands of a cache's server."""
-    client = clients.connect_cache(settings)
-    return LoopCommands(client, clients.subscriber("cache", settings), CircuitBreaker(seconds), seconds)
+    return LoopCommands(clients.subscriber("cache", settings), CircuitBreaker(seconds), seconds)
 
 
 def run(loop_commands: LoopCommands, work: Callable[[], Awaitable[Any]]) -> Any:

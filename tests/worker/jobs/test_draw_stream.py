@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from redis import asyncio as redis_asyncio
 
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.loop_commands import LoopCommands
@@ -67,8 +69,10 @@ def batches(stream: DrawStream) -> list[DrawBatch]:
 
 
 def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str | None = None) -> DrawRequests:
-    """Return the requests of an API process, whose commands threads send."""
-    return DrawRequests(LoopCommands(client, None, CircuitBreaker(5), 5), reply, tenant)
+    """Return the requests of an API process."""
+    options = {name: client.connection_pool.connection_kwargs.get(name) for name in ("host", "port", "password")}
+    connect = partial(redis_asyncio.Redis, **options)
+    return DrawRequests(LoopCommands(connect, CircuitBreaker(5), 5), reply, tenant)
 
 
 def send(requests: DrawRequests, name: str) -> str:
