@@ -176,7 +176,10 @@ class ArrayCache:
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Return for each key whether it has an entry."""
-        present = {key: True for key, (head,) in self._read_fields(keys, "head").items() if head}
+        hashes = {place_of(key)[0] for key in keys}
+        is_empty = len(hashes) > 1 and not self.client.exists(*hashes)  # one command, as for draws of a new seed
+        replies = {} if is_empty else self._read_fields(keys, "head")
+        present = {key: True for key, (head,) in replies.items() if head}
         found: list[bool | None] = self._fill_from_store(keys, present, lambda _, stored: dict.fromkeys(stored, True))
         return [is_found is True for is_found in found]
 
