@@ -70,7 +70,9 @@ def batches(stream: DrawStream) -> list[DrawBatch]:
 
 def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str | None = None) -> DrawRequests:
     """Return the requests of an API process."""
-    options = {name: client.connection_pool.connection_kwargs.get(name) for name in ("host", "port", "password")}
+    options: dict[str, Any] = {
+        name: client.connection_pool.connection_kwargs.get(name) for name in ("host", "port", "password")
+    }
     connect = partial(redis_asyncio.Redis, **options)
     return DrawRequests(LoopCommands(connect, CircuitBreaker(5), 5), reply, tenant)
 
