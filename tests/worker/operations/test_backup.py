@@ -103,7 +103,8 @@ def imported(stores: Stores, tenant: str) -> PosteriorRecord:
     record = PosteriorRecord(
         draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
         id=imported_id(sha256, tenant), dataset="ds_" + "0" * 32, n=40, d=3, diagnostics={},
-        spec=FitSpec(n_neighbors=10).to_dict(), seconds=0.1, nbytes=0, eigenvalues=[], arrays={}, job="job_1", created="2025-01-01", tenant=tenant,
+        spec=FitSpec(n_neighbors=10).to_dict(), seconds=0.1, nbytes=0, eigenvalues=[], arrays={}, job="job_1",
+        created="2025-01-01", tenant=tenant,
         provenance={ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256},
     )  # fmt: skip
     return stores.imports.add(stores.of(tenant).posteriors, record, file, size)[0]
