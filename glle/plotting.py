@@ -64,7 +64,7 @@ def plot(
     places, verdict = coordinates(shown), getattr(shown, "verdict", None)
     x, y = places[:, 0], places[:, 1] if places.shape[1] > 1 else np.zeros(len(places))
     styles: dict[str, Any] = {}
-    if (shares := None if spread is not None or verdict is None else _supported(shown)) is not None:
+    if (shares := None if spread is not None or verdict is None else _share_of_support(shown)) is not None:
         styles["alpha"] = np.interp(shares, (0, 1), _OPACITIES[::-1])
     elif (distances := _spread_of(shown if spread is None else spread, is_required=spread is not None)) is not None:
         _require_rows("spread", distances, len(places))
@@ -93,7 +93,7 @@ def plot(
     return ax
 
 
-def _supported(audit: Any) -> NDArray[np.float64] | None:
+def _share_of_support(audit: Any) -> NDArray[np.float64] | None:
     """Return the share of support (n,) of each point of an audit: its stability, else whether it is beyond chance."""
     shares = getattr(audit, "stability", None)
     shares = getattr(audit, "is_point_beyond", None) if shares is None else shares
