@@ -158,7 +158,7 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
 
 
 def test_an_upgrade_refuses_no_request(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`up` with changed containers replaces one API after the other, while clients open connections all the time."""
+    """The commands of docs/how-to/upgrades.md replace all containers of the image, while clients open connections."""
     wait_until_healthy(stack)
     before = {name: stack.containers(name) for name in SERVICES}
     statuses: list[int] = []
@@ -172,7 +172,9 @@ def test_an_upgrade_refuses_no_request(stack: Engine, monkeypatch: pytest.Monkey
         probes = [pool.submit(probe) for _ in range(4)]
         try:
             monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
-            stack.compose("up", "--detach", "--scale", "worker=2")
+            for service in ("worker", "api", "api-2"):
+                stack.compose("up", "--detach", "--scale", "worker=2", service)
+                wait_until_healthy(stack)
         finally:
             is_over.set()
         for each in probes:
