@@ -28,7 +28,7 @@ from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.embedders import PLACING, placed_by_weights, require_enough_for_halves
-from glle_engine.reliability.resamples import HALF, SEEDS, Embedder, stream_of
+from glle_engine.reliability.resamples import HALF, HALVES, SEEDS, Embedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -206,7 +206,7 @@ def _is_precomputed(spec: MethodSpec) -> bool:
 
 def _of_sample(n: int, d: int, spec: S, share: float) -> tuple[int, int, S]:
     """Return the points and features of a sample, and a specification that lists as many points if it lists all."""
-    half = stream_of(share).size(n)
+    half = replace(HALVES, share=share).size(n)
     if isinstance(getattr(spec, "ordering", ""), tuple):
         spec = replace(spec, ordering=tuple(range(half)))  # type: ignore[call-arg] # it has it
     return half, half if _is_precomputed(spec) else d, spec
