@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.base.diagnostics import Note
     from glle_engine.base.spec import FitSpec, SpaceSpec
     from glle_engine.methods.base import Method
     from glle_engine.methods.parameters import MethodSpec
@@ -50,6 +51,10 @@ class Source:
     embedder, wider : Embedder, optional
         Embed parts of the data, `wider` with one coordinate more; None if only coordinates are given, or if the number
         of coordinates is fixed.
+    is_threaded : bool
+        Whether threads may embed at the same time: other libraries have threads of their own.
+    notes : tuple of Note
+        Of the embedding.
 
     """
 
@@ -59,6 +64,8 @@ class Source:
     embed: Callable[[NDArray[np.float64], int], NDArray[np.float64]]
     embedder: Embedder | None = None
     wider: Embedder | None = None
+    is_threaded: bool = False
+    notes: tuple[Note, ...] = ()
 
 
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
@@ -67,7 +74,8 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     _require_columns(X, spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks=None))
-    return Source("GLLE", finite_matrix(X), partial(_points, spec=spec), again, embedder, wider)
+    notes = tuple(note for note in posterior.diagnostics.notes if note.code == "bridged")
+    return Source("GLLE", finite_matrix(X), partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
 
 
 def source_of_method(
@@ -84,9 +92,9 @@ def source_of_method(
     embedder = MethodEmbedder(data, method, spec, labels)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1))
     again = partial(_method_again, method=method, spec=spec, labels=labels, n=len(data))
-    return Source(method.title, data, partial(_points, spec=spec), again, embedder, wider), method.embed(
-        data, spec, labels=labels
-    ).Y
+    found = method.embed(data, spec, labels=labels)
+    place, is_threaded = partial(_points, spec=spec), not method.libraries
+    return Source(method.title, data, place, again, embedder, wider, is_threaded, found.notes), found.Y
 
 
 def source_of_function(X: ArrayLike, function: Function, Y: ArrayLike | None) -> tuple[Source, NDArray[np.float64]]:

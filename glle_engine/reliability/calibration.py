@@ -45,6 +45,7 @@ STEPS = 6
 CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
 SATURATED = 0.2  # log-log slope of spread over scale; untroubled draws have about .5
 LARGEST, SMALLEST = 1e3, 1e-6
+POORLY_CORRELATED = "scale-poorly-correlated"
 CORRELATED = 0.5  # rank correlation: below it the two spreads share less than a quarter of the variance of their ranks
 
 
@@ -108,7 +109,7 @@ class Calibration:
             )
         if self.rank_correlation < CORRELATED:
             yield Note(
-                "scale-poorly-correlated",
+                POORLY_CORRELATED,
                 f"Draws and half-samples disagree which points are uncertain (rank correlation "
                 f"{self.rank_correlation:.2f}). The scale {self.scale:.3g} matches the median spread only: do not rank "
                 "single points by their spread.",

@@ -2,14 +2,15 @@ r"""Ensemble spread: the mean of four estimates of how far points move over new 
 
 .. math::
 
-    C_i = \tfrac{1}{4} \big[C_i(\text{draws at } a^*) + C_i(\tfrac12, k) + C_i(\tfrac12, \kappa)
-          + \tfrac{\varphi}{1 - \varphi} C_i(\varphi, k)\big], \quad \varphi = .632,
+    C_i = \tfrac{1}{4} \big[C_i(\text{draws at } a^*) + C_i(\tfrac12, k) + C_i(\tfrac12, \kappa) + C_i(.632, k)\big],
 
 where :math:`C_i(\varphi, k)` is the covariance of point i over embeddings of :math:`\varphi n` points
 (`glle_engine.reliability.resamples`), :math:`\kappa` is log-uniform on [.7 k, 1.5 k] for each of them, and
-:math:`a^*` is the calibrated scale of the draws. All embeddings are aligned together by generalised Procrustes analysis
-(Gower 1975), which starts from the reference: from one of the embeddings it more often ends in a poor minimum. The four
-estimates err on different points, so that their mean ranks points better than any of them.
+:math:`a^*` is the calibrated scale of the draws. This is an empirical calibration: no theory says that these
+covariances are those over samples, but redrawn data do (docs/explanation/honesty.md). All embeddings are aligned
+together by generalised Procrustes analysis (Gower 1975), which starts from the reference: from one of the embeddings
+it more often ends in a poor minimum. The four estimates err on different points, so that their mean ranks points better
+than any of them.
 
 Cost: with the default numbers the time of 110 to 130 fits of the posterior, on one core (measured at n = 800 and 2,000,
 neighbor search included). Nearly all of it are resamples, each about .8 of a fit, which can be computed anywhere:
@@ -29,7 +30,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg.procrustes import root_trace
 from glle_engine.reliability.alignment import FEWEST, Alignment
-from glle_engine.reliability.calibration import HALF_SAMPLES, Calibration, calibrate
+from glle_engine.reliability.calibration import HALF_SAMPLES, POORLY_CORRELATED, Calibration, calibrate
 from glle_engine.reliability.embedders import PosteriorEmbedder
 from glle_engine.reliability.regions import Regions, calibrated_regions
 from glle_engine.reliability.resamples import STREAMS, resample
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 
 DRAWS = 80
 RESAMPLES = 40  # of each stream
-UNSTABLE = 1.05  # median spread of half-samples over that of larger samples: .67 to .98 if the embedding is stable
-FACTORS = (1.0, *(stream.factor for stream in STREAMS))
+UNSTABLE = 1.38  # median spread of half-samples over that of larger samples: .88 to 1.28 if the embedding is stable
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,9 +61,10 @@ class Ensemble:
     spread : (n,) float64
         Root of the trace of that covariance, in units of the embedding, whose coordinates have unit variance.
     draw_spread, half_sample_spread, random_k_spread, larger_sample_spread : (n,) float64
-        The same of each covariance with its factor, so that each estimates the spread.
+        The same of each covariance.
     regions : Regions
-        50 % and 90 % regions around the reference.
+        50 % and 90 % regions around the reference, for the mean place of a point over samples. `Regions.of_new_sample`
+        has those of its place in one new sample.
     reliability : SpreadReliability
         Whether to rely on the spread.
     n_draws, n_resamples : int
@@ -140,8 +141,9 @@ def combine(
         For fewer than 4 embeddings of a kind, or of another shape than the reference.
 
     """
-    aligned = Alignment.of((draws, *resamples), reference, FACTORS, start=reference, on_progress=on_progress)
-    spreads = [root_trace(factor * part) for part, factor in zip(aligned.covariances, FACTORS, strict=True)]
+    kinds = (draws, *resamples)
+    aligned = Alignment.of(kinds, reference, (1.0,) * len(kinds), start=reference, on_progress=on_progress)
+    spreads = [root_trace(part) for part in aligned.covariances]
     reliability = spread_reliability(aligned, saturated=saturated, on_progress=on_progress)
     means = [mean for mean, _ in aligned.moments]
     return Ensemble(
@@ -212,7 +214,10 @@ def ensemble(
         drawn[done - 1] = draw.embedding
         on_progress(done, n_draws, "drawing")
     result = combine(drawn, stacks, posterior.embedding, saturated=calibration.saturated, on_progress=on_progress)
-    return replace(result, calibration=calibration, notes=(*result.notes, *calibration.notes))
+    of_fit = [note for note in posterior.diagnostics.notes if note.code == "bridged"]
+    # the reliability states with more data how far draws and resamples agree on the order of points
+    of_scale = [note for note in calibration.notes if note.code != POORLY_CORRELATED]
+    return replace(result, calibration=calibration, notes=(*result.notes, *of_fit, *of_scale))
 
 
 def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> tuple[Note, ...]:
@@ -223,8 +228,8 @@ def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> tuple
     return (
         Note(
             "resamples-unstable",
-            f"Half-samples spread {times:.2g} times as much as larger samples, after the correction for their size, so "
-            "that half of the points are too few for this embedding. The spread is then an upper bound, in one "
+            f"Half-samples spread {times:.2g} times as much as larger samples, and 1.31 times is the most of a smooth "
+            "map, so that half of the points are too few for this embedding. The spread is then an upper bound, in one "
             "measured setting four times too wide. Give more points, or another n_neighbors.",
         ),
     )

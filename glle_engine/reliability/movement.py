@@ -6,8 +6,9 @@ the trace of a point's covariance over half-samples. It answers "how far does th
 kind", and ranks points. It is no interval: the coverage of regions by it is not calibrated, and a bias that all
 half-samples share does not show.
 
-Samples of .632 of the points show less variance than new data; the part by sampling is multiplied by 1.72. With seeds,
-the variance over half-samples contains that of the seeds, which refits of the whole data measure apart:
+Samples of .632 of the points show less variance of linear methods than new data, and the part by sampling is then
+multiplied by 1.72; for other methods no such factor holds (`glle_engine.reliability.resamples`). With seeds, the
+variance over half-samples contains that of the seeds, which refits of the whole data measure apart:
 
 .. math:: \operatorname{tr} C_i = s_i^2 + t_i^2
 
@@ -34,6 +35,7 @@ from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
 from glle_engine.reliability import short_circuits
 from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
+from glle_engine.reliability.refits import LINEAR
 from glle_engine.reliability.statements import MOSTLY, Reliability, movement_reliability
 
 if TYPE_CHECKING:
@@ -223,7 +225,8 @@ def movement(
     over_samples = np.trace(covariance, axis1=1, axis2=2)
     by_seed, again = _variance_by_seeds(seeds, whole)
     # The seeds of two samples differ, so that their part has no factor.
-    total = over_samples + (samples.stream.factor - 1) * np.maximum(over_samples - by_seed, 0)
+    factor = samples.stream.factor if embed.method.name in LINEAR else 1.0
+    total = over_samples + (factor - 1) * np.maximum(over_samples - by_seed, 0)
     times = np.divide(total, over_samples, out=np.ones(n), where=over_samples > 0)
     margin = _margin(consensus, classes)
     radius = np.sqrt(times) * np.median(np.sqrt(((places - consensus) ** 2).sum(axis=2)), axis=0)

@@ -28,7 +28,7 @@ from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.embedders import PLACING, placed_by_weights, require_enough_for_halves
-from glle_engine.reliability.resamples import HALF, HALVES, SEEDS, Embedder
+from glle_engine.reliability.resamples import HALF, HALVES, SEEDS, Embedder, stream_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         """Raise the `GlleError` of a sample that the method refuses, or of other seeds for a method without one."""
         n, d = self.data.shape
         if stream != SEEDS:
-            require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None, share=stream.share)
+            _require_part(n, d, self.method, self.spec, labels=self.labels is not None, share=stream.share)
         elif not self.method.random:
             raise InvalidParameterError(f"{self.method.title} has no seed.", remedy="Refit it to half-samples alone.")
 
@@ -161,7 +161,14 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
 def require_resamplable(
     n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False, share: float = HALF
 ) -> None:
-    """Raise the `GlleError` of a method that cannot be refitted to a share of n points, from the sizes alone."""
+    """Raise the `GlleError` of a method that cannot be refitted to a share of n points, from the sizes alone.
+
+    The share is that of a method's samples (`stream_of`).
+    """
+    _require_part(n, d, method, spec, labels=labels, share=stream_of(share).share)
+
+
+def _require_part(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool, share: float) -> None:
     half, features, unchanged = _of_sample(n, d, spec, share)
     method.require_possible(n, d, spec, labels=labels)
     require_enough_for_halves(n)

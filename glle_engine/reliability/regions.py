@@ -9,15 +9,17 @@ of that covariance. For normal resamples with the covariance :math:`C_i` it is t
 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
 So the regions around the consensus contain the stated share of the places of a further resample, on average over points
-and resamples. Around the reference they are meant to contain the mean place of a point over new samples of the data.
-No region shows bias, and the level holds for the average point, not for each. The points of an embedding move
-together, so that the share of points inside varies widely between samples of the data.
+and resamples. Around the reference they are meant to contain the mean place of a point over new samples of the data
+(confidence regions). The place of a point in one new sample scatters around that mean as the reference does, so that
+its regions are wider by the root of 2 (prediction regions, `Regions.of_new_sample`). No region shows bias, and the
+level holds for the average point, not for each. The points of an embedding move together, so that the share of points
+inside varies widely between samples of the data.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.9)
 FOLDS = 4
 CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once
+NEW_SAMPLE = math.sqrt(2)  # a new place scatters around the mean place, which scatters around the reference
 FLAT = 1e-12  # of the largest eigenvalue of a covariance: a direction without variance
 
 
@@ -82,6 +85,10 @@ class Regions:
                 f"level={level} has no regions.", remedy=f"Choose one of {', '.join(map(str, self.levels))}."
             )
         return self.radii[self.levels.index(level)]
+
+    def of_new_sample(self) -> Regions:
+        """Return the regions of the place of each point in one new sample: of confidence become those of prediction."""
+        return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
         """Return whether the place (n, p) of each point lies in its region: (n,) bool."""

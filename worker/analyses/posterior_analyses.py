@@ -16,7 +16,7 @@ from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
-from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, POORLY_CORRELATED, calibrate
 from glle_engine.reliability.embedders import require_resamplable_posterior
 from glle_engine.reliability.ensemble import combine
 from glle_engine.reliability.resamples import HALVES, STREAMS, Stream
@@ -123,7 +123,7 @@ class SummarySpec(SampleSpec):
             places = {name: given[name] for name in places}
             extra_arrays = {**given, "center": posterior.embedding}
             request |= {"regions": together.regions.to_dict(), "reliability": together.reliability.to_dict()}
-            notes = [*map(asdict, together.notes), *notes]
+            notes = [*map(asdict, together.notes), *(note for note in notes if note["code"] != POORLY_CORRELATED)]
         else:
             has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
             obstacle = resampling_obstacle(posterior.spec, posterior.n_points, self.source, given_neighbors=has_given)

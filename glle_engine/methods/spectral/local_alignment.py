@@ -136,6 +136,14 @@ def align_patches(
                 "flat and have more dimensions.",
             )
         )
+    if lonely := n - len(np.unique(nearest)):
+        notes.append(
+            Note(
+                "lonely-points",
+                f"{lonely} points are among the neighbors of no other point. They have a place by their own patches. "
+                "scikit-learn leaves a point out of its own patch, so that its embedding only separates these points.",
+            )
+        )
     if flat:
         notes.append(
             Note(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 from glle_engine import fit, manifolds
 from glle_engine.audit.agreement import canonical_correlations, common_share, shared_coordinates
 from glle_engine.audit.audit import audit, audits
-from glle_engine.audit.chance import compare_with_chance, discoveries
-from glle_engine.audit.sources import source_of_method
+from glle_engine.audit.chance import discoveries
+from glle_engine.audit.relations import find_relations
 from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError
 from glle_engine.reliability.embedders import FunctionEmbedder
-from glle_engine.reliability.resamples import SEPARATE, draw_sample
+from glle_engine.reliability.resamples import QUARTERS, SEPARATE, draw_sample
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 RNG = np.random.default_rng(0)
@@ -115,10 +118,33 @@ def test_coordinates_alone_have_p_values() -> None:
     [(NOISE[:, :2], "all 2 features"), (NOISE * [1000, 1, 1, 1, 1, 1, 1, 1], "one feature has 100% of the variance")],
 )
 def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str) -> None:
-    """Permuted data keep the neighbors where the map has all features, or one feature dominates."""
+    """Permuted data keep the neighbors of single points where the map has all features, or one feature dominates."""
     found = audit(X, method="pca", parameters={"n_components": 2})
-    assert found.beyond_chance is None
+    assert found.beyond_chance is False
+    assert found.p_value is None
     assert reason in found.notes[0].message
+
+
+def test_two_features_may_be_related() -> None:
+    """A map with all features shows their relation; a single feature has none."""
+    angle = RNG.uniform(0, 2 * np.pi, 300)
+    circle = np.c_[np.cos(angle), np.sin(angle)] + 0.05 * RNG.standard_normal((300, 2))
+    assert audit(circle, circle).beyond_chance is True
+    assert find_relations(np.c_[angle, np.ones(300)]) is None
+    assert "cannot be decided" in audit(np.c_[angle, np.ones(300)], circle).verdict
+
+
+def test_a_map_of_random_places_shows_nothing() -> None:
+    """The data have structure, and the map does not show it."""
+    found = audit(PLANE, RNG.standard_normal((200, 2)))
+    assert found.beyond_chance is False
+    assert "does not show it" in found.verdict
+
+
+@pytest.mark.parametrize("transform", [np.exp, lambda X: X**3, lambda X: X * [1, 1e9, 1, 1, 1, 1, 1, 1e-9]])
+def test_relations_have_no_unit(transform: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
+    """A monotone transformation of a feature changes nothing."""
+    assert find_relations(transform(PLANE)) == find_relations(PLANE)
 
 
 def test_stages_are_refined() -> None:
@@ -155,13 +181,31 @@ def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
 
 
 def test_the_level_of_the_test_holds() -> None:
-    """Of 60 samples of noise, few maps are beyond chance; the expected number is .3."""
-    beyond = 0
-    for seed in range(60):
-        X = np.random.default_rng(seed).standard_normal((60, 6))
-        source, Y = source_of_method(X, "pca", {}, None)
-        beyond += compare_with_chance(source, Y, seed=seed).is_beyond
-    assert beyond <= 3
+    """Of 100 samples of noise few have relations; the expected number is .5."""
+    found = [find_relations(np.random.default_rng(seed).standard_normal((60, 6)), seed) for seed in range(100)]
+    assert sum(relations is not None and relations.is_present for relations in found) <= 4
+
+
+def test_nested_quarters_are_of_one_half() -> None:
+    """Even resamples have no point in common with odd ones."""
+    embed = FunctionEmbedder(principal, PLANE[:101])
+    sides = [
+        {int(row) for number in range(side, 12, 2) for row in draw_sample(embed, QUARTERS, 0, number).chosen}
+        for side in (0, 1)
+    ]
+    assert not sides[0] & sides[1]
+    assert len(sides[0] | sides[1]) > 90
+
+
+def test_threads_change_no_bit() -> None:
+    """Resamples of several threads are those of one."""
+    with ThreadPoolExecutor(3) as threads:
+        several = audit(PLANE, method="glle", executor=threads)
+    with ThreadPoolExecutor(1) as one:
+        alone = audit(PLANE, method="glle", executor=one)
+    assert several.to_dict() == alone.to_dict()
+    np.testing.assert_array_equal(several.spread, alone.spread)
+    np.testing.assert_array_equal(several.p_value, alone.p_value)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from glle_engine.reliability import calibration
 from glle_engine.reliability import ensemble as ensembles
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.reliability.embedders import PosteriorEmbedder
-from glle_engine.reliability.ensemble import FACTORS, combine, ensemble
+from glle_engine.reliability.ensemble import combine, ensemble
 from glle_engine.reliability.resamples import STREAMS, resample
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ def normal(counts: tuple[int, int, int, int], *, seed: int = 0) -> tuple[list[ND
     rng = np.random.default_rng(seed)
     reference = rng.standard_normal((N, 2))
     roots = 0.05 * np.exp(0.7 * rng.standard_normal((N, 1, 1))) * rng.standard_normal((N, 2, 2))
-    stacks = [
-        reference + np.einsum("nij,mnj->mni", roots, rng.standard_normal((m, N, 2))) / np.sqrt(factor)
-        for m, factor in zip(counts, FACTORS, strict=True)
-    ]
+    stacks = [reference + np.einsum("nij,mnj->mni", roots, rng.standard_normal((m, N, 2))) for m in counts]
     return stacks, reference, roots @ roots.transpose(0, 2, 1)
 
 

@@ -62,9 +62,13 @@ def test_principal_components_move_as_their_axis_turns(share: float) -> None:
 
 
 def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) -> None:
-    """The variance by sampling has the factor share / (1 - share), that by seeds has none; regions follow."""
+    """That of a linear method has the factor share / (1 - share), that by seeds and that of LLE none; regions follow."""
     factor = 0.632 / 0.368
-    embed = again(sheet, "lle")
+    lle = again(sheet, "lle")
+    larger = resample(lle, 8, stream=stream_of(0.632))
+    same = (movement(lle, whole(lle), samples).movement for samples in (replace(larger, stream=HALVES), larger))
+    np.testing.assert_array_equal(*same)
+    embed = again(sheet, "pca")
     reference = whole(embed)
     larger = resample(embed, 8, stream=stream_of(0.632))
     both = (replace(larger, stream=HALVES), larger)
