@@ -323,7 +323,7 @@ def _of_halves(found: _Found) -> Audit:
         stability=np.asarray(graph[rows, own.ravel()]).reshape(own.shape).mean(axis=1),
         regions={"mean": near, "new sample": near.of_new_sample()},
         neighbors=graph,
-        groups=None if found.classes is None else _groups(pictures, *found.classes, found.k),
+        groups=None if found.classes is None else compare_groups(pictures, *found.classes, found.k),
         ranking=None if found.beyond is False else ranking,
         chance=found.chance,
         pairs=len(pictures) // 2,
@@ -353,7 +353,7 @@ def _combine(halves: NDArray[np.float64], found: _Found) -> tuple[Alignment, Ran
 
 
 def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]) -> float:
-    """Return the reliability of the order of points by two halves of the data, each by quarters of its own."""
+    """Return the reliability of the order of points by two halves of the data, each by quarters of it."""
     sides = [part[np.isfinite(part).all(axis=(1, 2))] for part in (places[::2], places[1::2])]
     if min(map(len, sides)) < FEWEST:
         return 0.0
@@ -408,7 +408,8 @@ def _neighbor_probability(pictures: NDArray[np.float64], k: int) -> csr_array:
     return csr_array(total)
 
 
-def _groups(pictures: NDArray[np.float64], names: NDArray[Any], classes: NDArray[np.int64], k: int) -> Groups:
+def compare_groups(pictures: NDArray[np.float64], names: NDArray[Any], classes: NDArray[np.int64], k: int) -> Groups:
+    """Return how far labeled points are groups in pictures (m, n, p); `classes` (n,) are indices of the names."""
     apart = np.zeros((len(names), len(names)))
     member = np.zeros(len(classes))
     for Y in pictures:

@@ -52,7 +52,7 @@ class Source:
         Embed parts of the data, `wider` with one coordinate more; None if only coordinates are given, or if the number
         of coordinates is fixed.
     is_threaded : bool
-        Whether threads may embed at the same time: other libraries have threads of their own.
+        Whether threads may embed at the same time: libraries with threads inside do not allow it.
     notes : tuple of Note
         Of the embedding.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
-from glle_engine.audit.audit import MAX_PAIRS, QUARTER_PAIRS, WIDER_PAIRS
+from glle_engine.audit.audit import MAX_PAIRS, MORE, WIDER_PAIRS
 from glle_engine.audit.chance import BLOCK, NULLS
 from glle_engine.base.cost import Cost, largest
 from glle_engine.base.errors import GlleError, InvalidParameterError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
 ALTERNATIVES = 3  # methods that a refusal names
-AUDITED_PARTS = 2 * (MAX_PAIRS + WIDER_PAIRS + QUARTER_PAIRS)  # at most, of an audit
+AUDITED_PARTS = 2 * (MAX_PAIRS + WIDER_PAIRS) + sum(count for _, count in MORE)  # at most, of an audit
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def test_principal_components_move_as_their_axis_turns(share: float) -> None:
 
 
 def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) -> None:
-    """That of a linear method has the factor share / (1 - share), that by seeds and that of LLE none; regions follow."""
+    """The variance of a linear method has a factor, that by seeds and that of LLE none; regions follow."""
     factor = 0.632 / 0.368
     lle = again(sheet, "lle")
     larger = resample(lle, 8, stream=stream_of(0.632))

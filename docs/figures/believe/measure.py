@@ -1,0 +1,108 @@
+"""Statements of an audit of one sample, and what other samples of its law show."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.audit.audit import audit, compare_groups
+from glle_engine.audit.sources import source_of_method
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.procrustes import disparity, generalized_procrustes, moments, root_trace
+from glle_engine.reliability.alignment import rank_correlation, spearman_brown
+from glle_engine.reliability.regions import Regions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from docs.figures.believe.laws import Law
+
+SAMPLES = 20
+NEIGHBORS = 15
+BINS = np.linspace(0, 1, 11)
+Row = dict[str, Any]
+
+
+def measure(law: Law, method: str) -> Row:
+    """Return the statements of an audit of one sample, and the same of samples with the same probes.
+
+    Few points are probes, because a map that depends smoothly on the sample varies less the more points are fixed.
+    """
+    base = law.sample(np.random.default_rng(0), law.n)
+    n = len(base)
+    probes = min(100, max(20, n // 6))
+    mean, scale = base.mean(axis=0), np.where(base.std(axis=0) > 0, base.std(axis=0), 1)
+    labels = None if law.label is None else law.label(np.random.default_rng(0), n)
+    started = time.process_time()
+    found = audit((base - mean) / scale, method=method, labels=labels, n_neighbors=NEIGHBORS)
+    spent = time.process_time() - started
+    maps, near, apart, member = [], [], [], []
+    for number in range(1, SAMPLES + 1):
+        others = law.sample(np.random.default_rng(1000 + number), n)[: n - probes]
+        Y = source_of_method((np.concatenate([base[:probes], others]) - mean) / scale, method, {}, None)[1]
+        maps.append(_normed(Y[:probes]))
+        nearest = kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0][:probes]
+        near.append((nearest[:, :, None] == np.arange(probes)).any(axis=1))
+        if labels is not None and law.label is not None and found.groups is not None:
+            other_labels = law.label(np.random.default_rng(1000 + number), n)[: n - probes]
+            names, classes = np.unique(np.concatenate([labels[:probes], other_labels]), return_inverse=True)
+            if names.tolist() == found.groups.names.tolist():
+                groups = compare_groups(Y[None], names, classes, NEIGHBORS)
+                apart.append(groups.apart)
+                member.append(groups.member_probability[:probes])
+    assert found.spread is not None
+    assert found.neighbors is not None
+    own = found.embedding[:probes]
+    size = float(np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1).mean()))
+    places = generalized_procrustes(np.array(maps), (own - own.mean(axis=0)) / size)
+    spread, halves = (root_trace(moments(part)[1]) for part in (places, places[::2]))
+    agreement = rank_correlation(halves, root_trace(moments(places[1::2])[1]))
+    row: Row = {
+        "law": law.name,
+        "method": method,
+        "n": n,
+        "noise": law.is_noise,
+        "finite": law.is_finite,
+        "beyond": found.beyond_chance,
+        "remains": found.remains,
+        "remains found": float(np.median([1 - disparity(a, b) for a, b in zip(maps[::2], maps[1::2], strict=True)])),
+        "ratio": float(np.median(found.spread[:probes] / size / spread)),
+        "word": None if found.ranking is None else found.ranking.level,
+        "expected": None if found.ranking is None else found.ranking.expected,
+        "rank": rank_correlation(found.spread[:probes], spread),
+        "ceiling": float(np.sqrt(spearman_brown(agreement, 2))),
+        "seconds": spent,
+        "notes": [note.code for note in found.notes],
+    }
+    for name, regions in found.regions.items():
+        of_probes = Regions(own, regions.half_axes[:probes], regions.levels, regions.radii)
+        new = own.mean(axis=0) + size * (places if name == "new sample" else places.mean(axis=0)[None])
+        for level in regions.levels:
+            inside = [float(of_probes.contains(place, level).mean()) for place in new]
+            row[f"{name} {level}"] = float(np.mean(inside))
+            row[f"{name} {level}, lowest tenth"] = float(np.quantile(inside, 0.1))
+    others = ~np.eye(probes, dtype=bool)
+    stated = found.neighbors[:probes][:, :probes].toarray()[others]
+    row["neighbors"] = _calibration(stated, np.mean(near, axis=0)[others])
+    if apart and found.groups is not None:
+        pairs = ~np.eye(len(found.groups.names), dtype=bool)
+        row["apart"] = _calibration(found.groups.apart[pairs], np.mean(apart, axis=0)[pairs])
+        row["member"] = _calibration(found.groups.member_probability[:probes], np.mean(member, axis=0))
+    return row
+
+
+def _normed(Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    centered = Y - Y.mean(axis=0)
+    return np.asarray(centered / np.sqrt((centered**2).sum(axis=1).mean()))
+
+
+def _calibration(stated: NDArray[np.float64], found: NDArray[np.float64]) -> list[list[float]]:
+    """Return the number, and the sums of stated and found probabilities, of each tenth of the stated ones above 0."""
+    tenth = np.clip(np.digitize(stated, BINS) - 1, 0, 9)
+    kept = stated > 0
+    return [
+        [float((kept & (tenth == b)).sum()), *(float(of[kept & (tenth == b)].sum()) for of in (stated, found))]
+        for b in range(10)
+    ]
