@@ -1,0 +1,178 @@
+"""Laws of data that were chosen after the audit was fixed, and measured once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from docs.figures.believe.laws import Law
+from glle_engine import manifolds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Generator = np.random.Generator
+
+KNOWN = 77  # seed of what all samples of a law share
+
+
+def _into(points: Callable[[Generator, int], Array], d: int, noise: float) -> Callable[[Generator, int], Array]:
+    """Return points in d features by orthonormal directions, with noise."""
+
+    def sample(rng: Generator, n: int) -> Array:
+        X = points(rng, n)
+        directions = np.linalg.qr(np.random.default_rng(KNOWN).standard_normal((d, X.shape[1])))[0].T
+        return np.asarray(X @ directions + noise * rng.standard_normal((n, d)))
+
+    return sample
+
+
+def _half_cylinder(rng: Generator, n: int) -> Array:
+    t = rng.uniform(0, np.pi, n)
+    return np.column_stack([np.cos(t), np.sin(t), rng.uniform(0, 2, n)])
+
+
+def _patch(rng: Generator, n: int) -> Array:
+    u, v = rng.uniform(-1, 1, (2, n))
+    return np.column_stack([2 * np.sin(u), np.sin(v), 0.7 * np.cos(u) * np.cos(v)])
+
+
+def _moebius(rng: Generator, n: int) -> Array:
+    u, v = rng.uniform(0, 2 * np.pi, n), rng.uniform(-0.5, 0.5, n)
+    radius = 1 + v * np.cos(u / 2)
+    return np.column_stack([radius * np.cos(u), radius * np.sin(u), v * np.sin(u / 2)])
+
+
+def _cone(rng: Generator, n: int) -> Array:
+    u, h = rng.uniform(0, 2 * np.pi, n), np.sqrt(rng.uniform(0.05, 1, n))
+    return np.column_stack([h * np.cos(u), h * np.sin(u), 1.5 * h])
+
+
+def _spiral(rng: Generator, n: int) -> Array:
+    t = 4 * np.pi * np.sqrt(rng.uniform(0.1, 1, n))
+    return np.column_stack([t * np.cos(t), t * np.sin(t)]) / 6
+
+
+def _lemniscate(rng: Generator, n: int) -> Array:
+    t = rng.uniform(0, 2 * np.pi, n)
+    return np.column_stack([np.cos(t), np.sin(t) * np.cos(t)])
+
+
+def _ball(rng: Generator, n: int) -> Array:
+    X = rng.standard_normal((n, 3))
+    return np.asarray(X * (rng.uniform(size=n) ** (1 / 3) / np.linalg.norm(X, axis=1))[:, None])
+
+
+def _star(rng: Generator, n: int) -> Array:
+    return np.eye(3)[rng.integers(0, 3, n)] * rng.uniform(0, 3, n)[:, None]
+
+
+def _sheet(name: str) -> Callable[[Generator, int], Array]:
+    return lambda rng, n: manifolds.make(name, n, seed=int(rng.integers(2**31)), noise=0.02).X
+
+
+def _groups(shares: int) -> Callable[[Generator, int], NDArray[np.int64]]:
+    """Return the groups of n points: the first numbers that a sample draws."""
+    return lambda rng, n: rng.integers(0, shares, n)
+
+
+def _hierarchy(rng: Generator, n: int) -> Array:
+    known, group = np.random.default_rng(KNOWN), rng.integers(0, 9, n)
+    centers = 5 * known.standard_normal((3, 15))[np.arange(9) // 3] + 1.5 * known.standard_normal((9, 15))
+    return np.asarray(centers[group] + rng.standard_normal((n, 15)))
+
+
+def _heavy(rng: Generator, n: int) -> Array:
+    group = rng.integers(0, 6, n)
+    return np.asarray(3 * np.random.default_rng(KNOWN).standard_normal((6, 10))[group] + rng.standard_t(3, (n, 10)))
+
+
+def _two(rng: Generator, n: int) -> Array:
+    group = rng.integers(0, 2, n)
+    return np.asarray(
+        0.8 * np.random.default_rng(KNOWN).standard_normal((2, 100))[group] + rng.standard_normal((n, 100))
+    )
+
+
+def _cells(rng: Generator, n: int) -> Array:
+    group = rng.integers(0, 10, n)
+    rates = np.exp(1.2 * np.random.default_rng(KNOWN).standard_normal((10, 60)))
+    return np.log1p(rng.poisson(rates[group] * rng.gamma(5, 0.2, n)[:, None]))
+
+
+def _topics(rng: Generator, n: int) -> Array:
+    words = np.random.default_rng(KNOWN).dirichlet(np.full(80, 0.2), 3)
+    shares = rng.dirichlet(np.full(3, 0.7), n) @ words
+    return np.sqrt(np.array([rng.multinomial(150, share) for share in shares]) / 150)
+
+
+def _factors(r: int, d: int, noise: float) -> Callable[[Generator, int], Array]:
+    loadings = np.random.default_rng(KNOWN).standard_normal((r, d))
+    return lambda rng, n: rng.standard_normal((n, r)) @ loadings + noise * rng.standard_normal((n, d))
+
+
+def _skewed(rng: Generator, n: int) -> Array:
+    return np.exp(_factors(2, 10, 0.7)(rng, n) / 2)
+
+
+def _items(rng: Generator, n: int) -> Array:
+    trait = rng.standard_normal((n, 1)) + 0.8 * rng.standard_normal((n, 20))
+    return np.digitize(trait, [-1.5, -0.5, 0.5, 1.5]).astype(float)
+
+
+def _delays(rng: Generator, n: int) -> Array:
+    phase = rng.uniform(0, 2 * np.pi, (n, 1))
+    wave = np.arange(30) / 5
+    return np.sin(phase + wave) + 0.5 * np.sin(2 * phase + 2 * wave) + 0.2 * rng.standard_normal((n, 30))
+
+
+def _bars(rng: Generator, n: int) -> Array:
+    angle, (x, y) = rng.uniform(0, np.pi, (n, 1, 1)), np.meshgrid(np.arange(10) - 4.5, np.arange(10) - 4.5)
+    off = x * np.sin(angle) - y * np.cos(angle)
+    return np.asarray(np.exp(-(off**2) / 2).reshape(n, 100) + 0.05 * rng.standard_normal((n, 100)))
+
+
+def _mixed(rng: Generator, n: int) -> Array:
+    columns = [rng.standard_normal(n), rng.exponential(size=n), rng.poisson(2, n), rng.standard_t(2, n)]
+    columns += [rng.integers(0, 2, n), rng.uniform(size=n), rng.lognormal(size=n), rng.beta(0.5, 2, n)]
+    return np.column_stack(columns).astype(float)
+
+
+UNSEEN = (
+    Law("normal, 3 features", 1000, lambda rng, n: rng.standard_normal((n, 3)), is_noise=True),
+    Law("exponential, 20", 200, lambda rng, n: rng.exponential(size=(n, 20)), is_noise=True),
+    Law("Poisson, 25", 300, lambda rng, n: rng.poisson(1.5, (n, 25)).astype(float), is_noise=True),
+    Law("logistic, 6, few", 120, lambda rng, n: rng.logistic(size=(n, 6)), is_noise=True),
+    Law("columns of 8 laws", 400, _mixed, is_noise=True),
+    Law("Cauchy, 5", 300, lambda rng, n: rng.standard_cauchy((n, 5)), is_noise=True),
+    Law("rare events, 40", 300, lambda rng, n: (rng.uniform(size=(n, 40)) < 0.05).astype(float), is_noise=True),
+    Law("normal, 500, few", 100, lambda rng, n: rng.standard_normal((n, 500)), is_noise=True),
+    Law("Weibull, 9", 250, lambda rng, n: rng.weibull(0.7, (n, 9)), is_noise=True),
+    Law("uniform, 2, few", 60, lambda rng, n: rng.uniform(size=(n, 2)), is_noise=True),
+    Law("half cylinder, 6", 150, _into(_half_cylinder, 6, 0.02)),
+    Law("ellipsoid patch, 8", 600, _into(_patch, 8, 0.02)),
+    Law("Moebius band, 5", 600, _into(_moebius, 5, 0.03)),
+    Law("cone, 6", 500, _into(_cone, 6, 0.03)),
+    Law("spiral, 7", 300, _into(_spiral, 7, 0.05)),
+    Law("figure of eight, 6", 250, _into(_lemniscate, 6, 0.05)),
+    Law("3-ball, 8", 600, _into(_ball, 8, 0.02)),
+    Law("square, 20", 400, _into(lambda rng, n: rng.uniform(-1, 1, (n, 2)), 20, 0.1)),
+    Law("star of three, 8", 300, _into(_star, 8, 0.1)),
+    Law("roll with hole, 10", 1200, _into(_sheet("swiss_roll_hole"), 10, 0.2)),
+    Law("S-curve, many", 5000, _sheet("s_curve")),
+    Law("9 clusters in 3 groups, 15", 450, _hierarchy, label=_groups(9)),
+    Law("6 heavy clusters, 10", 600, _heavy, label=_groups(6)),
+    Law("2 clusters, 100, few", 80, _two, label=_groups(2)),
+    Law("counts of 10 kinds, 60", 500, _cells, label=_groups(10)),
+    Law("documents of 3 topics", 400, _topics),
+    Law("1 weak factor, 15", 200, _factors(1, 15, 2.0)),
+    Law("4 factors, 40", 500, _factors(4, 40, 1.0)),
+    Law("2 skewed factors, 10", 400, _skewed),
+    Law("answers of 5 levels, 20", 300, _items),
+    Law("delays of a wave, 30", 400, _delays),
+    Law("images of a bar", 400, _bars),
+)
