@@ -348,8 +348,8 @@ def _combine(halves: NDArray[np.float64], found: _Found) -> tuple[Alignment, Ran
         if others.stream.nested:
             expected = min(expected, _reproducibility(others.places, found.embedding))
     expected = max(expected, 0.0)
-    level = "high" if expected >= HIGH else "moderate" if expected >= MODERATE else "low"
-    return together, Ranking(level, expected), _unstable(kinds)
+    ranking = Ranking("high" if expected >= HIGH else "moderate" if expected >= MODERATE else "low", expected)
+    return together, ranking, _unstable(kinds)
 
 
 def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]) -> float:

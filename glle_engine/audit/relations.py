@@ -73,7 +73,8 @@ def find_relations(data: NDArray[np.float64], seed: int = 0) -> Relations | None
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the centered mean ranks of values (n,)."""
     ordered = np.sort(values)
-    return np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - float(len(values))
+    below, up_to = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
+    return np.asarray(below + up_to - len(values), np.float64)
 
 
 def _closeness(points: NDArray[np.float64], k: int) -> float:

@@ -25,8 +25,9 @@ class Ranking:
     ----------
     level : {"high", "moderate", "low"}
     expected : float in [0, 1]
-        Expected rank correlation with the spread over new samples: the smaller one of the reliability of the spread by
-        halves of its resamples, and of its correlation with the spread over quarters of the data.
+        Expected rank correlation with the spread over new samples: the smallest one of the correlations of the spread
+        over halves with those over quarters and over eight tenths of the data, and of the reliability of the order by
+        two halves of the data, each alone.
 
     """
 
@@ -70,8 +71,8 @@ class Audit:
     verdict : str
         One or two sentences about the picture.
     beyond_chance : bool or None
-        Whether its neighborhoods are better than those of data without relations among features; None if that cannot be
-        decided.
+        Whether the data have relations among their features, and the map keeps more of their neighbors than random
+        places do; None if fewer than two features vary.
     remains : float in [0, 1] or None
         R^2 of the pictures of two separate halves of the data: what another sample would show of it. None for
         coordinates alone, as all that follows.

@@ -42,7 +42,7 @@ def measure(law: Law, method: str) -> Row:
     for number in range(1, SAMPLES + 1):
         others = law.sample(np.random.default_rng(1000 + number), n)[: n - probes]
         Y = source_of_method((np.concatenate([base[:probes], others]) - mean) / scale, method, {}, None)[1]
-        maps.append(_normed(Y[:probes]))
+        maps.append(_normalize(Y[:probes]))
         nearest = kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0][:probes]
         near.append((nearest[:, :, None] == np.arange(probes)).any(axis=1))
         if labels is not None and law.label is not None and found.groups is not None:
@@ -93,7 +93,7 @@ def measure(law: Law, method: str) -> Row:
     return row
 
 
-def _normed(Y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
     centered = Y - Y.mean(axis=0)
     return np.asarray(centered / np.sqrt((centered**2).sum(axis=1).mean()))
 

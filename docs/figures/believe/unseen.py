@@ -115,7 +115,7 @@ def _factors(r: int, d: int, noise: float) -> Callable[[Generator, int], Array]:
     return lambda rng, n: rng.standard_normal((n, r)) @ loadings + noise * rng.standard_normal((n, d))
 
 
-def _skewed(rng: Generator, n: int) -> Array:
+def _exponential_factors(rng: Generator, n: int) -> Array:
     return np.exp(_factors(2, 10, 0.7)(rng, n) / 2)
 
 
@@ -136,7 +136,7 @@ def _bars(rng: Generator, n: int) -> Array:
     return np.asarray(np.exp(-(off**2) / 2).reshape(n, 100) + 0.05 * rng.standard_normal((n, 100)))
 
 
-def _mixed(rng: Generator, n: int) -> Array:
+def _columns(rng: Generator, n: int) -> Array:
     columns = [rng.standard_normal(n), rng.exponential(size=n), rng.poisson(2, n), rng.standard_t(2, n)]
     columns += [rng.integers(0, 2, n), rng.uniform(size=n), rng.lognormal(size=n), rng.beta(0.5, 2, n)]
     return np.column_stack(columns).astype(float)
@@ -147,7 +147,7 @@ UNSEEN = (
     Law("exponential, 20", 200, lambda rng, n: rng.exponential(size=(n, 20)), is_noise=True),
     Law("Poisson, 25", 300, lambda rng, n: rng.poisson(1.5, (n, 25)).astype(float), is_noise=True),
     Law("logistic, 6, few", 120, lambda rng, n: rng.logistic(size=(n, 6)), is_noise=True),
-    Law("columns of 8 laws", 400, _mixed, is_noise=True),
+    Law("columns of 8 laws", 400, _columns, is_noise=True),
     Law("Cauchy, 5", 300, lambda rng, n: rng.standard_cauchy((n, 5)), is_noise=True),
     Law("rare events, 40", 300, lambda rng, n: (rng.uniform(size=(n, 40)) < 0.05).astype(float), is_noise=True),
     Law("normal, 500, few", 100, lambda rng, n: rng.standard_normal((n, 500)), is_noise=True),
@@ -171,7 +171,7 @@ UNSEEN = (
     Law("documents of 3 topics", 400, _topics),
     Law("1 weak factor, 15", 200, _factors(1, 15, 2.0)),
     Law("4 factors, 40", 500, _factors(4, 40, 1.0)),
-    Law("2 skewed factors, 10", 400, _skewed),
+    Law("2 skewed factors, 10", 400, _exponential_factors),
     Law("answers of 5 levels, 20", 300, _items),
     Law("delays of a wave, 30", 400, _delays),
     Law("images of a bar", 400, _bars),
