@@ -55,6 +55,5 @@ def _print_ranking(rows: list[Row]) -> None:
     for level in ("high", "moderate", "low"):
         of = rank[[row["word"] == level for row in rows]]
         if len(of):
-            print(
-                f"{level}: {len(of)} laws, mean {of.mean():.2f}, lowest {of.min():.2f}, {np.mean(of >= 0.8):.0%} from .8 on"
-            )
+            figures = f"mean {of.mean():.2f}, lowest {of.min():.2f}, {np.mean(of >= 0.8):.0%} from .8 on"
+            print(f"{level}: {len(of)} laws, {figures}")
