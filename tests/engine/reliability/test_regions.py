@@ -80,3 +80,11 @@ def test_an_unknown_level_is_refused() -> None:
     regions = Regions(np.zeros((1, 2)), np.ones((1, 2, 2)), LEVELS, (1.0, 2.0))
     with pytest.raises(InvalidParameterError, match=r"level=0.95 .*0.5, 0.9"):
         regions.axes(0.95)
+
+
+def test_regions_of_a_new_sample_are_wider_by_the_root_of_two() -> None:
+    """A new place and the reference scatter alike around the mean place."""
+    center = np.zeros((4, 2))
+    regions = Regions(center, np.repeat(np.eye(2)[None], 4, axis=0), (0.5, 0.9), (1.0, 2.0))
+    assert regions.of_new_sample().radii == pytest.approx((np.sqrt(2), 2 * np.sqrt(2)))
+    np.testing.assert_array_equal(regions.of_new_sample().half_axes, regions.half_axes)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS
 from glle_engine.methods.spectral import laplacian, modified_lle
@@ -154,3 +155,14 @@ def test_too_few_neighbors_are_refused_with_those_that_do(name: str, options: di
     with pytest.raises(InvalidParameterError, match=f"Give n_neighbors of at least {least}"):
         one.require_possible(100, 3, one.spec(**options))
     one.require_possible(100, 3, one.spec(**{**options, "n_neighbors": least}))
+
+
+def test_points_in_no_neighborhood_are_reported() -> None:
+    """They have a place; scikit-learn's LTSA only separates them."""
+    rng = np.random.default_rng(0)
+    X = 1.5 * rng.standard_normal((3, 10))[rng.integers(0, 3, 300)] + rng.standard_normal((300, 10))
+    found = METHODS["ltsa"].embed(X, METHODS["ltsa"].spec(n_neighbors=12))
+    (note,) = (note for note in found.notes if note.code == "lonely-points")
+    lonely = np.setdiff1d(np.arange(300), kneighbors(X, 12)[0])
+    assert note.message.startswith(f"{len(lonely)} points")
+    assert (found.Y[lonely] ** 2).sum() < 0.5 * (found.Y**2).sum()
