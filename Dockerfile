@@ -6,6 +6,21 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d
 FROM ${PYTHON_IMAGE} AS tools
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
+FROM tools AS libraries
+ENV PATH=/opt/glle/bin:$PATH
+RUN python3 -m venv /opt/glle
+WORKDIR /src
+COPY requirements/server.lock requirements/
+COPY deploy/image/slim.py deploy/image/
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
+    pip install --no-compile --require-hashes --only-binary :all: --requirement requirements/server.lock \
+    && python deploy/image/slim.py /opt/glle
+
+# Code of the engine for this kind of processor. A change of other packages keeps this layer.
+FROM libraries AS compiled
+COPY glle_engine glle_engine
+RUN NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 python -m glle_engine.posterior.fingerprint
+
 # The wheels of both distributions. A release publishes the same ones: docker buildx bake wheels
 FROM tools AS build-wheels
 RUN python3 -m venv /opt/build
@@ -20,21 +35,13 @@ COPY glle_engine glle_engine
 COPY worker worker
 COPY service service
 COPY glle glle
+COPY --from=compiled /compiled glle_engine/compiled
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . ./deploy/server
 
 FROM scratch AS wheels
 COPY --from=build-wheels /dist /
 
-FROM tools AS build
-ENV PATH=/opt/glle/bin:$PATH
-RUN python3 -m venv /opt/glle
-WORKDIR /src
-# Before the wheels, so that a change of code keeps the layer of the dependencies.
-COPY requirements/server.lock requirements/
-COPY deploy/image/slim.py deploy/image/
-RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
-    pip install --no-compile --require-hashes --only-binary :all: --requirement requirements/server.lock \
-    && python deploy/image/slim.py /opt/glle
+FROM libraries AS build
 COPY --from=wheels / /dist
 RUN pip install --no-compile --no-deps --no-index /dist/*.whl && pip check && pip uninstall --yes setuptools pip
 # Bytecode of the modules that the programs and the most used libraries import.
@@ -50,15 +57,8 @@ RUN groupadd --gid 10001 glle \
     && useradd --uid 10001 --gid glle --no-create-home --home-dir /data --shell /usr/sbin/nologin glle \
     && install --directory --owner=glle --group=glle --mode=0750 /data
 COPY --from=build /opt/glle /opt/glle
-COPY deploy/image/glle /opt/start/glle
-ENV PATH=/opt/start:/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/tmp/glle-compiled
-# Code for this kind of processor and for any, compiled side by side; /opt/start/glle selects one of them.
-RUN kinds=generic; grep -q '^flags.* avx2 ' /proc/cpuinfo && kinds="$kinds x86-64-v3"; \
-    for kind in $kinds; do \
-        NUMBA_CPU_NAME=$kind NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=/opt/glle/compiled/$kind PYTHONDONTWRITEBYTECODE=1 \
-            python -m glle_engine.posterior.fingerprint & processes="$processes $!"; \
-    done; \
-    for process in $processes; do wait $process || exit 1; done
+# A processor without AVX2 compiles into NUMBA_CACHE_DIR.
+ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/tmp/glle-compiled
 USER 10001:10001
 WORKDIR /data
 EXPOSE 8000

@@ -4,17 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TYPES := glle/types.py clients/typescript/src/types.ts
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-ui test-compose lint docs bench believe honesty generate lock clean
+.PHONY: help setup demo up test test-ui test-compose lint docs bench believe honesty generate wheels lock clean
 
 help:
 	@echo "make demo          run the main job on real data; leaves pictures in out/"
 	@echo "make test          run the tests (some minutes)"
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
-	@echo "make setup         create .venv from requirements/dev.lock"
+	@echo "make setup         create .venv for developers, from requirements/dev.lock"
 	@echo "make lint          ruff, mypy --strict, import contracts, vocabulary, names"
 	@echo "make test-ui       run the explorer's tests in the browser of this machine"
 	@echo "make test-compose  build and test the containers (as root; installs container engines; COMPOSE=v2 or v1)"
@@ -23,32 +24,52 @@ help:
 	@echo "make believe       compare audits with other samples (some minutes)"
 	@echo "make honesty       measure the spread against the truth (ten minutes)"
 	@echo "make generate      write openapi.json, the clients' types and the generated pages"
+	@echo "make wheels        build the wheels in out/wheels; the engine's carries compiled code"
 	@echo "make lock          resolve requirements/*.lock again"
 	@echo "make -C qa         list the programs that test a whole deployment"
 
-setup: $(STAMP) glle/types.py clients/typescript/src/types.ts
+setup: $(STAMP) $(TYPES)
 
 # The clients' types, which are not committed.
-glle/types.py: openapi/openapi.json openapi/client_types.py | $(STAMP)
+glle/types.py: openapi/openapi.json openapi/client_types.py | $(VENV)/.demo
 	$(BIN)/python -m openapi.client_types
 
-clients/typescript/src/types.ts: openapi/openapi.json openapi/client_types.py openapi/typescript_types.py | $(STAMP)
+clients/typescript/src/types.ts: openapi/openapi.json openapi/client_types.py openapi/typescript_types.py | $(VENV)/.demo
 	$(BIN)/python -m openapi.typescript_types
 
-$(STAMP): requirements/dev.lock pyproject.toml deploy/server/pyproject.toml
+# Install a lock file with uv, from the index that pip is configured for, or else with pip.
+define install
+	@index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}; \
+	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi; \
+	echo "Installing $(1)"; \
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r $(1) || \
+		{ echo "uv cannot install $(1), for example because it does not know the package index of this machine;" \
+			"installing with pip, which takes some minutes"; \
+		$(BIN)/python -m pip install --quiet --require-hashes -r $(1); }
+endef
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is required: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	@$(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "Creating a virtual environment failed; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable deploy/server
-	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.posterior.fingerprint
-	@touch $(STAMP)
 
-demo: setup
+# What `make demo` and `make up` need. The versions are those of requirements/dev.lock.
+$(VENV)/.demo: requirements/install.lock requirements/demo.lock pyproject.toml deploy/server/pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/install.lock
+	$(call install,requirements/demo.lock)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable deploy/server
+	$(BIN)/python -m glle_engine.posterior.fingerprint
+	@touch $@
+
+$(STAMP): $(VENV)/.demo requirements/dev.lock
+	$(call install,requirements/dev.lock)
+	@touch $@
+
+demo: $(VENV)/.demo $(TYPES)
 	$(BIN)/python -m demo $(DEMO)
 
-up: setup
+up: $(VENV)/.demo $(TYPES)
 	$(BIN)/glle up
 
 # Two processes, a file at a time, in file order, so that the few long tests do not run last. The files that share a running
@@ -87,27 +108,37 @@ generate: setup
 	$(BIN)/glle settings --write
 	$(BIN)/python -m tests.docs.authorisation
 
+# Three wheels: of the engine for the kind of processor and the Python of this machine, and for any, and of the server.
+wheels: export NUMBA_CACHE_DIR := $(CURDIR)/glle_engine/compiled
+wheels: $(VENV)/.demo
+	$(BIN)/python -m glle_engine.posterior.fingerprint
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir out/wheels .
+	rm -rf glle_engine/compiled
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir out/wheels . ./deploy/server
+
 # Extras of some targets: .venv/.ui, .venv/.bench and .venv/.docs correspond to requirements/ui.lock and so on.
 $(VENV)/.%: $(STAMP) requirements/%.lock
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/$*.lock
+	$(call install,requirements/$*.lock)
 	@touch $@
 
 LOCK := $(VENV)-audit/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
 # The server depends on `glle[client]` of the same version, which uv reads from the checkout.
-SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra otel --extra sklearn \
-	--extra umap --extra pictures
+SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra sklearn --extra umap --extra pictures
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
-	$(LOCK) $(SERVER) --extra pacmap --group image --group dev --group demo -o requirements/dev.lock
-	$(LOCK) $(SERVER) --extra arrow --group image \
+	$(LOCK) $(SERVER) --extra otel --extra pacmap --group image --group dev --group demo \
+		-o requirements/dev.lock
+	$(LOCK) $(SERVER) --group demo --constraint requirements/dev.lock -o requirements/demo.lock
+	$(LOCK) $(SERVER) --extra otel --extra arrow --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock
 	$(LOCK) pyproject.toml --group docs --constraint requirements/dev.lock -o requirements/docs.lock
-	$(LOCK) --group audit -o requirements/audit.lock
+	$(LOCK) --group install -o requirements/install.lock
+	$(LOCK) --group audit --constraint requirements/install.lock -o requirements/audit.lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit out glle_engine/compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,17 +4,37 @@ A compiled function rounds in the order of its source on every processor: no fas
 operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. The sums of
 `glle_engine.linalg.nearest.products` are an exception, because they only bound results. All compiled code is in the
 packages `linalg`, `linalg.nearest`, `weights` and `eigen`.
+
+Code is compiled for a kind of processor, so that one compilation serves all machines of that kind. A wheel carries
+such code in `glle_engine/compiled`. A machine without it compiles each function once, whatever the number of
+processes and environments, and keeps the code in NUMBA_CACHE_DIR, if set, else in the user's cache.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import logging
+import os
+import platform
+import shutil
+import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
+from llvmlite import binding
+from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.extending import intrinsic, overload
+from numba.misc.appdirs import AppDirs
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes may compile the same function
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,33 +45,133 @@ _ENGINE = Path(__file__).parents[1]
 _EIGEN = ("ordering", *(f"batched/{name}" for name in ("", "symbolic", "numeric", "krylov")))
 _LINALG = ("linalg", "linalg/nearest")
 _PACKAGES = tuple(_ENGINE / name for name in (*_LINALG, "weights", *(f"eigen/{name}" for name in _EIGEN)))
+_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # and what they imply: x86-64-v3
+_DAYS = 30  # that code of other sources is kept
 
 if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and the engine runs only compiled. Unset NUMBA_DISABLE_JIT.")
 
 
-def _forget_other_sources() -> None:
-    """Delete code compiled from other sources, because numba checks a function's file, but not its callees.
-
-    A cache folder chosen by the user gets one subfolder for each state of the sources.
-    """
-    sources = sorted(path for package in _PACKAGES for path in package.glob("*.py"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    if numba.config.CACHE_DIR:
-        numba.config.CACHE_DIR = str(Path(numba.config.CACHE_DIR) / digest[:16])
-        return
-    for package in _PACKAGES:
-        stamp = package / "__pycache__" / "compiled.sha256"
-        with contextlib.suppress(OSError):  # a read-only installation has no cache
-            if stamp.exists() and stamp.read_text() == digest:
-                continue
-            stamp.parent.mkdir(exist_ok=True)
-            for path in stamp.parent.glob("*.nb?"):
-                path.unlink(missing_ok=True)
-            stamp.write_text(digest)
+def _select_processor() -> None:
+    """Compile for every processor with AVX2, or for every one of aarch64, unless the user or another kind decides."""
+    if numba.config.CPU_NAME is None and numba.config.CPU_FEATURES is None:
+        features = binding.get_host_cpu_features()
+        if all(features.get(name, False) for name in _AVX2):
+            numba.config.CPU_NAME, numba.config.CPU_FEATURES = "x86-64-v3", ""
+        elif (sys.platform, platform.machine()) == ("linux", "aarch64"):
+            numba.config.CPU_NAME, numba.config.CPU_FEATURES = "generic", ""
 
 
-_forget_other_sources()
+def _digest() -> str:
+    """Return a digest of everything that compiled code depends on, except for the processor."""
+    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__}".encode())
+    for path in sorted(path for package in _PACKAGES for path in package.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+_select_processor()
+_STATE = _digest()
+_DELIVERED = _ENGINE / "compiled" / _STATE
+_CACHE = Path(numba.config.CACHE_DIR or AppDirs("glle", appauthor=False).user_cache_dir) / _STATE
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Place of a function's code in the cache, by the state of all sources: numba would compare its file alone."""
+
+    def __init__(self, function: Callable[..., Any], path: str) -> None:
+        self.package = Path(path).parent.relative_to(_ENGINE)
+        self._line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        """Return the place of a function of the engine."""
+        return cls(py_func, py_file)
+
+    def get_cache_path(self) -> str:
+        """Return the folder for code that this machine compiles."""
+        return str(_CACHE / self.package)
+
+    def get_source_stamp(self) -> str:
+        """Return the state of the sources."""
+        return _STATE
+
+    def get_disambiguator(self) -> str:
+        """Return the line of the function, as numba does."""
+        return str(self._line)
+
+
+class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Cache of a function: code of the package, or compiled once on this machine, by one process at a time."""
+
+    _impl_class = _Implementation
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        folder = _DELIVERED / self._impl.locator.package
+        self._delivered = IndexDataCacheFile(str(folder), self._impl.filename_base, _STATE)
+        name = f"{self._impl.locator.package} {self._impl.filename_base}"
+        self._place = int(hashlib.sha256(name.encode()).hexdigest()[:7], 16)  # of its lock
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled code of a signature, or None; the process that gets None compiles it."""
+        target_context.refresh()
+        key = self._index_key(sig, target_context.codegen())
+        if (code := self._read(key)) is None:
+            self._lock(wait=True)
+            if (code := self._read(key)) is None:  # no other process has compiled it meanwhile
+                _announce()
+                return None
+            self._lock(wait=False)
+        return self._impl.rebuild(target_context, code)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, if there is a place to write to."""
+        try:
+            with contextlib.suppress(OSError):
+                super().save_overload(sig, data)
+        finally:
+            self._lock(wait=False)
+
+    def _read(self, key: Any) -> Any:
+        for file in (self._delivered, self._cache_file):
+            with contextlib.suppress(OSError):
+                if (code := file.load(key)) is not None:
+                    return code
+        return None
+
+    def _lock(self, *, wait: bool) -> None:
+        """Wait until no other process compiles this function, and keep others waiting, or end that.
+
+        Calls form no circle, so that no process waits forever. Also the index of a function's signatures, which numba
+        rewrites without a lock, has one writer.
+        """
+        with contextlib.suppress(OSError):  # no place to write to, or a file system without locks
+            if fcntl is not None:
+                fcntl.lockf(_locks(), fcntl.LOCK_EX if wait else fcntl.LOCK_UN, 1, self._place)
+
+
+@functools.cache
+def _locks() -> IO[bytes]:
+    """Return the file whose bytes are locks of functions, and remove code of sources that were not used for long."""
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    os.utime(_CACHE)
+    for folder in _CACHE.parent.glob("[0-9a-f]" * len(_STATE)):
+        if folder.stat().st_mtime < time.time() - _DAYS * 86400:
+            shutil.rmtree(folder, ignore_errors=True)
+    return Path(_CACHE.parent, "locks").open("ab")
+
+
+@functools.cache
+def _announce() -> None:
+    """Report the pause, once in a process."""
+    logging.getLogger("glle").warning(
+        "Compiling the engine, once on this machine: about half a minute before the first results."
+    )
 
 
 def instruction(code: Callable[..., Any]) -> Any:
@@ -65,12 +185,19 @@ def operation(operator: Callable[..., Any]) -> Callable[[Callable[..., Any]], An
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function on its first call; it releases the GIL, and computes in the order of its source.
-
-    The code is kept in NUMBA_CACHE_DIR, if set, else beside the source, in the user's cache, or not at all.
-    """
-    try:
-        dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:  # no place to write to
-        dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    """Compile a function on its first call; it releases the GIL, and computes in the order of its source."""
+    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba offers one cache only
+    dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     return cast("Callable[P, R]", dispatcher)
+
+
+def _call_template(call_template: Callable[..., Any], args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+    """Type a call from compiled code: numbers in the source and short integers do not make further variants."""
+    return call_template(tuple(_wide_type(arg) for arg in args), kws)
+
+
+def _wide_type(argument: Any) -> Any:
+    plain = types.unliteral(argument)
+    is_short = isinstance(plain, types.Integer) and plain.signed and plain.bitwidth < types.intp.bitwidth
+    return types.intp if is_short else plain

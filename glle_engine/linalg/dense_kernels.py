@@ -169,6 +169,7 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
     m, k, _ = matrices.shape
     work, basis = np.empty((k, k)), np.empty((vectors.shape[1], k))
     diagonal, off, mirror, product = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    order = np.empty(k, np.int64)
     for item in range(m):
         largest, finite = 0.0, True
         for i in range(k):
@@ -184,12 +185,23 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
         _tridiagonalise(work, basis, diagonal, off, mirror, product)
         if not diagonalise(diagonal, off, basis):
             return item
-        order = np.argsort(diagonal, kind="mergesort")
+        _order_ascending(diagonal, order)
         for i in range(k):
             values[item, i] = diagonal[order[i]] * unit
             for row in range(len(basis)):
                 vectors[item, row, i] = basis[row, order[i]]
     return -1
+
+
+@compiled
+def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> None:
+    """Put the stable order of few numbers into `order` by insertion: a library's sort takes seconds to compile."""
+    for i in range(len(values)):
+        at = i
+        while at > 0 and values[order[at - 1]] > values[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
 
 
 @compiled
@@ -274,7 +286,7 @@ def singular_systems(
     """
     m, a, b = tall.shape
     column, basis = np.empty((b, a)), np.empty((b, b))
-    norm = np.empty(b)
+    norm, minus, order = np.empty(b), np.empty(b), np.empty(b, np.int64)
     for item in range(m):
         largest, finite = 0.0, True
         for i in range(a):
@@ -296,7 +308,8 @@ def singular_systems(
             for i in range(a):
                 square += column[j, i] * column[j, i]
             norm[j] = np.sqrt(square)
-        order = np.argsort(-norm, kind="mergesort")
+            minus[j] = -norm[j]
+        _order_ascending(minus, order)
         floor = 4.0 * _EPSILON * norm[order[0]]
         for j in range(b):
             own = order[j]

@@ -2,12 +2,15 @@
 
 Fits and draws are meant to have the same bits on every processor. A process with other bits (on another
 architecture, with another numpy) has another digest. Its results must not be mixed with others.
-`python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned one.
+`python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned one. It compiles in two
+processes, so that fits and draws then start at once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import multiprocessing
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -96,9 +99,18 @@ def _reference_draws(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]
             yield f"{align} {draw.index} eigenvalues", draw.eigenvalues
 
 
-if __name__ == "__main__":
+def _compile_draws() -> None:
+    """Compile the code of draws, without a second message."""
+    logging.disable()
     warm()
-    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
+
+
+if __name__ == "__main__":
+    draws = multiprocessing.get_context("spawn").Process(target=_compile_draws)
+    draws.start()
     own = fingerprint()
+    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
+    draws.join()
+    warm()
     state = "the pinned bits" if own == PINNED else "other bits than the pinned ones"
     sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine computes {state}.\n")

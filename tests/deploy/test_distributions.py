@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -11,10 +12,12 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from glle import cli
-from glle_engine import __version__
+from glle_engine import __version__, fit
+from glle_engine.linalg import compiled
 from service.cli.main import add_commands
 from tests.system.conftest import ROOT
 
@@ -99,6 +102,43 @@ def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distributi
     assert [name for name in names if name.endswith("/LICENSE")] == [
         f"{distribution}-{__version__}.dist-info/licenses/LICENSE"
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wheels with compiled code are for Linux")
+def test_wheel_with_compiled_code_compiles_nothing(dependencies: Path, tmp_path: Path) -> None:
+    """Its code is found in any folder, also without a place to write to; its tag names the Python and the processor."""
+    points = np.random.default_rng(0).random((200, 3))
+    list(fit(points).draws(2))
+    checkout = tmp_path / "checkout"
+    for name in ("glle", "glle_engine", "openapi"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(compiled._CACHE, checkout / "glle_engine" / "compiled" / compiled._CACHE.name)
+    wheel = build(checkout, tmp_path)
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert re.fullmatch(rf"glle-{__version__}-{version}-none-manylinux_2_28_(x86_64|aarch64)\.whl", wheel.name)
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    program = f"""
+import sys
+sys.path += {[str(tmp_path / "site"), str(dependencies)]}
+from numba.core import event
+listener = event.RecordingListener()
+event.register("numba:compile", listener)
+import numpy as np
+import glle
+list(glle.fit(np.random.default_rng(0).random((200, 3))).draws(2))
+print(glle.__file__, len(listener.buffer))
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        env={"NUMBA_CACHE_DIR": os.devnull + "/cache"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == [str(tmp_path / "site" / "glle" / "__init__.py"), "0"]
+    assert done.stderr == ""
 
 
 def test_client_without_server_names_the_server_distribution(

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@compiled
 def minimum_degree(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32]
 ) -> NDArray[np.int32]:
@@ -28,6 +27,15 @@ def minimum_degree(
     group : (n,) int32
 
     """
+    step = _elimination_steps(start, adjacent, group, np.argsort(group, kind="stable"))
+    return np.argsort(step, kind="stable").astype(np.int32)
+
+
+@compiled
+def _elimination_steps(
+    start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32], members: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the step in which each variable is eliminated, given the variables in the order of their groups."""
     n = len(start) - 1
     pool = np.empty(start[n] + start[n] // 2 + 2 * n + 16, np.int32)
     pool[: start[n]] = adjacent
@@ -48,7 +56,6 @@ def minimum_degree(
     kept = np.empty(n, np.int32)
     pivots = np.empty(n, np.int32)
     count, done = 0, 0
-    members = np.argsort(group, kind="mergesort")
     first = 0
     while first < n:
         own = group[members[first]]
@@ -188,7 +195,7 @@ def minimum_degree(
             pivots[count] = p
             count += 1
         first = last
-    return _list_variables(pivots[:count], absorber)
+    return _steps(pivots[:count], absorber)
 
 
 @compiled
@@ -242,8 +249,8 @@ def _compact(
 
 
 @compiled
-def _list_variables(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the variables in the order of their pivots."""
+def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the step of each variable: that of its pivot."""
     n = len(absorber)
     step = np.empty(n, np.int64)
     for at in range(len(pivots)):
@@ -253,4 +260,4 @@ def _list_variables(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> N
         while absorber[root] != -1:
             root = absorber[root]
         step[i] = step[root]
-    return np.argsort(step, kind="mergesort").astype(np.int32)
+    return step

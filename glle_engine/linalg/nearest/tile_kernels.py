@@ -223,15 +223,17 @@ def nearest_in_leaves(
         while min(stop * size, n) - start * size <= k and stop - start < leaves:
             start, stop = max(start - 1, 0), min(stop + 1, leaves)
         count = stop - start
-        listed[:count] = np.arange(start, stop)
-        keys[:count] = 0.0
+        for step in range(count):
+            listed[step], keys[step] = start + step, 0.0
         for part in range(2):
             if part == 1:
                 count = _list_leaves(low, high, tree, start, stop, limit, listed, keys)
-            order = np.argsort(keys[:count])
+            for step in range(count // 2 - 1, -1, -1):
+                sink(listed, keys, count, step)
+            ascending(listed[:count], keys[:count])
             for step in range(count):
-                leaf = listed[order[step]]
-                if keys[order[step]] > limit:
+                leaf = listed[step]
+                if keys[step] > limit:
                     break
                 _bounds(places[:, :m], boxes[leaf], tolerance, bounds[:m])
                 used = 0

@@ -42,7 +42,7 @@ _MAX_STDERR = 4096  # characters of a reader's standard error
 _MAX_MESSAGE = 2**27  # bytes: 10,000 names of 1,000 characters take a third
 _ATTEMPTS = 3  # to read a body, because the readers die with their fork server
 # None of these variables has a password.
-_ENVIRONMENT = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"} | {
+_ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"} | {
     f"NUMBA_{name}" for name in ("CACHE_DIR", "CPU_NAME", "CPU_FEATURES")
 }
 _ONE_THREAD = {

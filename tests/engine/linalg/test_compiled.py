@@ -5,6 +5,34 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """
+import numpy as np
+from numba.core import event
+listener = event.RecordingListener()
+event.register("numba:compile", listener)
+from glle_engine.linalg.tridiagonal import diagonalise
+diagonal = np.array([2.0, 2.0])
+assert diagonalise(diagonal, np.array([1.0, 0.0]), np.eye(2))
+print(sorted(diagonal), [e.data["dispatcher"].py_func.__name__ for _, e in listener.buffer if e.is_start])
+"""
+
+
+def start(cache: str) -> subprocess.Popen[str]:
+    """Start a process that diagonalises a matrix, with its own cache, and prints the functions that it compiled."""
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_a_disabled_compiler_is_named_with_the_remedy() -> None:
@@ -20,3 +48,24 @@ def test_a_disabled_compiler_is_named_with_the_remedy() -> None:
     assert done.stderr.splitlines()[-1] == (
         "ImportError: NUMBA_DISABLE_JIT is set, and the engine runs only compiled. Unset NUMBA_DISABLE_JIT."
     )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of bytes")
+def test_processes_compile_a_function_once(tmp_path: Path) -> None:
+    """The others wait for the code, and the one that compiles says so; later processes say nothing."""
+    together = [start(str(tmp_path)) for _ in range(2)]
+    outcomes = [process.communicate() for process in together]
+    outcomes.append(start(str(tmp_path)).communicate())
+    assert "".join(out for out, _ in outcomes).count("'diagonalise'") == 1
+    assert all("1.0" in out and "3.0" in out for out, _ in outcomes)
+    messages = [message for _, message in outcomes if message]
+    assert len(messages) == 1
+    assert messages[0].startswith("Compiling the engine, once on this machine")
+    assert len(list(tmp_path.rglob("tridiagonal.diagonalise*.nbc"))) == 1
+
+
+def test_without_a_place_to_write_to_code_is_compiled_for_the_process() -> None:
+    """A read-only machine computes, too."""
+    out, message = start(os.devnull + "/cache").communicate()
+    assert "'diagonalise'" in out
+    assert message.startswith("Compiling the engine")
