@@ -18,6 +18,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shutil
 import sys
 import time
@@ -42,10 +43,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
-_EIGEN = ("ordering", *(f"batched/{name}" for name in ("", "symbolic", "numeric", "krylov")))
-_LINALG = ("linalg", "linalg/nearest")
-_PACKAGES = tuple(_ENGINE / name for name in (*_LINALG, "weights", *(f"eigen/{name}" for name in _EIGEN)))
 _AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # and what they imply: x86-64-v3
+_IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+_DIGITS = 16  # of a digest
 _DAYS = 30  # that code of other sources is kept
 
 if numba.config.DISABLE_JIT:
@@ -62,25 +62,39 @@ def _select_processor() -> None:
             numba.config.CPU_NAME, numba.config.CPU_FEATURES = "generic", ""
 
 
-def _digest() -> str:
-    """Return a digest of everything that compiled code depends on, except for the processor."""
-    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__}".encode())
-    for path in sorted(path for package in _PACKAGES for path in package.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+@functools.cache
+def _state(path: Path) -> str:
+    """Return a digest of a file and of all files of the engine that it imports: numba would compare the file alone."""
+    text = path.read_text(encoding="utf-8")
+    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__} {text}".encode())
+    for module, names in _IMPORT.findall(text):
+        for name in (module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))):
+            place = _ENGINE.parent.joinpath(*name.split("."))
+            for file in (place.with_suffix(".py"), place / "__init__.py"):
+                if file.exists():
+                    digest.update(_state(file).encode())
+    return digest.hexdigest()[:_DIGITS]
+
+
+@functools.cache
+def _folder(path: Path) -> str:
+    """Return the name of the folder for the code of a file, and note that it is in use."""
+    name = f"{'.'.join(path.relative_to(_ENGINE).with_suffix('').parts)}-{_state(path)}"
+    with contextlib.suppress(OSError):
+        os.utime(_CACHE / name)
+    return name
 
 
 _select_processor()
-_STATE = _digest()
-_DELIVERED = _ENGINE / "compiled" / _STATE
-_CACHE = Path(numba.config.CACHE_DIR or AppDirs("glle", appauthor=False).user_cache_dir) / _STATE
+_DELIVERED = _ENGINE / "compiled"
+_CACHE = Path(numba.config.CACHE_DIR or AppDirs("glle", appauthor=False).user_cache_dir)
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Place of a function's code in the cache, by the state of all sources: numba would compare its file alone."""
+    """Place of a function's code in the cache."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
-        self.package = Path(path).parent.relative_to(_ENGINE)
+        self.folder = _folder(Path(path))
         self._line = function.__code__.co_firstlineno
 
     @classmethod
@@ -90,11 +104,11 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
     def get_cache_path(self) -> str:
         """Return the folder for code that this machine compiles."""
-        return str(_CACHE / self.package)
+        return str(_CACHE / self.folder)
 
     def get_source_stamp(self) -> str:
-        """Return the state of the sources."""
-        return _STATE
+        """Return the folder's name, which has the state of the sources."""
+        return self.folder
 
     def get_disambiguator(self) -> str:
         """Return the line of the function, as numba does."""
@@ -112,10 +126,9 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        folder = _DELIVERED / self._impl.locator.package
-        self._delivered = IndexDataCacheFile(str(folder), self._impl.filename_base, _STATE)
-        name = f"{self._impl.locator.package} {self._impl.filename_base}"
-        self._place = int(hashlib.sha256(name.encode()).hexdigest()[:7], 16)  # of its lock
+        folder, name = self._impl.locator.folder, self._impl.filename_base
+        self._delivered = IndexDataCacheFile(str(_DELIVERED / folder), name, folder)
+        self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)  # of its lock
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code of a signature, or None; the process that gets None compiles it."""
@@ -159,11 +172,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 def _locks() -> IO[bytes]:
     """Return the file whose bytes are locks of functions, and remove code of sources that were not used for long."""
     _CACHE.mkdir(parents=True, exist_ok=True)
-    os.utime(_CACHE)
-    for folder in _CACHE.parent.glob("[0-9a-f]" * len(_STATE)):
+    for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGITS):
         if folder.stat().st_mtime < time.time() - _DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
-    return Path(_CACHE.parent, "locks").open("ab")
+    return Path(_CACHE, "locks").open("ab")
 
 
 @functools.cache

@@ -114,7 +114,10 @@ def test_wheel_with_compiled_code_compiles_nothing(dependencies: Path, tmp_path:
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, checkout)
-    shutil.copytree(compiled._CACHE, checkout / "glle_engine" / "compiled" / compiled._CACHE.name)
+    for path in (ROOT / "glle_engine").rglob("*.py"):
+        name = compiled._folder(path)
+        if (compiled._CACHE / name).exists():
+            shutil.copytree(compiled._CACHE / name, checkout / "glle_engine" / "compiled" / name)
     wheel = build(checkout, tmp_path)
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert re.fullmatch(rf"glle-{__version__}-{version}-none-manylinux_2_28_(x86_64|aarch64)\.whl", wheel.name)
