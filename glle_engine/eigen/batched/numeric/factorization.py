@@ -110,8 +110,8 @@ def factorise(
             )
         elif has_heir:
             multiply_add(
-                width,
                 tag,
+                width,
                 block,
                 stride,
                 advance(tag, low_values, panels[2, 0]),
@@ -120,8 +120,8 @@ def factorise(
             )
         else:
             multiply(
-                width,
                 tag,
+                width,
                 block,
                 stride,
                 advance(tag, low_values, panels[2, 0]),

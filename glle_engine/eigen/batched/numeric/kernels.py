@@ -1,14 +1,14 @@
 """Innermost loops, written out for each width of a supernode, so that its columns stay in registers.
 
-A supernode has at most `WIDEST` columns. The same Python code generates one function for each width; `by_width`
+A supernode has at most `WIDEST` columns. The same Python code writes the code of each width; `by_width`
 chooses among them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 
@@ -92,8 +92,8 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
     return instruction(scope[name])
 
 
-def enter(width: int, *, lower: bool) -> Any:
-    """Make the way down through a supernode: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, and the same for U.
+def enter(width: int, *, lower: bool) -> Callable[..., None]:
+    """Return the writer of the way down, :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, and the same for U.
 
     Arguments: f, z, a second target for z_c, the first column, the row numbers, their count, the panel P and the
     triangle, each as an address.
@@ -147,11 +147,11 @@ def enter(width: int, *, lower: bool) -> Any:
             code.store(builder.load(values[j]), z, begin, j)
             code.store(builder.load(values[j]), x, begin, j)
 
-    return kernel(f"enter_{'lower' if lower else 'upper'}_{width}", write_code, 8)
+    return write_code
 
 
-def leave(width: int, *, lower: bool) -> Any:
-    r"""Make the way up through a supernode: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
+def leave(width: int, *, lower: bool) -> Callable[..., None]:
+    r"""Return the writer of the way up: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
 
     Arguments: x, the first column, the row numbers, their count, the panel P and the triangle.
     """
@@ -182,11 +182,11 @@ def leave(width: int, *, lower: bool) -> Any:
                 value = emit_fma(builder, code.load(panel, start, j), minus[j], value)
             code.store(value, x, row)
 
-    return kernel(f"leave_{'lower' if lower else 'upper'}_{width}", write_code, 6)
+    return write_code
 
 
-def triangles(width: int) -> Any:
-    """Make the LU of a diagonal block: :math:`D = L_D U_D`.
+def triangles(width: int) -> Callable[..., None]:
+    """Return the writer of the LU of a diagonal block: :math:`D = L_D U_D`.
 
     Arguments: D by rows, and the targets for the columns of L_D and of U_D, which end with the reciprocal pivots.
     """
@@ -208,11 +208,13 @@ def triangles(width: int) -> Any:
                 for j in range(t + 1, width):
                     entry[i, j] = emit_fma(builder, entry[t, j], minus, entry[i, j])
 
-    return kernel(f"triangles_{width}", write_code, 3)
+    return write_code
 
 
-def panels(width: int) -> Any:
-    """Make the panel solves :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, in place, row by row.
+def panels(width: int) -> Callable[..., None]:
+    """Return the writer of the panel solves, in place, row by row.
+
+    :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`.
 
     Arguments: the panel of L and of U^T, their number of rows, and the triangles L_D and U_D.
     """
@@ -243,11 +245,11 @@ def panels(width: int) -> Any:
                 code.store(value, up, start, t)
                 values.append(builder.fneg(value))
 
-    return kernel(f"panels_{width}", write_code, 5)
+    return write_code
 
 
-def product(width: int, *, added: bool) -> Any:
-    """Make C = -L U, or C = C - L U, four rows at a time.
+def product(width: int, *, added: bool) -> Callable[..., None]:
+    """Return the writer of C = -L U, or C = C - L U, four rows at a time.
 
     Arguments: C, its row stride, L, U^T, and their number of rows.
     """
@@ -284,25 +286,31 @@ def product(width: int, *, added: bool) -> Any:
             with builder.if_then(builder.icmp_signed("==", rest, ir.Constant(rest.type, count))):
                 rows(first, count)
 
-    return kernel(f"{'added' if added else 'product'}_{width}", write_code, 5)
+    return write_code
 
 
-def by_width(kernels: list[Any], arguments: int) -> Any:
-    """Return a compiled function (width, tag, arguments...) that calls the kernel of that width."""
-    names = ", ".join(f"a{i}" for i in range(arguments))
-    lines = [f"def chosen(width, tag, {names}):"]
-    for width in WIDTHS:
-        lines += [f"    {'if' if width == 1 else 'elif'} width == {width}:", f"        kernel_{width}(tag, {names})"]
-    scope: dict[str, Any] = {f"kernel_{width}": kernel for width, kernel in zip(WIDTHS, kernels, strict=True)}
-    exec("\n".join(lines), scope)  # noqa: S102
-    return numba.njit(nogil=True)(scope["chosen"])
+def by_width(name: str, write_width: Callable[[int], Callable[..., None]], arguments: int) -> Any:
+    """Make an intrinsic (tag, width, arguments...) of a writer for each width; no function of its own is compiled."""
+
+    def write_code(code: Code, width: Any, *args: Any) -> None:
+        builder = code.builder
+        done = builder.append_basic_block("done")
+        switch = builder.switch(width, done)
+        for number in WIDTHS:
+            with builder.goto_block(builder.append_basic_block(f"width_{number}")):
+                switch.add_case(ir.Constant(width.type, number), builder.block)
+                write_width(number)(code, *args)
+                builder.branch(done)
+        builder.position_at_end(done)
+
+    return kernel(name, write_code, arguments + 1)
 
 
-enter_lower = by_width([enter(width, lower=True) for width in WIDTHS], 8)
-enter_upper = by_width([enter(width, lower=False) for width in WIDTHS], 8)
-leave_lower = by_width([leave(width, lower=True) for width in WIDTHS], 6)
-leave_upper = by_width([leave(width, lower=False) for width in WIDTHS], 6)
-factor_triangles = by_width([triangles(width) for width in WIDTHS], 3)
-solve_panels = by_width([panels(width) for width in WIDTHS], 5)
-multiply = by_width([product(width, added=False) for width in WIDTHS], 5)
-multiply_add = by_width([product(width, added=True) for width in WIDTHS], 5)
+enter_lower = by_width("enter_lower", partial(enter, lower=True), 8)
+enter_upper = by_width("enter_upper", partial(enter, lower=False), 8)
+leave_lower = by_width("leave_lower", partial(leave, lower=True), 6)
+leave_upper = by_width("leave_upper", partial(leave, lower=False), 6)
+factor_triangles = by_width("factor_triangles", triangles, 3)
+solve_panels = by_width("solve_panels", panels, 5)
+multiply = by_width("multiply", partial(product, added=False), 5)
+multiply_add = by_width("multiply_add", partial(product, added=True), 5)

@@ -34,7 +34,7 @@ def _enter_lower(
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.lower_start[node]
     panel = advance(tag, lower, at + width * (width - 1) // 2)
-    enter_lower(width, tag, f, z, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
+    enter_lower(tag, width, f, z, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
 
 
 @compiled
@@ -46,7 +46,7 @@ def _enter_upper(
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.upper_start[node]
     panel = advance(tag, upper, at + width * (width + 1) // 2)
-    enter_upper(width, tag, f, w, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
+    enter_upper(tag, width, f, w, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
 
 
 @compiled
@@ -56,7 +56,7 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.lower_start[node]
     panel = advance(tag, lower, at + width * (width - 1) // 2)
-    leave_lower(width, tag, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
+    leave_lower(tag, width, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
 
 
 @compiled
@@ -66,7 +66,7 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.upper_start[node]
     panel = advance(tag, upper, at + width * (width + 1) // 2)
-    leave_upper(width, tag, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
+    leave_upper(tag, width, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
 
 
 @compiled

@@ -129,5 +129,5 @@ def eliminate(
             subtract(tag, up, width, 1, panels, s, upper, 3, end, size, lower, 2, begin, end, room)
         triangle_low = advance(tag, lower, tree.lower_start[node])
         triangle_up = advance(tag, upper, tree.upper_start[node])
-        factor_triangles(width, tag, corner, triangle_low, triangle_up)
-        solve_panels(width, tag, low, up, size - end, triangle_low, triangle_up)
+        factor_triangles(tag, width, corner, triangle_low, triangle_up)
+        solve_panels(tag, width, low, up, size - end, triangle_low, triangle_up)
