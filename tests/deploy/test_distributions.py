@@ -115,8 +115,7 @@ def test_wheel_with_compiled_code_compiles_nothing(dependencies: Path, tmp_path:
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, checkout)
     for path in (ROOT / "glle_engine").rglob("*.py"):
-        name = compiled._folder(path)
-        if (compiled._CACHE / name).exists():
+        if "\n@compiled\n" in path.read_text() and (compiled._CACHE / (name := compiled._folder(path))).exists():
             shutil.copytree(compiled._CACHE / name, checkout / "glle_engine" / "compiled" / name)
     wheel = build(checkout, tmp_path)
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
