@@ -63,16 +63,27 @@ def _select_processor() -> None:
 
 
 @functools.cache
-def _state(path: Path) -> str:
-    """Return a digest of a file and of all files of the engine that it imports: numba would compare the file alone."""
+def _source(path: Path) -> tuple[str, frozenset[Path]]:
+    """Return the text of a file, and the files of the engine that it imports."""
     text = path.read_text(encoding="utf-8")
-    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__} {text}".encode())
+    imported = set()
     for module, names in _IMPORT.findall(text):
         for name in (module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))):
             place = _ENGINE.parent.joinpath(*name.split("."))
-            for file in (place.with_suffix(".py"), place / "__init__.py"):
-                if file.exists():
-                    digest.update(_state(file).encode())
+            imported |= {file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists()}
+    return text, frozenset(imported)
+
+
+def _state(path: Path) -> str:
+    """Return a digest of a file and of all files that it needs: numba would compare the file alone."""
+    needed, waiting = {path}, [path]
+    while waiting:
+        further = _source(waiting.pop())[1] - needed
+        needed |= further
+        waiting += further
+    digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__}".encode())
+    for file in sorted(needed):
+        digest.update(_source(file)[0].encode())
     return digest.hexdigest()[:_DIGITS]
 
 
@@ -182,7 +193,7 @@ def _locks() -> IO[bytes]:
 def _announce() -> None:
     """Report the pause, once in a process."""
     logging.getLogger("glle").warning(
-        "Compiling the engine, once on this machine: about half a minute before the first results."
+        "Compiling the engine, once on this machine: a minute or two before the first results."
     )
 
 
