@@ -1,6 +1,6 @@
 """Parameters, each declared once with its domain, default and description.
 
-A specification is a frozen dataclass with fields by `integer`, `number`, `choice`, `boolean` and `indices`. The
+A specification is a frozen dataclass with fields by `integer`, `number`, `choice` and `boolean`. The
 declaration validates values and fills the JSON Schema and the documentation.
 """
 
@@ -20,7 +20,7 @@ from glle_engine.base.errors import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Kind = Literal["integer", "number", "boolean", "word", "indices"]
+Kind = Literal["integer", "number", "boolean", "word"]
 
 _TYPES: dict[Kind, str] = {"integer": "integer", "number": "number", "boolean": "boolean"}
 _KEY = "parameter"
@@ -79,7 +79,6 @@ class Parameter:
             "integer": "an integer",
             "number": "a finite number",
             "boolean": "true or false",
-            "indices": "a list of distinct integers from 0 on",
         }[self.kind]
         bounds = [
             f"{word} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
@@ -97,20 +96,16 @@ class Parameter:
 
     def schema(self, default: object) -> dict[str, Any]:
         """Return the JSON Schema."""
-        common = {"description": self.doc, "default": list(default) if isinstance(default, tuple) else default}
+        common = {"description": self.doc, "default": default}
         if self.kind == "word":
             return {"type": "string", "enum": list(self.words), **common}
-        if self.kind == "indices":
-            item = {"type": "integer", "minimum": 0}
-            schema: dict[str, Any] = {"type": "array", "items": item, "uniqueItems": True}
-        else:
-            bounds = {
-                "minimum": self.least,
-                "exclusiveMinimum": self.above,
-                "maximum": self.most,
-                "exclusiveMaximum": self.below,
-            }
-            schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
+        bounds = {
+            "minimum": self.least,
+            "exclusiveMinimum": self.above,
+            "maximum": self.most,
+            "exclusiveMaximum": self.below,
+        }
+        schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
         if self.words:
             return {"anyOf": [schema, {"type": "string", "enum": list(self.words)}], **common}
         if self.optional:
@@ -125,9 +120,6 @@ class Parameter:
             return _integer(value)
         if self.kind == "number" and isinstance(value, Real) and not isinstance(value, bool):
             return float(value) if math.isfinite(value) else None
-        if self.kind == "indices" and isinstance(value, (list, tuple)):
-            indices = tuple(i for i in map(_integer, value) if i is not None and i >= 0)
-            return indices if len(set(indices)) == len(value) else None
         return None
 
     def _is_within(self, value: float) -> bool:
@@ -173,11 +165,6 @@ def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a 
     return _declare(default, Parameter(kind="boolean", doc=doc))
 
 
-def indices(default: str, doc: str, *words: str) -> Any:
-    """Declare a list of distinct indices, or one of several words."""
-    return _declare(default, Parameter(kind="indices", doc=doc, words=words))
-
-
 def _declare(default: object, parameter: Parameter) -> Any:
     return field(default=default, metadata={_KEY: parameter})
 
@@ -219,8 +206,7 @@ class Specification:
         """
         idle = {item.name: item.default for item in fields(self) if item.metadata[_KEY].added}
         values = asdict(self)
-        values = {name: value for name, value in values.items() if value is not None and value != idle.get(name)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {name: value for name, value in values.items() if value is not None and value != idle.get(name)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

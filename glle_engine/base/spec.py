@@ -200,13 +200,6 @@ class FitSpec(SpaceSpec):
             if field.name in idle:
                 object.__setattr__(self, field.name, field.default)
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the specification of a dictionary, also of an earlier version: "error" was "refuse"."""
-        return super().from_dict(
-            {**values, "disconnected": "error"} if values.get("disconnected") == "refuse" else values
-        )
-
     def of_points(self, n: int) -> Self:
         """Return the specification for n points, with a number of neighbors; n and more landmarks are all points."""
         landmarks = None if self.landmarks is not None and self.landmarks >= n else self.landmarks

@@ -17,6 +17,8 @@ from glle_engine.base.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
 
@@ -264,6 +266,14 @@ def require_range(data: NDArray[np.float64]) -> None:
             "floating-point numbers.",
             remedy="Change the unit: divide the data by their largest absolute value.",
             details={"largest": largest, "extent": extent},
+        )
+
+
+def require_same_length(X: Sized, Y: Sized) -> None:
+    """Raise `InvalidShapeError` unless data and an embedding have as many points."""
+    if len(X) != len(Y):
+        raise InvalidShapeError(
+            f"The data have {len(X)} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
         )
 
 

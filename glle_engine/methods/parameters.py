@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.base.parameters import Parameter, boolean, choice, indices, integer, number
+from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
 from glle_engine.base.spec import Metric, SpaceSpec, Standardize, metric_parameter, standardize_parameter
 from glle_engine.base.validation import require_enough_points
 from glle_engine.methods.costs import Cost, estimate
@@ -18,7 +18,6 @@ __all__ = [
     "Parameter",
     "boolean",
     "choice",
-    "indices",
     "integer",
     "number",
     "require_points",

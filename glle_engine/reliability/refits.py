@@ -125,9 +125,6 @@ class MethodEmbedder(Embedder, Generic[S]):
         changes: dict[str, Any] = {}
         if self.method.random:
             changes["seed"] = (getattr(self.spec, "seed", 0) + 1 + sample.number) % _SEEDS
-        order = getattr(self.spec, "ordering", "")
-        if isinstance(order, tuple):  # the order of the sample's points among all
-            changes["ordering"] = tuple(np.argsort(np.argsort(order)[chosen]).tolist())
         counts = shrunk(self.spec, sample.stream.share)
         try:
             return self.method.embed(part, replace(self.spec, **changes, **counts), on_progress, labels=labels)
@@ -169,14 +166,14 @@ def require_resamplable(
 
 
 def _require_part(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool, share: float) -> None:
-    half, features, unchanged = _of_sample(n, d, spec, share)
+    half, features = _size_of_sample(n, d, spec, share)
     method.require_possible(n, d, spec, labels=labels)
     require_enough_for_halves(n)
     with suppress(GlleError):
-        method.require_possible(half, features, replace(unchanged, **shrunk(spec, share)), labels=labels)
+        method.require_possible(half, features, replace(spec, **shrunk(spec, share)), labels=labels)
         return
     try:
-        method.require_possible(half, features, unchanged, labels=labels)
+        method.require_possible(half, features, spec, labels=labels)
     except GlleError as refusal:
         part = "half" if share == HALF else f"{share:.0%}"
         raise InvalidParameterError(
@@ -196,8 +193,8 @@ def cost(
     share: float = HALF,
 ) -> Cost:
     """Return the expected cost of `count` samples, of `again` refits with other seeds, and of their summary."""
-    half, features, unchanged = _of_sample(n, d, spec, share)
-    one = method.cost(half, features, replace(unchanged, **shrunk(spec, share)))
+    half, features = _size_of_sample(n, d, spec, share)
+    one = method.cost(half, features, replace(spec, **shrunk(spec, share)))
     placing = estimate("lle", half, features, k=PLACING, p=spec.n_components)
     whole = method.cost(n, d, spec)
     again = again if method.random else 0
@@ -211,12 +208,10 @@ def _is_precomputed(spec: MethodSpec) -> bool:
     return spec.space[1] == "precomputed" or getattr(spec, "dissimilarity", "") == "precomputed"
 
 
-def _of_sample(n: int, d: int, spec: S, share: float) -> tuple[int, int, S]:
-    """Return the points and features of a sample, and a specification that lists as many points if it lists all."""
+def _size_of_sample(n: int, d: int, spec: MethodSpec, share: float) -> tuple[int, int]:
+    """Return the points and features of a sample."""
     half = replace(HALVES, share=share).size(n)
-    if isinstance(getattr(spec, "ordering", ""), tuple):
-        spec = replace(spec, ordering=tuple(range(half)))  # type: ignore[call-arg] # it has it
-    return half, half if _is_precomputed(spec) else d, spec
+    return half, half if _is_precomputed(spec) else d
 
 
 def _affine(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:

@@ -33,7 +33,7 @@ from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import log_likelihood
-from glle_engine.methods.parameters import NeighborSpec, indices, integer, number
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,10 +50,10 @@ _CLOSE = 1e-14  # variance relative to the data's at which a point is a copy of 
 class AlleSpec(NeighborSpec):
     """Parameters of acyclic LLE."""
 
-    ordering: tuple[int, ...] | str = indices(
+    ordering: str = choice(
         "given",
-        "The order in which each point is reconstructed from points after it: all indices, or that of the data "
-        "(given), by decreasing distance from the mean (inward), or by chance (random).",
+        "The order in which each point is reconstructed from points after it: that of the data (given), by decreasing "
+        "distance from the mean (inward), or by chance (random).",
         "given",
         "inward",
         "random",
@@ -64,14 +64,8 @@ class AlleSpec(NeighborSpec):
     seed: int = integer(0, "Of the random ordering.", least=0)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, an ordering that is no permutation, and weights without a unique solution."""
+        """Refuse too few points, and weights without a unique solution."""
         super().require_possible(n, d)
-        if not isinstance(self.ordering, str) and (len(self.ordering) != n or max(self.ordering) != n - 1):
-            raise InvalidParameterError(
-                f"The ordering has {len(self.ordering)} points of {n}.",
-                remedy=f"Give each index from 0 to {n - 1} once, or one of the words given, inward, random.",
-                details={"n_points": n, "given": len(self.ordering)},
-            )
         # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
             raise InvalidParameterError(
@@ -91,7 +85,7 @@ def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
         return np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1), kind="stable")
     if spec.ordering == "random":
         return np.random.default_rng(spec.seed).permutation(len(X))
-    return np.arange(len(X)) if spec.ordering == "given" else np.array(spec.ordering, np.intp)
+    return np.arange(len(X))
 
 
 def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> list[NDArray[np.intp]]:
@@ -197,7 +191,6 @@ def alle(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Emb
     coordinates, values = principal_coordinates(M, spec.n_components)
     Y = np.empty_like(coordinates)
     Y[order] = coordinates
-    on_progress(1, 1, "embedding")
     residuals = M.T @ (X - X.mean(axis=0))[order]
     figures = {
         "log_likelihood": log_likelihood(-float(np.log(variances).sum()), float((residuals**2).sum() / d), n, d),

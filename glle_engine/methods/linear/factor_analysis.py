@@ -4,8 +4,8 @@ r"""Factor analysis: a linear map of a Gaussian in p dimensions, with a noise va
 maximisation (Rubin and Thayer 1982) on the covariance S: with :math:`M = I + W^T \Psi^{-1} W` and
 :math:`B = M^{-1} W^T \Psi^{-1}`, :math:`W \leftarrow S B^T (M^{-1} + B S B^T)^{-1}` and
 :math:`\Psi \leftarrow \mathrm{diag}(S - W B S)`. No step lowers the likelihood. With :math:`\Psi = \sigma^2 I` the
-diagonal is replaced by its mean, and the limit is probabilistic PCA. The embedding is :math:`E[z | x] = B (x - \mu)`,
-turned so that :math:`W^T \Psi^{-1} W` is diagonal.
+limit is probabilistic PCA, which has a closed form (`ppca`). The embedding is :math:`E[z | x] = B (x - \mu)`, turned so
+that :math:`W^T \Psi^{-1} W` is diagonal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.parameters import MethodSpec, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,9 +34,6 @@ LEAST_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelih
 class FactorAnalysisSpec(MethodSpec):
     """Parameters of factor analysis."""
 
-    noise: str = choice(
-        "diagonal", "One noise variance for each feature, or one for all, which is PPCA.", "diagonal", "isotropic"
-    )
     tolerance: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
     max_iterations: int = integer(2000, "Steps of expectation maximisation at most.", least=1)
 
@@ -67,7 +64,7 @@ class Model:
     noise: NDArray[np.float64]
 
 
-def step(root: NDArray[np.float64], model: Model, *, isotropic: bool) -> tuple[Model, float]:
+def step(root: NDArray[np.float64], model: Model) -> tuple[Model, float]:
     """Return the model after one step, and the mean log likelihood of a point before it.
 
     Parameters
@@ -75,8 +72,6 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool) -> tuple[M
     root : (r, d) float64
         The covariance is root^T root.
     model
-    isotropic : bool
-        Whether all features share the mean of the noise variances.
 
     """
     W, noise = model.loadings, model.noise
@@ -96,7 +91,6 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool) -> tuple[M
     second = np.linalg.inv(precision) + regression @ cross
     loadings = np.asarray(np.linalg.solve(second, cross.T).T, np.float64)
     residual = variance - np.einsum("ij,ij->i", loadings, cross)
-    residual = np.full(d, float(residual.mean())) if isotropic else residual
     return Model(loadings, np.maximum(residual, LEAST_NOISE * float(variance.mean()))), likelihood
 
 
@@ -106,13 +100,13 @@ def maximise(
     """Return the model, the mean log likelihood before each step and at the end, and whether it converged."""
     model, likelihoods = start, [-np.inf]
     for i in range(spec.max_iterations):
-        following, likelihood = step(root, model, isotropic=spec.noise == "isotropic")
+        following, likelihood = step(root, model)
         likelihoods.append(likelihood)
         if likelihood - likelihoods[-2] < spec.tolerance:
             return model, likelihoods[1:], True
         model = following
         on_progress(i + 1, spec.max_iterations, "expectation maximisation")
-    likelihoods.append(step(root, model, isotropic=spec.noise == "isotropic")[1])
+    likelihoods.append(step(root, model)[1])
     return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < spec.tolerance
 
 
@@ -134,23 +128,21 @@ def posterior_means(centered: NDArray[np.float64], model: Model) -> NDArray[np.f
 def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
     n = len(X)
-    isotropic = spec.noise == "isotropic"
     varying = np.ptp(X, axis=0) > 0
-    used = X if isotropic else X[:, varying]
-    # The factors are the same in any unit, one for each feature, or one for all that share their noise.
+    used = X[:, varying]
     centered = used - used.mean(axis=0)
-    unit = np.sqrt(np.mean(centered**2, axis=None if isotropic else 0))
+    unit = np.sqrt(np.mean(centered**2, axis=0))  # the factors are the same in any unit of a feature
     centered /= unit
     spec.require_noise_dimension(n, used.shape[1], "Factor analysis of the features that vary")
     axes = principal_axes(centered, spec.n_components, on_progress)
     loadings = axes.directions * np.sqrt(axes.values)
     residual = np.maximum(np.mean(centered**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
-    start = Model(loadings, np.full_like(residual, residual.mean()) if isotropic else residual)
+    start = Model(loadings, residual)
     root = np.linalg.qr(centered, mode="r") / np.sqrt(n) if n > used.shape[1] else centered / np.sqrt(n)
     model, likelihoods, converged = maximise(root, start, spec, on_progress)
     noise = model.noise * unit**2
     figures: dict[str, Any] = {
-        "log_likelihood": n * (likelihoods[-1] - float(np.log(np.broadcast_to(unit, used.shape[1:])).sum())),
+        "log_likelihood": n * (likelihoods[-1] - float(np.log(unit).sum())),
         "iterations": len(likelihoods) - 1,
         "converged": converged,
         "noise_variance": float(noise.mean()),
@@ -160,7 +152,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     }
     notes = [
         *([] if converged else [_not_converged(spec)]),
-        *_doubts(spec, used.shape[1], model, n_constant=0 if isotropic else int((~varying).sum())),
+        *_doubts(spec, used.shape[1], model, n_constant=int((~varying).sum())),
     ]
     return Embedding(posterior_means(centered, model), None, figures, tuple(notes))
 
@@ -179,9 +171,9 @@ def _doubts(spec: FactorAnalysisSpec, d: int, model: Model, n_constant: int) -> 
     if n_constant:
         message = f"{n_constant} features are constant: they have no noise variance and no part in the likelihood."
         notes.append(Note("constant-features", message))
-    if spec.noise == "diagonal" and (d - p) ** 2 < d + p:
+    if (d - p) ** 2 < d + p:
         message = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
-        notes.append(Note("not-identified", f"{message} Lower n_components, or give noise='isotropic'."))
+        notes.append(Note("not-identified", f"{message} Lower n_components, or take PPCA."))
     if exact := int((model.noise <= 1.5 * LEAST_NOISE).sum()):
         message = (
             f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, and their "

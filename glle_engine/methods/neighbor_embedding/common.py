@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -38,50 +38,16 @@ _USUAL, _NAME = "init", "initialization"
 
 @dataclass(frozen=True, kw_only=True)
 class StartSpec(DistanceSpec):
-    """Base of the methods with the parameter `initialization`, which umap-learn and openTSNE call `init`.
-
-    Raises
-    ------
-    InvalidParameterError
-        For both names at once, and for initial coordinates, which `Method.embed` takes.
-
-    """
-
-    init: InitVar[str | None] = None
-
-    def __new__(cls, **values: Any) -> Self:
-        """Refuse both names."""
-        _require_one({name for name, value in values.items() if value is not None})
-        return super().__new__(cls)
-
-    def __post_init__(self, init: str | None) -> None:
-        """Take `init` as `initialization`."""
-        if init is not None:
-            if not isinstance(init, str):
-                raise InvalidParameterError(
-                    f"init of shape {np.shape(init)} is no word: initial coordinates are no parameter.",
-                    remedy="Give them to embed: method.embed(X, spec, init=coordinates).",
-                )
-            object.__setattr__(self, _NAME, init)
-        super().__post_init__()
-
-    @property
-    def start(self) -> str:
-        """The parameter `initialization`, which the subclasses declare."""
-        return str(getattr(self, _NAME))
+    """Base of the methods with the parameter `initialization`, which umap-learn and openTSNE call `init`."""
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the specification of a dictionary with either name."""
-        _require_one(values)
+        """Return the specification of a dictionary with either name; raise `InvalidParameterError` for both."""
+        if _USUAL in values and _NAME in values:
+            raise InvalidParameterError(
+                "init and initialization are two names of one parameter.", remedy="Give one of them."
+            )
         return super().from_dict({_NAME if name == _USUAL else name: value for name, value in values.items()})
-
-
-def _require_one(names: set[str] | dict[str, Any]) -> None:
-    if _USUAL in names and _NAME in names:
-        raise InvalidParameterError(
-            "init and initialization are two names of one parameter.", remedy="Give one of them."
-        )
 
 
 def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
@@ -99,17 +65,6 @@ class PerplexitySpec(StartSpec):
     seed: int = integer(
         0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
     )
-
-    def require_possible(self, n: int, d: int) -> None:
-        """Refuse a perplexity too large for n points, and more components than the start has."""
-        self.require_rank(n, d if self.start == "pca" else n - 1)
-        require_perplexity(n, self.perplexity)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescentSpec(PerplexitySpec):
-    """Parameters of a method that descends along the spectral direction."""
-
     initialization: str = choice(
         "pca",
         "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small."
@@ -118,6 +73,17 @@ class DescentSpec(PerplexitySpec):
         "spectral",
         "random",
     )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse a perplexity too large for n points, and more components than the start has."""
+        self.require_rank(n, d if self.initialization == "pca" else n - 1)
+        require_perplexity(n, self.perplexity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescentSpec(PerplexitySpec):
+    """Parameters of a method that descends along the spectral direction."""
+
     max_iter: int = integer(1000, "The most iterations of the descent.", least=1)
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
 

@@ -125,5 +125,4 @@ def pacmap(
             random_state=older_seed(spec.seed) % _SEEDS,
         )
         Y = np.asarray(model.fit_transform(centered, init=init), np.float64)
-    on_progress(1, 1, "descent")
     return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.n_iter})

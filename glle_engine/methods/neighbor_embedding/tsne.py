@@ -52,14 +52,6 @@ class TsneSpec(PerplexitySpec):
         "auto", "Of the descent; auto is n divided by the exaggeration.", above=0, words=("auto",)
     )
     dof: float = number(1.0, "Degrees of freedom of Student's distribution: below 1, clusters part more.", above=0)
-    initialization: str = choice(
-        "pca",
-        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small."
-        " init means the same.",
-        "pca",
-        "spectral",
-        "random",
-    )
     negative_gradient_method: str = choice(
         "auto",
         "The repulsion by a tree (bh), by interpolation (fft), or by interpolation from 10,000 points on (auto).",
@@ -167,7 +159,6 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
         perplexity=spec.perplexity,
         n_jobs=1,
     )
-    on_progress(1, 1, "affinities")
     return affinities, perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity)
 
 

@@ -140,7 +140,6 @@ def _laid_out(
             **spec.density(),
         )
         Y = np.asarray(model.fit_transform((X - X.mean(axis=0)) / unit), np.float64)
-    on_progress(1, 1, "descent")
     figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public
     return Embedding(Y, None, figures, _notes(caught))
 

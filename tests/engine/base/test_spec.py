@@ -57,14 +57,6 @@ def test_every_parameter_has_a_description_and_a_valid_default() -> None:
         assert parameter.check(field.name, field.default) == field.default
 
 
-def test_a_refusal_of_parts_has_one_name() -> None:
-    """Records of earlier versions say "refuse"."""
-    earlier = FitSpec().to_dict() | {"disconnected": "refuse"}
-    assert FitSpec.from_dict(earlier) == FitSpec(disconnected="error")
-    with pytest.raises(InvalidParameterError, match="one of bridge, error"):
-        FitSpec(disconnected="refuse")  # type: ignore[arg-type]
-
-
 def test_keywords_replace_fields_of_a_specification() -> None:
     """`fit(X, spec, n_components=1)` keeps the other fields of the specification."""
     expected = FitSpec(n_neighbors=7, n_components=1)

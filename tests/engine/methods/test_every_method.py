@@ -273,7 +273,6 @@ def test_no_spelling_is_ambiguous() -> None:
         (Parameter(kind="number", doc=".", least=0, words=("auto",)), (0, "auto"), (-1, "other")),
         (Parameter(kind="word", doc=".", words=("a", "b")), ("a", "b"), ("c", 1)),
         (Parameter(kind="boolean", doc="."), (True, False), (1, "true")),
-        (Parameter(kind="indices", doc=".", words=("given",)), ([2, 0], (), "given"), ([0, 0], [-1], [0.5], "other")),
     ],
 )
 def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[object, ...]) -> None:

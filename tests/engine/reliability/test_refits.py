@@ -85,12 +85,6 @@ def test_seeds(sheet: np.ndarray) -> None:
     assert np.array_equal(places[1], alle.method.embed(sheet, replace(alle.spec, seed=6)).Y)
 
 
-def test_a_listed_order_is_that_of_the_sample(sheet: np.ndarray) -> None:
-    """A parameter that lists all points lists those of the sample, in the same order."""
-    given, listed = refit(sheet, "alle"), refit(sheet, "alle", ordering=tuple(range(len(sheet))))
-    assert np.array_equal(resample(given, 1).places, resample(listed, 1).places)
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_an_embedder_goes_to_other_processes(sheet: np.ndarray, name: str) -> None:
     """Its pickle has the data, the name of the method and its parameters."""

@@ -13,7 +13,7 @@ from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError,
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
-from glle_engine.methods.entropy.alle import AlleSpec, acyclic
+from glle_engine.methods.entropy.alle import AlleSpec, acyclic, ordering
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected_edges
 from glle_engine.methods.entropy.graphical_lasso import lasso, regularize
 from glle_engine.methods.entropy.multipliers import Unfolding, unfold
@@ -115,10 +115,10 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
 
 @pytest.mark.parametrize("n", [60, 130])
 def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
-    """Whether found by Lanczos or not, and in any ordering; rows stay those of the data."""
+    """Whether found by Lanczos or not, and in another ordering; rows stay those of the data."""
     X = manifolds.make("s_curve", n, seed=2).X
-    order = np.random.default_rng(1).permutation(n)
-    spec = AlleSpec(n_neighbors=6, ordering=tuple(map(int, order)))
+    spec = AlleSpec(n_neighbors=6, ordering="random", seed=1)
+    order = ordering(X, spec)
     M = np.zeros((n, n))
     M[order] = acyclic(X, spec, order, silent)[0].toarray()
     assert np.allclose(
@@ -132,9 +132,8 @@ def test_words_for_an_ordering_are_what_they_say() -> None:
     """Inward is by decreasing distance from the mean; a random one has a seed; given is the data's."""
     X = cloud(40, 3)
     one = METHODS["alle"]
-    inward = tuple(map(int, np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))))
-    assert np.array_equal(one.embed(X, one.spec(ordering="inward")).Y, one.embed(X, one.spec(ordering=inward)).Y)
-    assert np.array_equal(one.embed(X).Y, one.embed(X, one.spec(ordering=tuple(range(40)))).Y)
+    inward = np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))
+    np.testing.assert_allclose(one.embed(X, one.spec(ordering="inward")).Y[inward], one.embed(X[inward]).Y, atol=1e-9)
     random = [one.embed(X, one.spec(ordering="random", seed=seed)).Y for seed in (0, 0, 1)]
     assert np.array_equal(random[0], random[1])
     assert not np.allclose(random[0], random[2])
@@ -229,8 +228,6 @@ def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) ->
         ("drill", 3, 3, {"n_neighbors": "all"}, "at least 4 points"),
         ("mvu", 401, 3, {}, "at most 400 points"),
         ("mvu", 200, 3, {"n_neighbors": 30}, "n_neighbors of at most 20"),
-        ("alle", 30, 3, {"ordering": (1, 0)}, "each index from 0 to 29 once"),
-        ("alle", 30, 3, {"ordering": tuple(range(1, 31))}, "each index from 0 to 29 once"),
         ("alle", 30, 3, {"n_neighbors": 10, "reg": 0}, "reg above 0"),
     ],
 )

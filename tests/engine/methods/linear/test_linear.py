@@ -95,27 +95,11 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     assert residual.max() / 300 < 1e-3
 
 
-@pytest.mark.parametrize("shape", [(80, 6), (30, 90)])
-def test_factor_analysis_with_isotropic_noise_is_ppca(shape: tuple[int, int]) -> None:
-    """From a random start as well as from its own, in likelihood, noise and embedding."""
-    X = correlated(*shape)
-    ppca = embedded("ppca", X)
-    found = embedded("factor-analysis", X, noise="isotropic", tolerance=1e-11, max_iterations=20000)
-    assert found.figures["log_likelihood"] == pytest.approx(ppca.figures["log_likelihood"], abs=1e-4)
-    assert found.figures["noise_variance"] == pytest.approx(ppca.figures["noise_variance"], rel=1e-4)
-    np.testing.assert_allclose(found.Y, ppca.Y, atol=1e-3)
-    root = (X - X.mean(axis=0)) / np.sqrt(len(X))
-    start = Model(np.random.default_rng(0).standard_normal((shape[1], 2)), np.ones(shape[1]))
-    spec = FactorAnalysisSpec(noise="isotropic", tolerance=1e-10, max_iterations=20000)
-    result = maximise(root, start, spec, silent)[1]
-    assert result[-1] * len(X) == pytest.approx(ppca.figures["log_likelihood"], abs=1e-2)
-
-
 def test_a_step_of_factor_analysis_tells_the_dense_likelihood() -> None:
     """The likelihood from p x p matrices is that of the d x d covariance."""
     X, rng = correlated(60, 5), np.random.default_rng(2)
     model = Model(rng.standard_normal((5, 2)), rng.uniform(0.5, 2, 5))
-    result = step((X - X.mean(axis=0)) / np.sqrt(60), model, isotropic=False)[1]
+    result = step((X - X.mean(axis=0)) / np.sqrt(60), model)[1]
     assert result * 60 == pytest.approx(gaussian(X, model.loadings, model.noise), rel=1e-12)
 
 
