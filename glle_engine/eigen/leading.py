@@ -35,11 +35,10 @@ def leading_eigenpairs(
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")
     pairs = None if m <= DENSE_UP_TO or count > m // 10 else _lanczos(matrix, count, on_progress)
-    if pairs is None:
-        values, vectors = eigenpairs_between(matrix, m - count, m - 1)
-        pairs = values[::-1], vectors[:, ::-1]
-    on_progress(1, 1, "eigenvectors")
-    return pairs
+    if pairs is not None:
+        return pairs
+    values, vectors = eigenpairs_between(matrix, m - count, m - 1)
+    return values[::-1], vectors[:, ::-1]
 
 
 def eigenpairs_between(

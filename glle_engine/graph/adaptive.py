@@ -68,9 +68,7 @@ def kept_candidates(
         if not len(doubtful):
             break
     size[doubtful] = least
-    kept = _expand(X, X, nearest, size, thresholds, n_components)
-    on_progress(1, 1, "neighborhoods")
-    return kept, thresholds
+    return _expand(X, X, nearest, size, thresholds, n_components), thresholds
 
 
 def kept_of_new(

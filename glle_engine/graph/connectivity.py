@@ -65,17 +65,28 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
     while k < n - 1 and k * n < _SEARCH_ENTRIES:
         k = min(2 * k, n - 1)
         neighbors, _ = kneighbors(X, k, search=search)
-        if components(neighbors).max() > 0:
-            continue
-        low, high = n_neighbors, k  # not connected at low, connected at high: nearest come first
-        while high - low > 1:
-            middle = (low + high) // 2
-            if components(neighbors[:, :middle]).max() > 0:
-                low = middle
-            else:
-                high = middle
-        return high
+        if components(neighbors).max() == 0:
+            return first_connecting(neighbors, n_neighbors + 1)
     return None
+
+
+def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
+    """Return the smallest k, at least `least`, whose graph is one component; the graph of all columns must be.
+
+    Parameters
+    ----------
+    nearest : (n, k) int32
+        Nearest first, so that a larger k only adds edges.
+
+    """
+    low, high = least - 1, int(nearest.shape[1])
+    while high - low > 1:
+        middle = (low + high) // 2
+        if components(nearest[:, :middle]).max() > 0:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def connected_neighbors(

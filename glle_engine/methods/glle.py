@@ -84,6 +84,5 @@ def glle(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Emb
     posterior = fit(X, spec.fit_spec(), on_progress=on_progress)
     on_progress(0, 1, "draw")
     draw = posterior.draw(spec.index, seed=spec.seed, scale=spec.scale, source=cast("Source", spec.source))
-    on_progress(1, 1, "draw")
     figures = {**posterior.diagnostics.figures, "draw": draw.diagnostics}
     return Embedding(draw.embedding, draw.eigenvalues, figures, posterior.diagnostics.notes)

@@ -18,7 +18,7 @@ score may differ in its last digits, and by the tolerance of the ascent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, lapack
 from scipy.optimize import minimize
 
-from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.validation import require_same_length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,28 +72,21 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Score, with the kernel and the convergence of the ascent.
+    """End of an ascent.
 
     Attributes
     ----------
     log_likelihood : float
         Natural logarithm, of a density over the n d entries of the data.
     kernel : Kernel
-        At the maximum.
-    evaluations : int
-        Of the likelihood on all points.
     converged : bool
-        Whether the last ascent ended at a maximum.
-    bounded : tuple of str
-        Fields of the kernel that ended at their bounds; `bias` often does, since centered data need none.
+        Whether the ascent ended at a maximum.
 
     """
 
     log_likelihood: float
     kernel: Kernel
-    evaluations: int
     converged: bool
-    bounded: tuple[str, ...]
 
 
 def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -181,10 +175,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 
     """
     n, d = X.shape
-    if len(Y) != n:
-        raise InvalidShapeError(
-            f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
-        )
+    require_same_length(X, Y)
     if n > MAX_POINTS:
         raise InvalidParameterError(
             f"The GP-LVM log likelihood does at most {MAX_POINTS:,} points, not {n:,}: it takes n^3.",
@@ -203,47 +194,23 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         np.log([1 - noise, inverse_width, _BIAS, noise]) for inverse_width, noise in product(_INVERSE_WIDTHS, _NOISES)
     ]
     ascents = len(starts) + (n > len(rows))
-    summits: list[_Summit] = []
+    summits: list[Likelihood] = []
     for start in starts:
         summits.append(few.climb(start))
         on_progress(len(summits), ascents, "gplvm")
-    best = max(summits, key=lambda one: one.value)
-    if n > len(rows) and np.isfinite(best.value):
-        best = _Ascent(centred, places, scale).climb(best.theta)
+    best = max(summits, key=lambda one: one.log_likelihood)
+    if n > len(rows) and np.isfinite(best.log_likelihood):
+        best = _Ascent(centred, places, scale).climb(np.log(list(asdict(best.kernel).values())))
         on_progress(ascents, ascents, "gplvm")
-    if not np.isfinite(best.value):
+    if not np.isfinite(best.log_likelihood):
         raise ConvergenceError(
             "No hyperparameters give the GP-LVM a finite likelihood.",
             remedy="Look for duplicates in the embedding, or for features of very different units in the data.",
         )
-    return best.likelihood(n * d, scale)
-
-
-@dataclass(frozen=True)
-class _Summit:
-    """End of an ascent, in units in which the data have unit variance."""
-
-    theta: NDArray[np.float64]
-    value: float
-    evaluations: int
-    converged: bool
-
-    def likelihood(self, entries: int, scale: float) -> Likelihood:
-        """Return the likelihood in the units of the data, a density over entries divided by sqrt(scale)."""
-        names = tuple(Kernel.__dataclass_fields__)
-        a, g, b, s = (float(value) for value in np.exp(self.theta))
-        at = [
-            name
-            for name, value, (low, high) in zip(names, self.theta, _BOUNDS, strict=True)
-            if min(value - low, high - value) < 1e-6
-        ]
-        return Likelihood(
-            log_likelihood=self.value - 0.5 * entries * float(np.log(scale)),
-            kernel=Kernel(a * scale, g, b * scale, s * scale),
-            evaluations=self.evaluations,
-            converged=self.converged,
-            bounded=tuple(at),
-        )
+    # From data of unit variance to a density in the units of the data.
+    a, b, s = (scale * variance for variance in (best.kernel.variance, best.kernel.bias, best.kernel.white))
+    value = best.log_likelihood - 0.5 * n * d * float(np.log(scale))
+    return Likelihood(value, Kernel(a, best.kernel.inverse_width, b, s), best.converged)
 
 
 class _Ascent:
@@ -257,7 +224,7 @@ class _Ascent:
         unit = centred / np.sqrt(scale)
         self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
 
-    def climb(self, start: NDArray[np.float64]) -> _Summit:
+    def climb(self, start: NDArray[np.float64]) -> Likelihood:
         """Ascend from a start."""
         result = minimize(
             self._falling,
@@ -267,7 +234,7 @@ class _Ascent:
             bounds=_BOUNDS,
             options={"maxfun": _EVALUATIONS, "maxiter": _EVALUATIONS, "ftol": 1e-10, "gtol": 1e-6},
         )
-        return _Summit(result.x, -float(result.fun), int(result.nfev), bool(result.success))
+        return Likelihood(-float(result.fun), Kernel(*np.exp(result.x).tolist()), bool(result.success))
 
     def _falling(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return minus the likelihood and minus its gradient; infinity where K is numerically singular."""

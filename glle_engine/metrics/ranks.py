@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import blocks
+from glle_engine.base.validation import require_same_length
 from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import counts_nearer, distances, unit_of
@@ -91,10 +92,7 @@ def local_trustworthiness(
     Parameters and errors as for `trustworthiness`; a single point may be below 0, the mean is not.
     """
     n = len(X)
-    if len(Y) != n:
-        raise InvalidShapeError(
-            f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
-        )
+    require_same_length(X, Y)
     k = check_integer("n_neighbors", n_neighbors, 1)
     if k >= n / 2:
         raise InvalidParameterError(

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from glle_engine.base.errors import DegenerateDataError, InvalidShapeError
+from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.validation import require_same_length
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.distances import power_of_two
 
@@ -58,10 +59,7 @@ def residual_variance(
 
     """
     n = len(X)
-    if len(Y) != n:
-        raise InvalidShapeError(
-            f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
-        )
+    require_same_length(X, Y)
     nearest, lengths = connected_neighbors(X, n_neighbors, on_progress)
     graph = csr_array((lengths.ravel(), nearest.ravel(), np.arange(0, n * n_neighbors + 1, n_neighbors)), shape=(n, n))
     landmarks = np.arange(n)
@@ -83,8 +81,7 @@ def unexplained_variance(
     """Return :math:`1 - r^2`, r the correlation of distances in the data with those in an embedding, in [0, 1].
 
     Over the pairs of one of some points with any other point. The only definition of residual variance: of the score
-    (with lengths of shortest paths), of Isomap (with its own) and of `auto-k-lle` (with Euclidean distances). No unit
-    changes it.
+    (with lengths of shortest paths) and of Isomap (with its own). No unit changes it.
 
     Parameters
     ----------

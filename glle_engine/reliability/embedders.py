@@ -15,7 +15,7 @@ from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import procrustes_rotation, rotate
 from glle_engine.posterior.fit import reference_embedding
-from glle_engine.posterior.placement.out_of_sample import hang
+from glle_engine.posterior.placement.out_of_sample import attach
 from glle_engine.reliability.resamples import Embedder
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class PosteriorEmbedder(Embedder):
         known, rest = parts_of(self.points, sample)
         nearest, _ = kneighbors(known, k, on_progress, spec.search)
         fitted = reference_embedding(known, nearest, spec, on_progress)
-        extension = hang(
+        extension = attach(
             known, rest, k, spec.reg, n_components=spec.n_components, noise=spec.noise, flatness=fitted.flatness
-        )
+        ).extension()
         placed = np.empty(self.shape)
         placed[sample.chosen], placed[sample.others] = fitted.embedding, extension.embed(fitted.embedding)
         if self.reference is None:
@@ -177,7 +177,7 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y
-    placed[sample.others] = hang(known, rest, min(PLACING, len(Y) - 1), _REG).embed(Y)
+    placed[sample.others] = attach(known, rest, min(PLACING, len(Y) - 1), _REG).extension().embed(Y)
     return placed
 
 

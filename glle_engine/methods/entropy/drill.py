@@ -99,7 +99,6 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
     field = regularize(S / unit, candidates, l1 / unit, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K * unit, spec.n_components)
-    on_progress(1, 1, "embedding")
     log_det = -field.log_det - n * float(np.log(unit))
     figures = {
         "log_likelihood": log_likelihood(log_det, float(np.vdot(S / unit, field.P)), n, d),

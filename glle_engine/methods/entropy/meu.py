@@ -90,7 +90,6 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
     field = unfold(problem, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K, spec.n_components)
-    on_progress(1, 1, "embedding")
     figures = {
         "log_likelihood": log_likelihood(field.log_det, field.trace, n, d) - n * d * log(unit),
         "iterations": field.iterations,

@@ -70,7 +70,6 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     unfolding = unroll(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(unfolding.K * unit, spec.n_components)
-    on_progress(1, 1, "embedding")
     errors = program.squared_distances(unfolding.K) / program.squared - 1
     figures = {
         "trace": float(unfolding.K.trace()) * unit,

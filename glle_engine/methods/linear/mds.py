@@ -109,7 +109,6 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     unit = float(D.max())  # squares stay in range
     B = -0.5 * (D / unit) ** 2
     double_center(B)
-    on_progress(1, 1, "inner products")
     norm = float(np.linalg.norm(B))
     values, vectors = leading_eigenpairs(B, p, on_progress)
     least = least_eigenvalue(B, norm, on_progress)

@@ -104,7 +104,6 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     on_progress(0, 1, "embedding")
     W = csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
     _, S, Vt = np.linalg.svd(np.linalg.qr(Q - W @ Q, mode="r"))
-    on_progress(1, 1, "embedding")
     figures = {"axes": Q.shape[1], "components": int(components(nearest).max()) + 1}
     vectors = Q @ Vt[: -p - 1 : -1].T
     Y = scale_embedding(vectors)

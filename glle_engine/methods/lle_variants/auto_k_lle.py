@@ -17,10 +17,9 @@ import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.connectivity import closed_classes, connected_neighbors
+from glle_engine.graph.connectivity import closed_classes, connected_neighbors, first_connecting
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.lle_variants.rewired import first_connecting
 from glle_engine.methods.parameters import DistanceSpec, integer, number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.posterior.selection import advise, goodness

@@ -20,7 +20,7 @@ from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
-from glle_engine.posterior.placement.out_of_sample import hang
+from glle_engine.posterior.placement.out_of_sample import attach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,5 +78,5 @@ def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progres
     Y = np.empty((n, spec.n_components))
     Y[first] = embedding.Y
     for rows in blocks(len(rest), _BLOCK, "additions", on_progress):
-        Y[rest[rows]] = hang(X[first], X[rest[rows]], k, spec.reg).embed(embedding.Y)
+        Y[rest[rows]] = attach(X[first], X[rest[rows]], k, spec.reg).extension().embed(embedding.Y)
     return Embedding(Y, embedding.eigenvalues, {**embedding.figures, "n_initial": count})

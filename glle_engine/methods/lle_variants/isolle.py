@@ -15,10 +15,10 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import TooFewPointsError
-from glle_engine.graph.connectivity import components, connected_neighbors, require_connected
+from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES, first_connecting, smallest_of_rows
+from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES, smallest_of_rows
 from glle_engine.methods.parameters import integer
 from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.methods.spectral.lle import LleSpec, lle_of

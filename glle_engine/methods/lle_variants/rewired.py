@@ -41,25 +41,6 @@ def require_whole(graph: NDArray[np.int32], cause: str, remedy: str) -> None:
         )
 
 
-def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
-    """Return the smallest k, at least `least`, whose graph is one component; the graph of all columns must be.
-
-    Parameters
-    ----------
-    nearest : (n, k) int32
-        Nearest first, so that a larger k only adds edges.
-
-    """
-    low, high = least - 1, int(nearest.shape[1])
-    while high - low > 1:
-        middle = (low + high) // 2
-        if components(nearest[:, :middle]).max() > 0:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
 def nearest_by(
     X: NDArray[np.float64],
     k: int,

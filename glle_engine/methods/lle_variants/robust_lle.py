@@ -30,7 +30,7 @@ from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import integer, number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
-from glle_engine.posterior.placement.out_of_sample import hang
+from glle_engine.posterior.placement.out_of_sample import attach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,7 +149,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     embedding = lle_of(X[inliers], among, spec, on_progress)
     Y = np.empty((n, p))
     Y[inliers] = embedding.Y
-    Y[outliers] = hang(X[inliers], X[outliers], k, spec.reg).embed(embedding.Y)
+    Y[outliers] = attach(X[inliers], X[outliers], k, spec.reg).extension().embed(embedding.Y)
     figures = {
         **embedding.figures,
         "n_outliers": len(outliers),

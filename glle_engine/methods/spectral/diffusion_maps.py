@@ -152,7 +152,6 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
     dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
     figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k}
-    on_progress(1, 1, "embedding")
     notes = _notes(dimension, count, n, spec)
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
 

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
-from scipy.sparse.linalg import ArpackError, eigsh
 
-from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
-from glle_engine.eigen.eigenpairs import start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
-from glle_engine.eigen.leading import eigenpairs_between
+from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-_DENSE_MOST = 500
 _BLOCK_ENTRIES = 1 << 20
 _VANISHING = 1e-10
 
@@ -116,14 +113,13 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
         points, distances = farthest_points(graph, spec.n_landmarks, on_progress)
     else:
         points, distances = np.arange(n), all_distances(graph, on_progress)
-    on_progress(0, 1, "embedding")
     unit = power_of_two(float(distances.max()))  # fourth powers stay in range
     distances /= unit
     among = distances[:, points] ** 2
     mean = among.mean(axis=0)
     B = (among - mean - among.mean(axis=1)[:, None] + mean.mean()) / -2
     B = (B + B.T) / 2  # the two directions of a path are summed in different orders
-    values, vectors = _leading(B, p)
+    values, vectors = leading_eigenpairs(B, p, on_progress)
     if values[-1] <= _VANISHING * values[0]:
         raise DegenerateDataError(
             f"The distances along the graph have no {p} dimensions: eigenvalue {p} is {unit**2 * values[-1]:.1e}.",
@@ -143,21 +139,4 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
         "landmarks": len(points),
         "longest_path": unit * float(distances.max()),
     }
-    on_progress(1, 1, "embedding")
     return Embedding(unit * sign_convention(Y), unit**2 * values, figures)
-
-
-def _leading(B: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p greatest eigenvalues, descending, and their vectors."""
-    n = len(B)
-    if n <= _DENSE_MOST or 3 * p > n:
-        values, vectors = eigenpairs_between(B, n - p, n - 1)
-    else:
-        try:
-            values, vectors = eigsh(B, p, which="LA", v0=start_vector(n), tol=0.0)
-        except ArpackError as error:
-            raise ConvergenceError(
-                f"The eigensolver found no embedding: {error}.", remedy="Give fewer components, or landmarks."
-            ) from error
-    descending = np.argsort(values)[::-1]
-    return values[descending], vectors[:, descending]

@@ -76,5 +76,4 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     values, vectors, solver = bottom_pairs(csr_array((A + A.T) / 2), 1 / scale, p + 1)
     size = float(np.sqrt(degree.sum() if spec.normalized else len(X)))
     figures |= {"solver": solver, "relative_gap": float((values[p] - values[p - 1]) / values[p])}
-    on_progress(1, 1, "embedding")
     return Embedding(sign_convention(size * scale[:, None] * vectors[:, :p]), values[:p], figures)

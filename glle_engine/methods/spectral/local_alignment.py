@@ -123,7 +123,6 @@ def align_patches(
     M = csr_array((M + M.T) / 2)
     on_progress(0, 1, "embedding")
     values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
-    on_progress(1, 1, "embedding")
     gap = float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
     figures = {"solver": solver, "relative_gap": gap, "flat_patches": flat}
     notes = []

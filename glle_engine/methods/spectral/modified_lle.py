@@ -71,7 +71,6 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
         if reason := _refusal(vectors):
             rejected.append(f"{solver}: {reason}")
             continue
-        on_progress(1, 1, "embedding")
         figures = {"solver": solver, "reconstruction_error": float(max(error, 0.0)), "rejected": rejected}
         return Embedding(scale_embedding(vectors), None, figures, _notes(rejected))
     raise ConvergenceError(

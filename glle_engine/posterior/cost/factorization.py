@@ -143,13 +143,8 @@ def _search(X: Data, n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
 
 def analyse(neighbors: NDArray[np.int32]) -> Work:
     """Return the work of a factorization on a graph (n, k), in the elimination order of a fit."""
-    n = len(neighbors)
-    if n <= DENSE_BELOW:
-        return Work(float(n * n), 2 / 3 * n**3, 0.0)
-    pattern, _ = Pattern.of(neighbors).order_for(DRAWS)
-    structure = pattern.structure
-    width, below = np.diff(structure.first).astype(np.int64), np.diff(structure.row_start)
-    return _of_fronts(width, below, structure.block_size)
+    pattern = Pattern.of(neighbors)
+    return count_work(pattern if len(neighbors) <= DENSE_BELOW else pattern.order_for(DRAWS)[0])
 
 
 def count_work(pattern: Pattern) -> Work:
@@ -157,11 +152,7 @@ def count_work(pattern: Pattern) -> Work:
     n = len(pattern.neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
-    return _of_fronts(*front_sizes(pattern.neighbors, pattern.order))
-
-
-def _of_fronts(width: NDArray[np.int64], below: NDArray[np.int64], blocks: int) -> Work:
-    """Return the work on fronts, or on the supernodes of fronts, with columns and rows below."""
+    width, below, blocks = front_sizes(pattern.neighbors, pattern.order)
     entries = (width * (width + 2 * below)).sum()
     flops = 2 * width * (width**2 / 3 + width * below + below**2)
     return Work(float(entries), float(flops.sum()), float(blocks))

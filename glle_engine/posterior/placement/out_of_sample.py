@@ -147,7 +147,7 @@ def extend(
     data, points = space.points(data), space.points(points)
     unit = Unit.of(data)
     known = data if landmarks is None else data[landmarks]
-    extension = hang(
+    extension = attach(
         unit.shift(known),
         unit.shift(points),
         spec.n_neighbors,
@@ -155,7 +155,7 @@ def extend(
         n_components=spec.n_components,
         noise=spec.noise,
         flatness=flatness,
-    )
+    ).extension()
     neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
     return replace(extension, neighbors=neighbors, distances=unit.restore(extension.distances))
 
@@ -176,7 +176,7 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
     exponent = known.exponent
     if others.exponent - exponent > _FARTHEST:
         raise too_far()
-    extension = hang(known.over(exponent), others.over(exponent), spec.n_neighbors, spec.reg)
+    extension = attach(known.over(exponent), others.over(exponent), spec.n_neighbors, spec.reg).extension()
     return replace(extension, distances=restore_distances(extension.distances, exponent))
 
 
@@ -192,28 +192,8 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
     known = checked_distances(np.ldexp(data, -exponent))
     with np.errstate(over="ignore"):
         away = np.ldexp(points, -exponent)
-    extension = hang(Distances(known, known), Distances(away, known), spec.n_neighbors, spec.reg)
+    extension = attach(Distances(known, known), Distances(away, known), spec.n_neighbors, spec.reg).extension()
     return replace(extension, distances=np.ldexp(extension.distances, exponent))
-
-
-def hang(
-    data: Data,
-    points: Data,
-    n_neighbors: int,
-    reg: float,
-    *,
-    n_components: int = 2,
-    noise: Noise = "isotropic",
-    flatness: NDArray[np.float64] | None = None,
-) -> Extension:
-    """Attach points (m, d) to data (n, d) by weights on their `n_neighbors` nearest rows, at most n: see `extend`.
-
-    `noise` selects LLE's weights or those of tangent noise (`glle_engine.weights.tangent`), with tangent planes of
-    dimension `n_components`. `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
-    (`glle_engine.graph.adaptive`).
-    """
-    attached = attach(data, points, n_neighbors, reg, n_components=n_components, noise=noise, flatness=flatness)
-    return attached.extension()
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,11 +239,16 @@ def attach(
     n_neighbors: int,
     reg: float,
     *,
-    n_components: int,
-    noise: Noise,
-    flatness: NDArray[np.float64] | None,
+    n_components: int = 2,
+    noise: Noise = "isotropic",
+    flatness: NDArray[np.float64] | None = None,
 ) -> Attachment:
-    """Return the neighborhoods of points (m, d) among data (n, d); parameters as for `hang`."""
+    """Return the neighborhoods of points (m, d) among data (n, d), and their weights on `n_neighbors` <= n rows.
+
+    `noise` selects LLE's weights or those of tangent noise (`glle_engine.weights.tangent`), with tangent planes of
+    dimension `n_components`. `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
+    (`glle_engine.graph.adaptive`).
+    """
     k = n_neighbors
     frames: NDArray[np.float64] | None = None
     kept: NDArray[np.bool_] | None = None

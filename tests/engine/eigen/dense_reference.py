@@ -1,4 +1,4 @@
-"""The eigenproblem by dense linear algebra: slow and plain reference of the solver."""
+"""The eigenproblem by dense linear algebra, and streams by numpy: slow and plain references of the solver."""
 
 from __future__ import annotations
 
@@ -37,3 +37,11 @@ def angle(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Return the sine of the largest principal angle between two spans."""
     qa, qb = np.linalg.qr(a)[0], np.linalg.qr(b)[0]
     return float(np.linalg.norm(qa - qb @ (qb.T @ qa), 2))
+
+
+def normals_by_numpy(seed: int, index: int, count: int) -> NDArray[np.float64]:
+    """Return an even number of normals of the stream of (seed, index), from numpy's generator and functions."""
+    words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw(count)
+    uniform = ((words >> np.uint64(11)) * 2.0**-53).reshape(-1, 2)
+    radius, angle = np.sqrt(-2.0 * np.log(1.0 - uniform[:, 0])), 2.0 * np.pi * uniform[:, 1]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()

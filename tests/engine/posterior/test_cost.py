@@ -52,7 +52,7 @@ def test_work_of_few_points_is_that_of_the_fit(sheet: NDArray[np.float64]) -> No
     work = estimate(sheet, n_neighbors=10).work
     structure = fit(sheet, n_neighbors=10).eigenproblem.pattern.structure
     assert work.entries == structure.lower_size + structure.upper_size
-    assert work.scratch == structure.block_size
+    assert structure.block_size <= work.scratch <= 2 * structure.block_size
 
 
 def test_work_is_that_of_the_elimination(sheet: NDArray[np.float64]) -> None:

@@ -10,13 +10,12 @@ from scipy.spatial.distance import cdist
 from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import silent
-from glle_engine.graph.connectivity import components, edges
+from glle_engine.graph.connectivity import components, edges, first_connecting
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.manifolds import Manifold
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.lle_variants.isolle import geodesic_neighbors
 from glle_engine.methods.lle_variants.pruned_lle import PrunedLleSpec, ollivier_ricci, short_circuits
-from glle_engine.methods.lle_variants.rewired import first_connecting
 from glle_engine.methods.lle_variants.supervised_lle import supervised_neighbors
 from glle_engine.methods.lle_variants.weighted_lle import relative_neighbors
 from glle_engine.methods.spectral.laplacian import symmetric_graph

@@ -12,10 +12,11 @@ from scipy.sparse.linalg import ArpackError
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
+from glle_engine.eigen import leading
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS
-from glle_engine.methods.spectral import isomap, laplacian
+from glle_engine.methods.spectral import laplacian
 from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import embed, patches_of, same_columns
@@ -99,19 +100,15 @@ def test_lle_refuses_more_components_than_its_solver_has_steps() -> None:
         fit(X, n_components=60)
 
 
-@pytest.mark.parametrize(("module", "name"), [(laplacian, "laplacian-eigenmaps"), (isomap, "isomap")])
-def test_an_eigensolver_that_fails_is_reported(
-    monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64], module: Any, name: str
-) -> None:
+def test_an_eigensolver_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
     """No embedding is shown that no solver found."""
 
     def failing(*_args: object, **_options: object) -> None:
         raise ArpackError(-9999)
 
-    monkeypatch.setattr(module, "eigsh", failing)
-    monkeypatch.setattr(isomap, "_DENSE_MOST", 100)
+    monkeypatch.setattr(laplacian, "eigsh", failing)
     with pytest.raises(ConvergenceError, match="The eigensolver found no embedding"):
-        embed(name, small)
+        embed("laplacian-eigenmaps", small)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +132,7 @@ def test_isomap_against_dense_scaling(small: NDArray[np.float64], monkeypatch: p
     values, vectors = scipy.linalg.eigh(-J @ distances**2 @ J / 2)
     expected = (vectors * np.sqrt(np.maximum(values, 0)))[:, :-3:-1]
     for most in (500, 100):
-        monkeypatch.setattr(isomap, "_DENSE_MOST", most)
+        monkeypatch.setattr(leading, "DENSE_UP_TO", most)
         found = embed("isomap", small, n_neighbors=8)
         same_columns(expected, found.Y, 1e-9)
         pairs = np.triu_indices(len(small), 1)

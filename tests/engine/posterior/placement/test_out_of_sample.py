@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from glle_engine import fit, manifolds
 from glle_engine.base import errors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.placement.out_of_sample import hang
-from glle_engine.weights.philox import standard_normal
+from glle_engine.posterior.placement.out_of_sample import attach
 from glle_engine.weights.tangent import frame_weights, tangent_frames
+from tests.engine.eigen.dense_reference import normals_by_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,10 +62,10 @@ def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.flo
     neighbors = kneighbors(sheet, 10)[0][:1]
     frames = tangent_frames(sheet, 10, 2)[:1]
     expected = frame_weights(sheet, neighbors, frames, 1e-3, points=sheet[:1])
-    extension = hang(sheet[1:], sheet[:1], 10, 1e-3, noise="tangent")
+    extension = attach(sheet[1:], sheet[:1], 10, 1e-3, noise="tangent").extension()
     np.testing.assert_array_equal(extension.neighbors + 1, neighbors)
     np.testing.assert_allclose(extension.weights, expected, atol=1e-12)
-    assert np.abs(hang(sheet[1:], sheet[:1], 10, 1e-3).weights - expected).max() > 1e-3
+    assert np.abs(attach(sheet[1:], sheet[:1], 10, 1e-3).extension().weights - expected).max() > 1e-3
 
 
 def test_new_points_land_where_a_joint_fit_puts_them() -> None:
@@ -110,7 +110,7 @@ def test_data_from_weights(sheet: NDArray[np.float64], posterior: Posterior) -> 
     assert np.linalg.norm(off, axis=1).mean() < 0.05 * radius
     factor = sheet[posterior.neighbors].transpose(0, 2, 1) @ posterior.covariance_factor
     for j in (0, 731):
-        z = standard_normal(5, j, posterior.neighbors.shape)
+        z = normals_by_numpy(5, j, posterior.neighbors.size).reshape(posterior.neighbors.shape)
         drawn = posterior.reconstruct(sheet, posterior.weights(j, seed=5, scale=0.25))
         expected = sheet + off + 0.5 * (factor @ z[:, :, None])[:, :, 0]
         np.testing.assert_allclose(drawn, expected, atol=1e-12 * np.abs(sheet).max())
