@@ -64,7 +64,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         indices = np.arange(batch * lanes, (batch + 1) * lanes, dtype=np.uint64)
         keys, spread = np.zeros(lanes, np.uint64), np.ones(lanes)
         marks = [time.perf_counter()]
-        sample(room.tag, structure.position, mean, factor, keys, indices, spread, room.normals, room.weights)
+        sample(room.tag, structure.position, 0, mean, factor, keys, indices, spread, room.normals, room.weights)
         marks.append(time.perf_counter())
         factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         marks.append(time.perf_counter())

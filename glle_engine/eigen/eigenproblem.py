@@ -36,7 +36,6 @@ from glle_engine.eigen.pattern import Pattern
 from glle_engine.linalg import distances
 from glle_engine.linalg.procrustes import aligned_to
 from glle_engine.weights.gaussian import WeightLaw
-from glle_engine.weights.philox import standard_normal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,7 +251,7 @@ def warm() -> None:
     )
     for pins in (rows[:1], rows[:0]):
         LaneSolver.prepare(pattern.structure, pins, np.ones((n, 1))).warm(law.mean, law.factor)
-    weights = law.weights(standard_normal(0, 0, (n, k)), 1.0, "posterior")
+    weights = law.draw((0, 0), 1.0, "posterior")
     embedding = few_points(neighbors, weights, 1, 1).vectors
     for factored in (factor_mean(pattern, weights, rows[:1])[1], factor(pattern, weights, rows[:1])):
         factored.eigenpairs(1, factored.null_left(), exhaustive=False)

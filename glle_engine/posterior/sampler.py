@@ -17,7 +17,6 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg import LANES
 from glle_engine.linalg.procrustes import aligned_to
 from glle_engine.posterior.draw import Draw
-from glle_engine.weights.philox import standard_normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,8 +57,7 @@ class Sampler:
     def weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
         """Return the weights (n, k) of one draw."""
         self._check_source(source)
-        z = standard_normal(key.seed, key.index, self.law.mean.shape)
-        return self.law.weights(z, key.scale, source)
+        return self.law.draw((key.seed, key.index), key.scale, source)
 
     def draws(self, keys: Iterable[DrawKey], source: Source, align: Align, threads: int = 1) -> Iterator[Draw]:
         """Yield the draws of keys, in their order.

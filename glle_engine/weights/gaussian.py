@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.linalg import dense
-from glle_engine.weights.lane_sampling import affine
+from glle_engine.linalg import LANES, dense
+from glle_engine.weights.lane_sampling import GROUP, sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,10 +63,10 @@ class WeightLaw:
             kept=None if self.kept is None else self.kept[rows],
         )
 
-    def weights(self, z: NDArray[np.float64], scale: float, source: Source) -> NDArray[np.float64]:
-        """Map standard normal z (n, k) to weights (n, k) of the posterior or the prior."""
-        mean, factor = self.gaussian(source)
-        return _affine(mean, factor, z, math.sqrt(scale))
+    def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
+        """Return the weights (n, k) of a key (seed, index), from `counter` of its stream on, with the bits of lanes."""
+        streams = [(*key, math.sqrt(scale))] * LANES
+        return sample_lanes(streams, *self.gaussian(source), counter)[:, :, 0].copy()
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean (n, k) and factor (n, k, k), so that weights are mean + sqrt(scale) factor z."""
@@ -86,10 +86,14 @@ class WeightLaw:
         return mean, self.prior_factor[:, None, None] * plane
 
 
-def _affine(
-    mean: NDArray[np.float64], factor: NDArray[np.float64], z: NDArray[np.float64], spread: float
+def sample_lanes(
+    streams: list[tuple[int, int, float]], mean: NDArray[np.float64], factor: NDArray[np.float64], counter: int
 ) -> NDArray[np.float64]:
-    """Return m_i + F_i (z_i spread), with the bits of the lanes."""
-    weights = np.empty(mean.shape)
-    affine((0,), dense.readable(mean), dense.readable(factor), dense.readable(z), spread, weights)
-    return weights
+    """Return weights (n, k, lanes), from `counter` of each stream on: keys (seed, index) and roots of the scale."""
+    n, k = mean.shape
+    seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))
+    spread = np.array([stream[2] for stream in streams])
+    weights, scratch = np.empty(n * k * LANES), np.empty(GROUP * k * LANES)
+    order, law = np.arange(n, dtype=np.int32), (dense.readable(mean), dense.readable(factor))
+    sample((0,) * LANES, order, counter, *law, seeds, indices, spread, scratch, weights)
+    return weights.reshape(n, k, LANES)

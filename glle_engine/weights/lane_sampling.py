@@ -1,4 +1,4 @@
-r"""Weights of the draws of all lanes, in the order of elimination: :math:`w_i = m_i + \sqrt{a} F_i z_i`."""
+r"""Weights of the draws of all lanes, :math:`w_i = m_i + \sqrt{a} F_i z_i`, and places by them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, advance, fill, fma, load, offset, store
-from glle_engine.weights.philox_lanes import normals
+from glle_engine.weights.philox import normals
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_GROUP = 4  # points: their 4 k normals are k counters of the stream
+GROUP = 4  # points: their 4 k normals are k counters of the stream
 
 
 @compiled
 def sample(
     tag: tuple[int, ...],
     position: NDArray[np.int32],
+    counter: int,
     mean: NDArray[np.float64],
     factor: NDArray[np.float64],
     seeds: NDArray[np.uint64],
@@ -34,7 +35,9 @@ def sample(
     tag
         As many numbers as there are lanes.
     position : (n,) int32
-        The position of each point in the order of elimination.
+        Row of the result for each point, such as its position in the order of elimination.
+    counter : int
+        Counter of the streams at which the normals begin.
     mean : (n, k) float64
     factor : (n, k, k) float64
     seeds, indices : (lanes,) uint64
@@ -50,11 +53,11 @@ def sample(
     scale = load(tag, address(spread), 0)
     means, factors = address(mean), address(factor)
     keys, counters = address(seeds), address(indices)
-    for first in range(0, n, _GROUP):
-        normals(tag, keys, counters, first // _GROUP * k, k, z)
-        for i in range(_GROUP * k):
+    for first in range(0, n, GROUP):
+        normals(tag, keys, counters, counter + first // GROUP * k, k, z)
+        for i in range(GROUP * k):
             store(z, i, load(tag, z, i) * scale)
-        for point in range(first, min(first + _GROUP, n)):
+        for point in range(first, min(first + GROUP, n)):
             at, own = position[point] * k, advance(tag, z, (point - first) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
             fours = k - k % 4
@@ -79,25 +82,26 @@ def sample(
 
 
 @compiled
-def affine(
+def place(
     tag: tuple[int, ...],
-    mean: NDArray[np.float64],
-    factor: NDArray[np.float64],
-    z: NDArray[np.float64],
-    spread: float,
+    neighbors: NDArray[np.int64],
     weights: NDArray[np.float64],
+    values: NDArray[np.float64],
+    places: NDArray[np.float64],
 ) -> None:
-    """Put m_i + F_i (z_i spread) into weights (n, k), with the bits of `sample`; `tag` has one number."""
-    n, k = mean.shape
-    centre, rows, normals_, target = address(mean), address(factor), address(z), address(weights)
-    scale = fill(tag, spread)
+    r"""Put :math:`\sum_j w_{ij} y_j` of every lane into places, flat (b, p, lanes).
+
+    `neighbors` (b, k) are rows of the values y, flat (m, p, lanes), and `weights` is flat (b, k, lanes).
+    """
+    n, k = neighbors.shape
+    p = len(places) // (n * len(tag))
+    w, known, target = address(weights), address(values), address(places)
     for point in range(n):
-        for a in range(k):
-            value = load(tag, centre, point * k + a)
-            for b in range(k):
-                normal = load(tag, normals_, point * k + b) * scale
-                value = fma(load(tag, rows, (point * k + a) * k + b), normal, value)
-            store(target, point * k + a, value)
+        for c in range(p):
+            total = load(tag, w, point * k) * load(tag, known, neighbors[point, 0] * p + c)
+            for a in range(1, k):
+                total = total + load(tag, w, point * k + a) * load(tag, known, neighbors[point, a] * p + c)
+            store(target, point * p + c, total)
 
 
 @compiled

@@ -152,6 +152,7 @@ class LaneSolver:
         sample(
             room.tag,
             self.structure.position,
+            0,
             readable(mean),
             readable(factor),
             np.array([seed for seed, _, _ in filled], np.uint64),

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.linalg import LANES, dense
+from glle_engine.linalg import LANES
 from glle_engine.posterior.sampler import ordered_map
-from glle_engine.weights.philox import standard_normal
-from glle_engine.weights.placing_lanes import place
+from glle_engine.weights.gaussian import sample_lanes
+from glle_engine.weights.lane_sampling import GROUP, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Sampler
     from glle_engine.weights.gaussian import WeightLaw
 
-_GROUP = 4  # points: their 4 k normals are k counters of the stream
 _BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
 
 
@@ -66,8 +65,8 @@ class Placement:
         k = self.neighbors.shape[1]
         weights = np.empty((len(self.others), k))
         for rows, counter in self._blocks():
-            z = standard_normal(key.seed, key.index, (rows.stop - rows.start, k), counter)
-            weights[rows] = self.law.at(self.others[rows]).weights(z, key.scale, source)
+            law = self.law.at(self.others[rows])
+            weights[rows] = law.draw((key.seed, key.index), key.scale, source, counter)
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
@@ -82,28 +81,24 @@ class Placement:
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
         """Write the places of the other points in at most `LANES` draws."""
         filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first
-        (_, p), k = draws[0].embedding.shape, self.neighbors.shape[1]
+        p = draws[0].embedding.shape[1]
         values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
-        seeds = np.array([draw.seed for draw in filled], np.uint64)
-        indices = np.array([draw.index for draw in filled], np.uint64)
-        spread = np.array([math.sqrt(draw.scale) for draw in filled])
-        scratch = np.empty(5 * k * LANES)
+        streams = [(draw.seed, draw.index, math.sqrt(draw.scale)) for draw in filled]
         for rows, counter in self._blocks():
             points = self.others[rows]
+            weights = sample_lanes(streams, *self.law.at(points).gaussian(draws[0].source), counter)
             places = np.empty(len(points) * p * LANES)
-            mean, factor = (dense.readable(part) for part in self.law.at(points).gaussian(draws[0].source))
-            near = self.positions(points).astype(np.int64)
-            place((0,) * LANES, counter, mean, factor, near, values, seeds, indices, spread, scratch, places)
+            place((0,) * LANES, self.positions(points).astype(np.int64), weights.ravel(), values, places)
             for lane, whole in enumerate(wholes):
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 
     def _blocks(self) -> Iterator[tuple[slice, int]]:
         """Yield slices of the other points with the counters of the stream at which their normals begin."""
         k, n = self.neighbors.shape[1], len(self.others)
-        size = _GROUP * max(1, _BLOCK_ENTRIES // (_GROUP * k * k))
-        first = -(-len(self.landmarks) // _GROUP)
+        size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
+        first = -(-len(self.landmarks) // GROUP)
         for start in range(0, n, size):
-            yield slice(start, min(start + size, n)), (first + start // _GROUP) * k
+            yield slice(start, min(start + size, n)), (first + start // GROUP) * k
 
 
 @dataclass(frozen=True, eq=False)

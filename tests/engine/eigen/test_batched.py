@@ -21,10 +21,11 @@ from glle_engine.eigen.batched.numeric.factorization import factorise
 from glle_engine.eigen.batched.solver import LaneSolver, Workspace, empty_aligned
 from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
 from glle_engine.linalg import LANES
+from glle_engine.linalg.dense import readable
 from glle_engine.posterior.draw import DrawKey
-from glle_engine.weights.philox import standard_normal
-from glle_engine.weights.philox_lanes import stream
-from tests.engine.eigen.dense_reference import angle, bottom
+from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.lane_sampling import sample
+from tests.engine.eigen.dense_reference import angle, bottom, normals_by_numpy
 from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
 if TYPE_CHECKING:
@@ -107,40 +108,40 @@ def test_the_walk_enters_and_leaves_each_supernode_around_its_children(posterior
     assert (np.diff(structure.upper_start[entered]) > 0).all()
 
 
-def normals_by_numpy(seed: int, index: int, count: int) -> NDArray[np.float64]:
-    """Return an even number of normals of the stream of (seed, index), from numpy's generator and functions."""
-    words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw(count)
-    uniform = ((words >> np.uint64(11)) * 2.0**-53).reshape(-1, 2)
-    radius, angle = np.sqrt(-2.0 * np.log(1.0 - uniform[:, 0])), 2.0 * np.pi * uniform[:, 1]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
-
-
 @pytest.mark.parametrize("width", [2, 4, 8])
 def test_the_stream_is_numpys(width: int) -> None:
     """Word for word Philox 4x64-10, and the normals of Box and Muller to rounding."""
-    count = 4000
+    n, k = 1000, 4
     seeds = np.array([0, 7, 2**63, 2**64 - 1] * 2, np.uint64)[:width]
     indices = np.array([0, 1, 2**40, 5, 3, 2**64 - 1, 9, 11], np.uint64)[:width]
-    got = empty_aligned(count * width)
-    stream((0,) * width, seeds, indices, 0, got)
-    assert got[0::width].tobytes() == standard_normal(0, 0, (count,)).tobytes()
+    got, law = empty_aligned(n * k * width), (readable(np.zeros((n, k))), readable(np.ones((n, 1, 1)) * np.eye(k)))
+    tag, order = (0,) * width, np.arange(n, dtype=np.int32)
+    sample(tag, order, 0, *law, seeds, indices, np.ones(width), empty_aligned(4 * k * width), got)
+    assert got[0::width].tobytes() == standard_normal(0, 0, (n, k)).tobytes()
     for lane in range(width):
-        expected = normals_by_numpy(int(seeds[lane]), int(indices[lane]), count)
-        np.testing.assert_allclose(got.reshape(count, width)[:, lane], expected, rtol=1e-10, atol=1e-13)
+        expected = normals_by_numpy(int(seeds[lane]), int(indices[lane]), n * k)
+        np.testing.assert_allclose(got.reshape(n * k, width)[:, lane], expected, rtol=1e-10, atol=1e-13)
+
+
+def standard_normal(seed: int, index: int, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return the normals of a stream, as the weights of mean 0 and covariance I."""
+    law = WeightLaw(
+        np.zeros(shape), np.ones((shape[0], 1, 1)) * np.eye(shape[1]), 0.0, None, constrained=False, sigma=None
+    )
+    return law.draw((seed, index), 1.0, "posterior")
 
 
 def test_normals_are_normal() -> None:
     """Moments of ten thousand streams' beginnings and of one long stream; neighbours are uncorrelated."""
-    long = standard_normal(3, 4, (200_000,))
-    short = np.array([standard_normal(1, index, (4,)) for index in range(10_000)])
-    for sample in (long, *short.T):
-        bound = 5 / math.sqrt(len(sample))
-        assert abs(sample.mean()) < bound
-        assert abs(sample.var() - 1) < bound * math.sqrt(2)
-        assert abs((sample**4).mean() - 3) < bound * math.sqrt(96)
+    long = standard_normal(3, 4, (20_000, 10)).ravel()
+    short = np.array([standard_normal(1, index, (1, 4))[0] for index in range(10_000)])
+    for some in (long, *short.T):
+        bound = 5 / math.sqrt(len(some))
+        assert abs(some.mean()) < bound
+        assert abs(some.var() - 1) < bound * math.sqrt(2)
+        assert abs((some**4).mean() - 3) < bound * math.sqrt(96)
     assert abs(np.corrcoef(long[:-1], long[1:])[0, 1]) < 5 / math.sqrt(len(long))
     assert np.abs(np.corrcoef(short.T) - np.eye(4)).max() < 5 / math.sqrt(len(short))
-    assert len(standard_normal(0, 0, (3,))) == 3, "an odd number of them"
 
 
 def five_dimensions() -> Posterior:
@@ -338,7 +339,7 @@ def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options
     """`weights` draws from the mean and the factor of the prior."""
     posterior = fit(sheet, **options)
     mean, factor = posterior.law.gaussian("prior")
-    z = standard_normal(0, 1, posterior.neighbors.shape)
+    z = normals_by_numpy(0, 1, mean.size).reshape(mean.shape)
     expected = posterior.weights(1, scale=2.0, source="prior")
     np.testing.assert_allclose(mean + math.sqrt(2) * np.einsum("nij,nj->ni", factor, z), expected, atol=1e-12)
     drawn = posterior.draw(1, scale=2.0, source="prior", align="none")
