@@ -10,9 +10,8 @@ from scipy.sparse.linalg import spilu
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigen.eigenpairs import Eigenpairs, start_vector
-from glle_engine.eigen.lanczos import lanczos
+from glle_engine.eigen.lanczos import largest_eigenpairs
 from glle_engine.linalg import dense
-from glle_engine.linalg.rows import project_out
 from glle_engine.linalg.sparse_lu import SparseLU
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def shift_invert(
     locked = np.full((1, n), 1 / np.sqrt(n)) if constrained else np.empty((0, n))
     need = wanted if constrained else wanted + 1
     try:
-        rows = _largest_of_inverse((gram + _SHIFT * norm * identity(n, format="csc")).tocsc(), need, locked)
+        solve = _factor((gram + _SHIFT * norm * identity(n, format="csc")).tocsc())
+        rows = largest_eigenpairs(solve, start_vector(n), need, locked)[1]
         singular, rotations = dense.svd(pattern.apply(weights, np.ascontiguousarray(rows.T)))[1:]
     except (RuntimeError, FloatingPointError, np.linalg.LinAlgError) as error:
         raise ConvergenceError(
@@ -65,36 +65,6 @@ def shift_invert(
             "next_eigenvalue": None,
         },
     )
-
-
-def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return orthonormal eigenvectors (need, n) of the largest eigenvalues of the inverse, orthogonal to `locked`.
-
-    One Krylov sequence sees one copy of a multiple eigenvalue. Further sequences, orthogonal to all previous vectors,
-    search for more until none is larger.
-    """
-    n = matrix.shape[0]
-    solve = _factor(matrix)
-    rows, top = np.empty((0, n)), np.empty(0)
-    start, orthogonal = start_vector(n), locked
-    for _ in range(need + 1):
-
-        def inverse(f: NDArray[np.float64], fixed: NDArray[np.float64] = orthogonal) -> NDArray[np.float64]:
-            x = np.asarray(solve(f))
-            project_out(fixed, x)
-            return x
-
-        values, vectors, _ = lanczos(inverse, start, need, orthogonal)
-        vectors, values = vectors[: len(values)], values[:need]
-        enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
-        rows, top = np.concatenate([rows, vectors]), np.concatenate([top, values])
-        best = np.argsort(-top, kind="stable")[:need]
-        rows, top = rows[best], top[best]
-        if enough:
-            break
-        orthogonal = np.concatenate([locked, rows])
-        start = np.roll(start, 1)
-    return rows
 
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:

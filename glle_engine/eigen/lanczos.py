@@ -86,3 +86,50 @@ def lanczos(
             basis = np.concatenate([basis, np.empty_like(basis)])
         basis[size] = image / off[step]
     raise AssertionError("unreachable: the last step returns")
+
+
+def largest_eigenpairs(
+    apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    start: NDArray[np.float64],
+    wanted: int,
+    locked: NDArray[np.float64],
+    *,
+    exhaustive: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, float | None]:
+    """Return the `wanted` largest eigenpairs of an operator between rows `locked` (m, n), copies of multiple ones too.
+
+    One Krylov sequence sees one copy of a multiple eigenvalue. Further sequences, orthogonal to all previous vectors,
+    search for more until none is larger, if `exhaustive`. Parameters as for `lanczos`.
+
+    Returns
+    -------
+    values : (wanted,) float64, descending
+        Fewer if the Krylov space is exhausted.
+    vectors : (wanted, n) float64, orthonormal rows
+    steps : int
+        Of the longest sequence.
+    following : float or None
+        Estimate of the next eigenvalue, from the last sequence.
+
+    """
+    rows, top = np.empty((0, len(start))), np.empty(0)
+    steps, fixed = 0, locked
+
+    def apply_projected(f: NDArray[np.float64]) -> NDArray[np.float64]:
+        x = apply(f)
+        project_out(fixed, x)
+        return x
+
+    for _ in range(wanted + 1):
+        values, vectors, taken = lanczos(apply_projected, start, wanted, fixed)
+        steps = max(steps, taken)
+        following, values = float(values[wanted]) if len(values) > wanted else None, values[:wanted]
+        is_complete = len(top) >= wanted and values[0] <= top[wanted - 1] * (1 + 1e-9)
+        rows, top = np.concatenate([rows, vectors[: len(values)]]), np.concatenate([top, values])
+        best = np.argsort(-top, kind="stable")[:wanted]
+        rows, top = rows[best], top[best]
+        if not exhaustive or is_complete:
+            break
+        fixed = np.concatenate([locked, rows])
+        start = np.roll(start, 1)
+    return top, rows, steps, following

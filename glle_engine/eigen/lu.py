@@ -9,7 +9,7 @@ import numpy as np
 
 from glle_engine.eigen.batched.numeric.single import SingleLU
 from glle_engine.eigen.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
-from glle_engine.eigen.lanczos import lanczos
+from glle_engine.eigen.lanczos import largest_eigenpairs
 from glle_engine.linalg.rows import norm, project_out
 from glle_engine.linalg.sparse_lu import SparseLU
 
@@ -74,34 +74,21 @@ class Factored:
         else:
             left, right = null[self.order].T.copy(), self.null_right()
             first = len(right) - 1
-        locked = right
 
         def pseudo_inverse(f: NDArray[np.float64]) -> NDArray[np.float64]:
             z = np.asarray(self.lu.solve(f))
             project_out(left, z)
-            x = np.asarray(self.lu.solve(z, "T"))
-            project_out(locked, x)
-            return x
+            return np.asarray(self.lu.solve(z, "T"))
 
-        ritz = np.empty((0, n))
-        top = np.empty(0)
+        ritz, top = np.empty((0, n)), np.empty(0)
         steps, following = 0, None
         need = wanted - first if null is not None else wanted + 1
-        start = start_vector(n)[self.order]
-        while need > 0:
-            values, vectors, taken = lanczos(pseudo_inverse, start, need, locked)
-            steps = max(steps, taken)
-            if len(values) < need:
-                raise FloatingPointError("the operator is singular to rounding")
-            following, values = (float(1 / values[need]) if len(values) > need else None), values[:need]
-            enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
-            ritz, top = np.concatenate([ritz, vectors]), np.concatenate([top, values])
-            best = np.argsort(-top, kind="stable")[:need]
-            ritz, top = ritz[best], top[best]
-            if not exhaustive or enough:
-                break
-            locked = np.concatenate([right, ritz])
-            start = np.roll(start, 1)
+        if need > 0:
+            start = start_vector(n)[self.order]
+            top, ritz, steps, inverse = largest_eigenpairs(pseudo_inverse, start, need, right, exhaustive=exhaustive)
+            following = None if inverse is None else 1 / inverse
+        if len(top) < need:
+            raise FloatingPointError("the operator is singular to rounding")
         values, deviation = 1 / top, self._deviation(ritz, top)
         if not deviation < _EXACT:
             ritz, values = self._refine(ritz, left, right)
