@@ -80,14 +80,13 @@ def counts_nearer(
     """
     mean = data.mean(axis=0)
     centred, others = points - mean, data - mean
-    squares = [np.einsum("ij,ij->i", part, part) for part in (centred, others)]
+    square_points, square_data = (np.einsum("ij,ij->i", part, part) for part in (centred, others))
     # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, and some more.
     error = 2 * (data.shape[1] + 8) * float(np.finfo(np.float64).eps)
     out = np.zeros(thresholds.shape, np.int64)
     products = (centred * -2) @ others.T
-    kernels.counts_by_products(
-        readable(points), readable(data), products, *squares, error, _integers(own), readable(thresholds), out
-    )
+    values = readable(points), readable(data), products, square_points, square_data, error
+    kernels.counts_by_products(*values, _integers(own), readable(thresholds), out)
     return out
 
 
