@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.cli.options import add_flags, print_result, span
-from worker.storage.object_store.results import ORPHAN_SECONDS
+from worker.records.stored_file import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
     import argparse

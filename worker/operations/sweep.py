@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from worker.base.problems import refuse
+from worker.records.stored_file import ORPHAN_SECONDS
 from worker.storage.object_store.files import FOLDER
 from worker.storage.object_store.results import FOLDER as RESULTS
-from worker.storage.object_store.results import ORPHAN_SECONDS, path_of
+from worker.storage.object_store.results import path_of
 
 if TYPE_CHECKING:
     from worker.storage.object_store.results import ResultStore

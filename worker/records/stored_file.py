@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ORPHAN_SECONDS = 6 * 3600  # a file may be written so long before a record or the index names it
+
 
 @dataclass(frozen=True)
 class StoredFile:

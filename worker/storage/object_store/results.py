@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _SUMS = "glle:stored"
 FOLDER = "cache"  # of the entries' objects in the store
-ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index names it
 
 _ALIGNED = 64  # bytes: alignment of the data in an object
 
