@@ -47,7 +47,7 @@ class Case:
     method: Literal["em", "direct"]
     dataset: Dataset
     X: NDArray[Any]
-    colour: NDArray[Any]
+    color: NDArray[Any]
     reference: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     embeddings: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     scaled: NDArray[Any] = field(default_factory=lambda: np.empty(0))
@@ -126,7 +126,7 @@ def _upload_cases(client: Client, points: int) -> list[Case]:
         dataset = client.synthetic(name, points)
         fetched = dataset.arrays()
         sets.append((name, dataset, fetched["data"], fetched["coordinates"][:, 0]))
-    return [Case(name, method, dataset, X, colour) for name, dataset, X, colour in sets for method in METHODS]
+    return [Case(name, method, dataset, X, color) for name, dataset, X, color in sets for method in METHODS]
 
 
 def _follow(lines: Lines, title: str, work: Callable[[], T]) -> T:
@@ -197,7 +197,7 @@ def _table(console: Console, cases: list[Case], count: int) -> None:
         )
     console.print(table)
     console.print(
-        f"trust: trustworthiness with 10 neighbours over {PROBES:,} points, 1 is best; "
+        f"trust: trustworthiness with 10 neighbors over {PROBES:,} points, 1 is best; "
         "spread: mean Procrustes disparity of pairs of draws."
     )
 
@@ -207,8 +207,8 @@ def _pictures(folder: Path, cases: list[Case]) -> list[Path]:
     paths = []
     for method in METHODS:
         chosen = [case for case in cases if case.method == method]
-        draws = [Row(c.name, c.X, c.colour, c.reference, c.embeddings) for c in chosen]
-        scales = [Row(c.name, c.X, c.colour, c.reference, c.scaled) for c in chosen]
+        draws = [Row(c.name, c.X, c.color, c.reference, c.embeddings) for c in chosen]
+        scales = [Row(c.name, c.X, c.color, c.reference, c.scaled) for c in chosen]
         columns = [f"draw {i}" for i in range(len(chosen[0].embeddings))]
         paths += [folder / f"draws_{method}.png", folder / f"scales_{method}.png"]
         picture(paths[-2], draws, columns, f"Embeddings drawn from one posterior ({method}), scale 1")

@@ -33,7 +33,7 @@ class Row:
     ----------
     name : str
     X : (n, d)
-    colour : (n,)
+    color : (n,)
         Position along the sheet, or the digit.
     reference : (n, 2)
         The LLE embedding.
@@ -44,7 +44,7 @@ class Row:
 
     name: str
     X: NDArray[Any]
-    colour: NDArray[Any]
+    color: NDArray[Any]
     reference: NDArray[Any]
     embeddings: NDArray[Any]
 
@@ -65,14 +65,14 @@ def picture(path: Path, rows: list[Row], columns: list[str], title: str) -> None
     plt.close(figure)
 
 
-def _colours(row: Row) -> dict[str, Any]:
+def _colors(row: Row) -> dict[str, Any]:
     if row.name == "digits":
-        return {"c": row.colour, "cmap": "tab10", "vmin": -0.5, "vmax": 9.5}
-    return {"c": row.colour, "cmap": "Spectral"}
+        return {"c": row.color, "cmap": "tab10", "vmin": -0.5, "vmax": 9.5}
+    return {"c": row.color, "cmap": "Spectral"}
 
 
 def _scatter(axes: Any, embedding: NDArray[Any], row: Row) -> None:
-    axes.scatter(*embedding[:, :2].T, s=2, linewidths=0, rasterized=True, **_colours(row))
+    axes.scatter(*embedding[:, :2].T, s=2, linewidths=0, rasterized=True, **_colors(row))
     # The axes exclude a few far outliers, which would shrink the others to a dot; the panel states their number.
     low, high = np.quantile(embedding[:, :2], [0.002, 0.998], axis=0)
     margin = 0.08 * (high - low) + 1e-9
@@ -88,7 +88,7 @@ def _scatter(axes: Any, embedding: NDArray[Any], row: Row) -> None:
 def _data(figure: Any, place: tuple[int, int, int], row: Row) -> None:
     if row.X.shape[1] == 3:
         axes = figure.add_subplot(*place, projection="3d")
-        axes.scatter(*row.X.T, s=1, linewidths=0, **_colours(row))
+        axes.scatter(*row.X.T, s=1, linewidths=0, **_colors(row))
         axes.view_init(40 if row.name == "severed_bowl" else 12, -72)
         axes.set_box_aspect(np.ptp(row.X, axis=0), zoom=1.3)
         axes.set_axis_off()

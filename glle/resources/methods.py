@@ -133,7 +133,7 @@ class MethodOperations(Generic[EmbeddingT]):
         scores
             Names of scores; None for all fast ones, () for none.
         score_neighbors
-            Neighbours that the scores use.
+            Neighbors that the scores use.
         timeout
             Seconds; None for no limit.
         parameters

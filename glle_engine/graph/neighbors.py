@@ -24,7 +24,7 @@ LOW_RECALL = 0.99
 MINUTE = 60.0  # seconds of an exact search that leaves out no pair
 FEW_FEATURES = 15  # in which few pairs are compared
 # Measured: docs/explanation/neighbors.md.
-EXPECTED_RECALL = ".99 or more of the neighbours, .93 of those of noise in 64 dimensions"
+EXPECTED_RECALL = ".99 or more of the neighbors, .93 of those of noise in 64 dimensions"
 
 
 def kneighbors(
@@ -114,12 +114,12 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
         ]
     measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"
     if recall >= LOW_RECALL:
-        return [Note("approximate-neighbors", f"Neighbours are approximate: {measured}.")]
+        return [Note("approximate-neighbors", f"Neighbors are approximate: {measured}.")]
     return [
         Note(
             "low-neighbor-recall",
-            f"Neighbours are approximate, and too many were missed: {measured}. The graph and its embedding may "
-            "differ from that of the nearest neighbours: use search='exact', or fewer dimensions (the data by their "
+            f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding may "
+            "differ from that of the nearest neighbors: use search='exact', or fewer dimensions (the data by their "
             "principal components), which are easier to search.",
         )
     ]

@@ -76,7 +76,7 @@ class GlleSpec(FitSpec, NeighborSpec):
     any_unit=True,
     any_space=True,
     sparse=True,
-    growth="n^1.2 for few features; n^2 d to find neighbours among many",
+    growth="n^1.2 for few features; n^2 d to find neighbors among many",
     reproducible=True,
 )
 def glle(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:

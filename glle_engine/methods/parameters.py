@@ -77,7 +77,7 @@ class DistanceSpec(MethodSpec):
 class NeighborSpec(DistanceSpec):
     """Parameters of a method on nearest neighbors."""
 
-    n_neighbors: int = integer(10, "k, the number of neighbours of a point.", least=2)
+    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise `TooFewPointsError` for too few points."""

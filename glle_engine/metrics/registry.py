@@ -277,7 +277,7 @@ SCORES: dict[str, Score] = {
         Score(
             name="residual_variance",
             title="Residual variance",
-            about="1 - R^2 of distances in the embedding with geodesic ones along the k-nearest-neighbour graph of the "
+            about="1 - R^2 of distances in the embedding with geodesic ones along the k-nearest-neighbor graph of the "
             "data; in [0, 1]; from a fixed sample of 400 landmarks above 2,000 points (Tenenbaum et al. 2000).",
             better="lower",
             growth="n^2 log n; n log n above 2,000 points",

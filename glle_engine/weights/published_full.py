@@ -117,7 +117,7 @@ def corrected_m_step(
     Parameters
     ----------
     raw : (m, d, k) float64
-        X_i, whose columns are the neighbours of point i.
+        X_i, whose columns are the neighbors of point i.
     scatter : (d, d) float64
         S1, symmetric and positive semidefinite.
     second : (k, k) float64

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.weights.lle import Neighborhoods
 
-POOLED = 3  # times k neighbours a frame
+POOLED = 3  # times k neighbors a frame
 NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along it
 VANISHING = 1e-6  # variance along the sheet in the limit that gives the mean
 SQUARED_TO_ROUNDING = 1e-8  # a Gram matrix holds directions whose variance is a smaller share with half the digits

@@ -40,7 +40,7 @@ def posterior(sheet: NDArray[np.float64]) -> Posterior:
 
 @pytest.fixture(scope="session")
 def wide() -> NDArray[np.float64]:
-    """Return 300 points of a curved sheet in 25 dimensions, more than neighbours."""
+    """Return 300 points of a curved sheet in 25 dimensions, more than neighbors."""
     coordinates = np.random.default_rng(5).uniform(-1, 1, (300, 2))
     directions = np.random.default_rng(6).standard_normal((2, 25))
     return np.asarray(np.sin(coordinates @ directions) + 0.01 * np.random.default_rng(7).standard_normal((300, 25)))

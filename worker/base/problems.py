@@ -126,7 +126,7 @@ def timed_out(seconds: int) -> Problem:
         code="job-timeout",
         status=422,
         detail=f"A task of the job took more than {seconds} s and was stopped.",
-        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Finished draws are kept.",
+        remedy="Use fewer points or neighbors, or raise GLLE_JOB_TIMEOUT. Finished draws are kept.",
         details={"seconds": seconds},
     )
 
@@ -159,7 +159,7 @@ def out_of_memory(message: str) -> Problem:
         code="out-of-memory",
         status=422,
         detail=f"The worker had not enough memory. {message}".strip(),
-        remedy="Use fewer points or neighbours, or give the workers more memory.",
+        remedy="Use fewer points or neighbors, or give the workers more memory.",
     )
 
 

@@ -103,15 +103,15 @@ def curves(rows: list[Likely], path: Path) -> None:
     """Plot figures 8 and 9, DRILL's likelihood over its penalty."""
     figure, axes = plt.subplots(1, 2, figsize=(8, 2.9), layout="constrained")
     for ax, data in zip(axes, PAPER_NEIGHBORS, strict=True):
-        for candidates, marker, colour in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
+        for candidates, marker, color in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
             points = [
                 (float(row.option.split()[1]), row.value)
                 for row in rows
                 if row.data == data and row.option.split()[0] == candidates and row.value is not None
             ]
             if points:
-                label = "all points" if candidates == "all" else f"{candidates} neighbours"
-                ax.semilogx(*np.transpose(points), marker=marker, color=colour, markersize=4, label=label)
+                label = "all points" if candidates == "all" else f"{candidates} neighbors"
+                ax.semilogx(*np.transpose(points), marker=marker, color=color, markersize=4, label=label)
         ax.set_title(REAL[data][0], fontsize=9)
         ax.set_xlabel("L1 penalty", fontsize=8)
         ax.tick_params(labelsize=7)

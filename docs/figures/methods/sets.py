@@ -35,8 +35,8 @@ class DataSet:
     name, title : str
     X : (n, d) float64
     k : int
-        Neighbours, of the methods and of the scores.
-    colour : (n,) float64
+        Neighbors, of the methods and of the scores.
+    color : (n,) float64
         The true arc, the digit, or the time.
     truth : (n, q) float64, optional
     labels : (n,) int64, optional

@@ -157,7 +157,7 @@ def penalties(rows: list[Likely]) -> str:
     head = ["L1"]
     for data, title in (("mocap_run1", "motion capture"), ("robot_wifi", "robot")):
         for candidates in dict.fromkeys(row.option.split()[0] for row in rows if row.data == data):
-            head.append(f"{title}, {candidates} neighbours" if candidates != "all" else f"{title}, all points")
+            head.append(f"{title}, {candidates} neighbors" if candidates != "all" else f"{title}, all points")
             matching = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
             best = max((row.value for row in matching if row.value is not None), default=None)
             for row in matching:

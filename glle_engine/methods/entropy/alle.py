@@ -69,7 +69,7 @@ class AlleSpec(NeighborSpec):
         # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
             raise InvalidParameterError(
-                f"With reg=0, {self.n_neighbors} neighbours reconstruct a point of {d} features without error: the "
+                f"With reg=0, {self.n_neighbors} neighbors reconstruct a point of {d} features without error: the "
                 "likelihood has no bound.",
                 remedy=f"Give reg above 0, or n_neighbors of at most {d}.",
             )
@@ -142,8 +142,8 @@ def acyclic(
             weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
             if not variances[i] > _CLOSE * mean_variance:
                 raise DegenerateDataError(
-                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbours: no greatest likelihood.",
-                    remedy="Remove duplicated points, raise reg, or take fewer neighbours.",
+                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbors: no greatest likelihood.",
+                    remedy="Remove duplicated points, raise reg, or take fewer neighbors.",
                     details={"point": int(order[i])},
                 )
             columns.append(np.append(1.0, -weights) / math.sqrt(variances[i]))
@@ -177,7 +177,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
 @Method(
     spec=AlleSpec,
     title="Acyclic locally linear embedding",
-    about="Each point is reconstructed from neighbours after it in an ordering, so that the likelihood of the Gaussian "
+    about="Each point is reconstructed from neighbors after it in an ordering, so that the likelihood of the Gaussian "
     "field with precision M M^T is exact; principal coordinates of its covariance.",
     source="Lawrence 2012, JMLR 13, on acyclic LLE (arXiv 1010.4830)",
     growth="n^2",

@@ -47,7 +47,7 @@ class DrillSpec(MethodSpec):
     """Parameters of DRILL."""
 
     n_neighbors: int | str = integer(
-        20, "k, the number of neighbours that may be linked to a point; all, to choose among all points.",
+        20, "k, the number of neighbors that may be linked to a point; all, to choose among all points.",
         least=2, words=("all",),
     )  # fmt: skip
     l1: float | str = number(
@@ -83,7 +83,7 @@ class DrillSpec(MethodSpec):
     about="The Gaussian field over the points whose precision, on the edges of the kNN graph or on all, has the "
     "greatest likelihood less an L1 penalty: the graphical lasso over points; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, section 3 (arXiv 1010.4830); Friedman, Hastie and Tibshirani 2008",
-    growth="n for given neighbours, up to 1,000 points; n^3 for all",
+    growth="n for given neighbors, up to 1,000 points; n^3 for all",
 )
 def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the regularised covariance."""

@@ -65,7 +65,7 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
     if squared[closest] <= _CLOSE * squared.mean():
         first, second = int(i[closest]), int(j[closest])
         raise DegenerateDataError(
-            f"Points {first} and {second} are neighbours and equal: no likelihood is the greatest.",
+            f"Points {first} and {second} are neighbors and equal: no likelihood is the greatest.",
             remedy="Remove duplicated points, or add a little noise.",
             details={"points": [first, second]},
         )

@@ -51,7 +51,7 @@ class MeuSpec(NeighborSpec):
         above=0,
     )
     multipliers: str = choice(
-        "positive", "Whether neighbours may only attract (positive), or repel, too (any).", "positive", "any"
+        "positive", "Whether neighbors may only attract (positive), or repel, too (any).", "positive", "any"
     )
     tolerance: float = number(
         1e-4, "Largest error of an expected squared distance, relative to the mean observed one.", above=0, below=1
@@ -64,15 +64,15 @@ class MeuSpec(NeighborSpec):
         require_size(n, MAX_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
             raise InvalidParameterError(
-                f"With multipliers=any and all pairs as neighbours, {d} features bound no likelihood of {n} points.",
-                remedy=f"Take multipliers=positive, fewer neighbours, or at least {n - 1} features; or pca, its limit.",
+                f"With multipliers=any and all pairs as neighbors, {d} features bound no likelihood of {n} points.",
+                remedy=f"Take multipliers=positive, fewer neighbors, or at least {n - 1} features; or pca, its limit.",
             )
 
 
 @Method(
     spec=MeuSpec,
     title="Maximum entropy unfolding",
-    about="The Gaussian field of greatest entropy over the points whose neighbours are as far apart, in expectation, "
+    about="The Gaussian field of greatest entropy over the points whose neighbors are as far apart, in expectation, "
     "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
     growth="n^3",

@@ -33,7 +33,7 @@ MAX_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
 class MvuSpec(NeighborSpec):
     """Parameters of maximum variance unfolding."""
 
-    n_neighbors: int = integer(6, "k, the number of neighbours that keep their distances.", least=2)
+    n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", least=2)
     slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
     tolerance: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
     max_iterations: int = integer(1000, "Newton steps at most.", least=1)
@@ -44,7 +44,7 @@ class MvuSpec(NeighborSpec):
         require_size(n, MAX_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
-                f"{n} points of {self.n_neighbors} neighbours are more constraints than can be solved for.",
+                f"{n} points of {self.n_neighbors} neighbors are more constraints than can be solved for.",
                 remedy=f"Give n_neighbors of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
@@ -53,7 +53,7 @@ class MvuSpec(NeighborSpec):
 @Method(
     spec=MvuSpec,
     title="Maximum variance unfolding",
-    about="The points move as far apart as the distances between neighbours allow: the centred Gram matrix of greatest "
+    about="The points move as far apart as the distances between neighbors allow: the centred Gram matrix of greatest "
     "trace that keeps them, a semidefinite program; its principal coordinates.",
     source="Weinberger, Sha and Saul 2004; Weinberger and Saul 2006; dual: Sun, Boyd, Xiao and Diaconis 2006",
     growth="n^3 k^3",
@@ -83,6 +83,6 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     note = Note(
         "not-converged",
         f"The semidefinite program is solved to a duality gap of {unfolding.gap:.2g} of the trace only, after "
-        f"{unfolding.iterations} steps. Raise max_iterations or slack, or take fewer neighbours.",
+        f"{unfolding.iterations} steps. Raise max_iterations or slack, or take fewer neighbors.",
     )
     return Embedding(Y, values, figures, () if unfolding.converged else (note,))

@@ -88,7 +88,7 @@ def whiten(
     title="Neighbourhood preserving embedding",
     about="The linear functions of the data that LLE's weights reconstruct best: X^T M X a = lambda X^T X a.",
     source="He, Cai, Yan and Zhang 2005, ICCV",
-    growth="n d^2, and n^2 d to find neighbours among many features",
+    growth="n d^2, and n^2 d to find neighbors among many features",
     restore=AffineMap.restore,
 )
 def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embedding:

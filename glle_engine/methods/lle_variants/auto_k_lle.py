@@ -36,8 +36,8 @@ _TRIED = 10
 class AutoKLleSpec(DistanceSpec):
     """Parameters of LLE with automatic k."""
 
-    k_least: int = integer(5, "The smallest number of neighbours that is tried.", least=2)
-    k_most: int = integer(30, "The largest number of neighbours that is tried.", least=2)
+    k_least: int = integer(5, "The smallest number of neighbors that is tried.", least=2)
+    k_most: int = integer(30, "The largest number of neighbors that is tried.", least=2)
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
@@ -86,7 +86,7 @@ def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgre
     ks = [k for k in spec.candidates() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
     if not ks:
         raise DisconnectedGraphError(
-            f"No graph of {spec.k_least} to {spec.k_most} neighbours is one component with one closed class.",
+            f"No graph of {spec.k_least} to {spec.k_most} neighbors is one component with one closed class.",
             remedy="Raise k_most.",
             details={"smallest_connecting_k": connecting},
         )

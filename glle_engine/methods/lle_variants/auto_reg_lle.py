@@ -47,7 +47,7 @@ class AutoRegLleSpec(NeighborSpec):
             )
         if self.n_components >= self.n_neighbors:
             raise InvalidParameterError(
-                f"n_components={self.n_components} of {self.n_neighbors} neighbours leave no residual.",
+                f"n_components={self.n_components} of {self.n_neighbors} neighbors leave no residual.",
                 remedy=f"Give n_neighbors of more than {self.n_components}.",
             )
 

@@ -35,7 +35,7 @@ class IsolleSpec(LleSpec):
 
     n_graph: int | str = integer(
         "auto",
-        "g, the neighbours of a point in the graph along which distances are measured. auto takes as few as connect it,"
+        "g, the neighbors of a point in the graph along which distances are measured. auto takes as few as connect it,"
         " at least p + 2 and at most k; with k or more the result is LLE's.",
         least=1,
         words=("auto",),
@@ -93,7 +93,7 @@ def geodesic_neighbors(
 @Method(
     spec=IsolleSpec,
     title="ISOLLE",
-    about="LLE whose neighbours are the k nearest by shortest paths in a sparser graph, not by straight lines.",
+    about="LLE whose neighbors are the k nearest by shortest paths in a sparser graph, not by straight lines.",
     source="Varini, Degenhard and Nattkemper 2006, Neurocomputing 69; survey arXiv 2011.10925",
     growth="n^2, with a small constant: n numbers are looked through for each point",
     reproducible=True,

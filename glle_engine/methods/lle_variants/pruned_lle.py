@@ -62,7 +62,7 @@ class PrunedLleSpec(LleSpec):
     )
     tolerance: float = number(
         0.03,
-        "lambda: how short a way round saves a doubtful edge, (1 - lambda) pi^2 / (2 sqrt(24 lambda)) neighbourhoods, "
+        "lambda: how short a way round saves a doubtful edge, (1 - lambda) pi^2 / (2 sqrt(24 lambda)) neighborhoods, "
         "10 of them at .01, 5.6 at .03. The higher, the more edges are cut.",
         above=0,
         most=0.5,

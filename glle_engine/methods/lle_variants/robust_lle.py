@@ -48,7 +48,7 @@ class RobustLleSpec(LleSpec):
     threshold: float = number(
         0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
     )
-    max_iter: int = integer(30, "Iterations of the robust PCA of a neighbourhood, at most.", least=1)
+    max_iter: int = integer(30, "Iterations of the robust PCA of a neighborhood, at most.", least=1)
 
     def cost(self, row: str, n: int, d: int) -> Cost:
         """Return the expected cost."""

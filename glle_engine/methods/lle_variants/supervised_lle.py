@@ -3,8 +3,8 @@ r"""Supervised LLE: distances to other classes are enlarged.
 .. math:: \Delta' = \Delta + \alpha \max(\Delta)\, \Lambda
 
 with :math:`\Delta` the Euclidean distances and :math:`\Lambda_{ij} = 1` if the classes of i and j differ, 0
-otherwise (de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003). :math:`\Delta'` chooses the neighbours; weights and
-embedding are LLE's. At :math:`\alpha = 0` the result is LLE's. At :math:`\alpha = 1` (1-SLLE) a point has neighbours of
+otherwise (de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003). :math:`\Delta'` chooses the neighbors; weights and
+embedding are LLE's. At :math:`\alpha = 0` the result is LLE's. At :math:`\alpha = 1` (1-SLLE) a point has neighbors of
 its own class only, and the graph falls into the c classes. The c - 1 bottom eigenvectors other than the constant are
 constant on each class, so that every class collapses to one point of c - 1 dimensions, as the paper states.
 """
@@ -38,7 +38,7 @@ class SupervisedLleSpec(LleSpec):
     alpha: float = number(
         0.01,
         "How much further away another class is, in units of the diameter of the data: 0 is LLE, 1 gives each point "
-        "neighbours of its own class only.",
+        "neighbors of its own class only.",
         least=0,
         most=1,
     )
@@ -67,7 +67,7 @@ def supervised_neighbors(
 @Method(
     spec=SupervisedLleSpec,
     title="Supervised LLE",
-    about="LLE whose neighbours are nearest by Delta + alpha max(Delta) where the classes differ, Delta elsewhere.",
+    about="LLE whose neighbors are nearest by Delta + alpha max(Delta) where the classes differ, Delta elsewhere.",
     source="de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003, ICANN; survey arXiv 2011.10925",
     growth="n^2 d",
     reproducible=True,

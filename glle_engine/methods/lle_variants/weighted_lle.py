@@ -59,7 +59,7 @@ def relative_neighbors(
 @Method(
     spec=WeightedLleSpec,
     title="Weighted LLE",
-    about="LLE whose neighbours are nearest by |x_i - x_j| / sqrt(M(i) M(j)), M the mean distance to the k nearest.",
+    about="LLE whose neighbors are nearest by |x_i - x_j| / sqrt(M(i) M(j)), M the mean distance to the k nearest.",
     source="edge lengths of conformal Isomap: de Silva and Tenenbaum 2003, NIPS 15",
     growth="n^2 d",
 )

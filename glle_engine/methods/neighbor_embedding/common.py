@@ -60,7 +60,7 @@ class PerplexitySpec(StartSpec):
     """Parameters of a method on affinities."""
 
     perplexity: float = number(
-        30.0, "Effective number of neighbours of a point; at most a third of the other points.", above=1
+        30.0, "Effective number of neighbors of a point; at most a third of the other points.", above=1
     )
     seed: int = integer(
         0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1

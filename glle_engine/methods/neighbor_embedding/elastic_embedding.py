@@ -92,7 +92,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
 @Method(
     spec=ElasticSpec,
     title="Elastic embedding",
-    about="Springs pull neighbours together, and a Gaussian repulsion, stronger for points far apart in the data, "
+    about="Springs pull neighbors together, and a Gaussian repulsion, stronger for points far apart in the data, "
     "keeps all apart; lambda weighs the two.",
     source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
     by_distances=True,

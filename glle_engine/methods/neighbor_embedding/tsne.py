@@ -95,7 +95,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     source="van der Maaten and Hinton 2008, Eq. 4 and 5; openTSNE: Policar, Strazar and Zupan 2024",
     by_distances=True,
     sparse=True,
-    growth="n log n, and n^2 d to find neighbours among many features",
+    growth="n log n, and n^2 d to find neighbors among many features",
     libraries=("openTSNE",),
     extra="tsne",
 )

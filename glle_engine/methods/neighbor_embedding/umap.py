@@ -162,10 +162,10 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
 @Method(
     spec=UmapSpec,
     title="Uniform manifold approximation and projection",
-    about="Lays out the fuzzy graph of nearest neighbours so that the cross-entropy of the memberships in the data and "
+    about="Lays out the fuzzy graph of nearest neighbors so that the cross-entropy of the memberships in the data and "
     "of the similarities in the embedding is small.",
     source="McInnes, Healy and Melville 2018, arXiv 1802.03426, sections 3 and 4; umap-learn",
-    growth="n k an epoch, and n^2 d to find neighbours among many features",
+    growth="n k an epoch, and n^2 d to find neighbors among many features",
     libraries=("umap",),
     extra="umap",
     first_seconds=_COMPILATION,
@@ -183,7 +183,7 @@ def umap(
     about="UMAP whose objective also rewards local radii in the embedding that correlate with those in the data: dense "
     "regions stay dense.",
     source="Narayan, Berger and Cho 2021, Nature Biotechnology 39; umap-learn",
-    growth="n k an epoch, and n^2 d to find neighbours among many features",
+    growth="n k an epoch, and n^2 d to find neighbors among many features",
     libraries=("umap",),
     extra="umap",
     first_seconds=_COMPILATION,

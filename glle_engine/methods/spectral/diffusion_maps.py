@@ -51,7 +51,7 @@ class DiffusionMapsSpec(DistanceSpec):
     epsilon: float | str = number(
         "auto",
         "Bandwidth of the kernel exp(-|x - y|^2 / epsilon), in squared units of the data; auto: the median squared "
-        "distance to the 10th neighbour.",
+        "distance to the 10th neighbor.",
         above=0,
         words=("auto",),
     )
@@ -70,7 +70,7 @@ class DiffusionMapsSpec(DistanceSpec):
     )
     n_neighbors: int | str = integer(
         "auto",
-        "Neighbours to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
+        "Neighbors to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
         least=2,
         words=("auto", "all"),
     )

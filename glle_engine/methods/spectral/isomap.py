@@ -99,7 +99,7 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
 @Method(
     spec=IsomapSpec,
     title="Isomap",
-    about="Classical scaling of the lengths of shortest paths through neighbours, from all points or from landmarks.",
+    about="Classical scaling of the lengths of shortest paths through neighbors, from all points or from landmarks.",
     source="Tenenbaum, de Silva and Langford 2000, Science 290; de Silva and Tenenbaum 2004 (landmarks)",
     by_distances=True,
     sparse=True,
@@ -123,7 +123,7 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     if values[-1] <= _VANISHING * values[0]:
         raise DegenerateDataError(
             f"The distances along the graph have no {p} dimensions: eigenvalue {p} is {unit**2 * values[-1]:.1e}.",
-            remedy="Give fewer components or fewer neighbours.",
+            remedy="Give fewer components or fewer neighbors.",
             details={"eigenvalues": (unit**2 * values).tolist()},
         )
     if spec.n_landmarks:

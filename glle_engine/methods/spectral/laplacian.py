@@ -70,7 +70,7 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str) -> csr_array:
         raise DisconnectedGraphError(
             f"With {option}={epsilon:.3g} the weights between {count} parts of the data vanish.",
             remedy=f"The smallest {option} that connects them is {enough:.3g}; the square of the usual distance of "
-            "neighbours is a better one.",
+            "neighbors is a better one.",
             details={option: epsilon, "components": int(count), "smallest": enough},
         )
     return csr_array(weights)

@@ -50,7 +50,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
 @Method(
     spec=LaplacianEigenmapsSpec,
     title="Laplacian eigenmaps",
-    about="The smoothest functions on the graph of neighbours: bottom eigenvectors of its Laplacian L y = lambda D y.",
+    about="The smoothest functions on the graph of neighbors: bottom eigenvectors of its Laplacian L y = lambda D y.",
     source="Belkin and Niyogi 2003, Neural Computation 15",
     by_distances=True,
     sparse=True,

@@ -81,7 +81,7 @@ def embedding_of(
 @Method(
     spec=LleSpec,
     title="Locally linear embedding",
-    about="Each point keeps the weights, summing to one, by which its k neighbours best reconstruct it.",
+    about="Each point keeps the weights, summing to one, by which its k neighbors best reconstruct it.",
     source="Roweis and Saul 2000, Science 290; GLLE Eq. 9, 37-43",
     by_distances=True,
     sparse=True,

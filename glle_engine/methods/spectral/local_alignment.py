@@ -157,7 +157,7 @@ def align_patches(
 @Method(
     spec=HessianLleSpec,
     title="Hessian LLE",
-    about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbours.",
+    about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbors.",
     source="Donoho and Grimes 2003, PNAS 100",
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )
@@ -169,7 +169,7 @@ def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnPro
 @Method(
     spec=LtsaSpec,
     title="Local tangent space alignment",
-    about="The coordinates that are nearest to affine functions of the tangent coordinates of every neighbourhood.",
+    about="The coordinates that are nearest to affine functions of the tangent coordinates of every neighborhood.",
     source="Zhang and Zha 2004, SIAM Journal on Scientific Computing 26",
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

@@ -49,7 +49,7 @@ class ModifiedLleSpec(NeighborSpec):
 @Method(
     spec=ModifiedLleSpec,
     title="Modified LLE",
-    about="Each point keeps several independent sets of weights by which its neighbours reconstruct it, not one.",
+    about="Each point keeps several independent sets of weights by which its neighbors reconstruct it, not one.",
     source="Zhang and Wang 2006, NIPS 19; scikit-learn",
     growth="n^3 up to 3,000 points; n and a large constant above",
     libraries=("sklearn",),
@@ -116,6 +116,6 @@ def _notes(rejected: list[str]) -> tuple[Note, ...]:
         Note(
             "solver-fallback",
             f"ARPACK did not find the embedding ({rejected[0]}); the dense solver did, in time that grows as n^3. "
-            "More neighbours make the problem easier.",
+            "More neighbors make the problem easier.",
         ),
     )

@@ -202,7 +202,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
         buried = figures["points_buried_in_duplicates"]
         yield Note(
             "duplicates",
-            f"{duplicated} points have an exact duplicate among their neighbours"
+            f"{duplicated} points have an exact duplicate among their neighbors"
             + (
                 f", and {buried} have only duplicates: any weights reconstruct those, their posterior is the prior."
                 if buried
@@ -212,7 +212,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if near := figures["points_with_near_duplicates"]:
         yield Note(
             "near-duplicates",
-            f"{near} points have a neighbour a million times nearer than is typical. Their weights rest on rounding or "
+            f"{near} points have a neighbor a million times nearer than is typical. Their weights rest on rounding or "
             "on measurement noise; merge such points, or add the noise they should have.",
         )
     if figures.get("given_neighbors"):
@@ -239,14 +239,14 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if flat := figures["flat_neighborhoods"]:
         yield Note(
             "flat-neighborhoods",
-            f"{flat} neighbourhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
+            f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
             "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
         )
     yield from dimension_notes(figures["n_features"], spec)
     if spec.n_components >= spec.n_neighbors:
         yield Note(
             "more-components-than-neighbors",
-            f"n_components={spec.n_components} is not below n_neighbors={spec.n_neighbors}: neighbourhoods cannot span "
+            f"n_components={spec.n_components} is not below n_neighbors={spec.n_neighbors}: neighborhoods cannot span "
             "the embedding. Raise n_neighbors.",
         )
 
@@ -257,7 +257,7 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
         yield Note(
             "reduced-neighborhoods",
             f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
-            f"neighbourhoods have {least} points at least and {median:g} in the median.",
+            f"neighborhoods have {least} points at least and {median:g} in the median.",
         )
     classes = figures["closed_classes"]
     if len(classes) > 1:
@@ -305,7 +305,7 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if full := figures.get("full_rank_neighborhoods"):
         yield Note(
             "zero-covariance",
-            f"{full} of {n} neighbourhoods have full column rank (d={d}, k={k}): their posterior covariance is "
+            f"{full} of {n} neighborhoods have full column rank (d={d}, k={k}): their posterior covariance is "
             "exactly 0" + (", and every draw is the same embedding." if full == n else "."),
         )
     if singular := figures.get("singular_precisions"):

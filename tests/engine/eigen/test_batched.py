@@ -132,7 +132,7 @@ def standard_normal(seed: int, index: int, shape: tuple[int, int]) -> NDArray[np
 
 
 def test_normals_are_normal() -> None:
-    """Moments of ten thousand streams' beginnings and of one long stream; neighbours are uncorrelated."""
+    """Moments of ten thousand streams' beginnings and of one long stream; neighbors are uncorrelated."""
     long = standard_normal(3, 4, (20_000, 10)).ravel()
     short = np.array([standard_normal(1, index, (1, 4))[0] for index in range(10_000)])
     for some in (long, *short.T):
@@ -170,8 +170,8 @@ def digits() -> Posterior:
 
 
 HARD: dict[str, Callable[[], Posterior]] = {
-    "few neighbours": lambda: fit(manifolds.make("swiss_roll", 300, seed=1).X, n_neighbors=5),
-    "many neighbours": lambda: fit(manifolds.make("s_curve", 300, seed=1).X, n_neighbors=30),
+    "few neighbors": lambda: fit(manifolds.make("swiss_roll", 300, seed=1).X, n_neighbors=5),
+    "many neighbors": lambda: fit(manifolds.make("s_curve", 300, seed=1).X, n_neighbors=30),
     "ten components": lambda: fit(manifolds.make("s_curve", 300, seed=2).X, n_components=10, n_neighbors=14),
     "intrinsic dimension 5": five_dimensions,
     "clusters": clusters,
@@ -241,7 +241,7 @@ def test_small_draws_are_near_the_reference(posterior: Posterior, scale: float) 
 
 
 def test_a_lane_that_fails_disturbs_no_other(posterior: Posterior) -> None:
-    """A scale beyond all bounds spoils its own draw, not its neighbours'."""
+    """A scale beyond all bounds spoils its own draw, not its neighbors'."""
     solver = solver_of(posterior)
     mean, factor = posterior.law.gaussian("posterior")
     good = solver.solve([(0, i, 1.0) for i in range(3)], mean, factor)

@@ -32,12 +32,12 @@ def roll() -> manifolds.Manifold:
 
 @pytest.fixture(scope="module")
 def adapted(roll: manifolds.Manifold) -> Posterior:
-    """Return its posterior with adaptive neighbourhoods."""
+    """Return its posterior with adaptive neighborhoods."""
     return fit(roll.X, n_neighbors=20, neighborhoods="adaptive")
 
 
 def kept_of(posterior: Posterior) -> NDArray[np.bool_]:
-    """Return which candidates are neighbours."""
+    """Return which candidates are neighbors."""
     assert posterior.law.kept is not None
     return posterior.law.kept
 
@@ -63,7 +63,7 @@ def test_short_circuits_are_dropped(roll: manifolds.Manifold, adapted: Posterior
 
 
 def test_a_flat_sheet_keeps_everything() -> None:
-    """Where all neighbourhoods are flat, none is reduced, and the posterior is that of fixed ones, to the last bit."""
+    """Where all neighborhoods are flat, none is reduced, and the posterior is that of fixed ones, to the last bit."""
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     X = np.concatenate([rng.random((300, 2)), np.zeros((300, 1))], axis=1) @ turn
@@ -121,7 +121,7 @@ def test_shift_rotation_and_scale_change_nothing(seed: int, exponent: float) -> 
 
 
 def test_draws_are_eigenvectors(adapted: Posterior) -> None:
-    """As for fixed neighbourhoods, against a dense SVD; scale 0 is the reference."""
+    """As for fixed neighborhoods, against a dense SVD; scale 0 is the reference."""
     draw = adapted.draw(3, align="none")
     assert angle(draw.embedding, bottom(adapted.neighbors, adapted.weights(3), 2)[1]) < 1e-8
     assert angle(adapted.draw(3, scale=0).embedding, adapted.embedding) < 1e-8

@@ -48,7 +48,7 @@ def check(X: NDArray[np.float64], indices: NDArray[np.int32], distances: NDArray
 
 
 def test_recall_against_exact() -> None:
-    """Nearly all neighbours are found, and the measured share is the true one."""
+    """Nearly all neighbors are found, and the measured share is the true one."""
     X = curved(2000)
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
@@ -62,7 +62,7 @@ def test_recall_against_exact() -> None:
 
 @pytest.mark.parametrize("d", [3, 32])
 def test_measured_recall_sees_what_is_missing(d: int) -> None:
-    """Every tenth neighbour taken away, and the next one in its place, is a recall of .9."""
+    """Every tenth neighbor taken away, and the next one in its place, is a recall of .9."""
     X = curved(2000, d)
     further = kneighbors(X, 11)[1]
     reports: list[tuple[int, int, str]] = []
@@ -108,7 +108,7 @@ def test_duplicates_crowd_out_nothing_but_themselves(seed: int, n: int, d: int, 
 
 
 def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
-    """A fifth of the data are one point, another quarter a few: the others find their neighbours nevertheless."""
+    """A fifth of the data are one point, another quarter a few: the others find their neighbors nevertheless."""
     X = curved(3000)
     X[::5] = X[1]
     X[2::4] = X[np.arange(6) % 6 + 3].repeat(125, axis=0)
@@ -122,7 +122,7 @@ def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
 
 @pytest.mark.parametrize(("shift", "factor"), [(1e6, 1.0), (-1e6, 1.0), (0.0, 2.0**300), (0.0, 2.0**-300)])
 def test_neither_origin_nor_unit_matter(shift: float, factor: float) -> None:
-    """Far from the origin, and in units that float32 cannot hold, as many neighbours are found."""
+    """Far from the origin, and in units that float32 cannot hold, as many neighbors are found."""
     X = factor * curved(1500) + shift
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
@@ -139,7 +139,7 @@ def test_few_points_are_searched_exactly(n: int, k: int) -> None:
 
 
 def test_points_with_too_few_candidates_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph in pieces gives fewer than k: those points, copies too, have their neighbours all the same."""
+    """A graph in pieces gives fewer than k: those points, copies too, have their neighbors all the same."""
 
     class Torn(faiss.IndexHNSWFlat):  # type: ignore[misc] # untyped base
         """Finds too few for some points."""
@@ -161,7 +161,7 @@ def test_walks_that_go_astray_are_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     """With strangers in hand, and not the point itself, it is searched exactly."""
 
     class Astray(faiss.IndexHNSWFlat):  # type: ignore[misc] # untyped base
-        """Gives some points the neighbours of others."""
+        """Gives some points the neighbors of others."""
 
         def search(self, places: Any, taken: int, params: Any = None) -> Any:
             distances, found = super().search(places, taken, params=params)
@@ -176,7 +176,7 @@ def test_walks_that_go_astray_are_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_points_that_float32_cannot_tell_apart() -> None:
-    """Two clusters a billion times smaller than their distance have their true neighbours all the same."""
+    """Two clusters a billion times smaller than their distance have their true neighbors all the same."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((300, 20)) * 1e-9, 1 + rng.standard_normal((300, 20)) * 1e-9])
     indices, distances = approximate_kneighbors(X, 5)
@@ -185,7 +185,7 @@ def test_points_that_float32_cannot_tell_apart() -> None:
 
 
 def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In data without a shape of fewer dimensions, and with few links, neighbours are missed, and the note says so."""
+    """In data without a shape of fewer dimensions, and with few links, neighbors are missed, and the note says so."""
     monkeypatch.setattr(room, "LINKS", 4)
     X = np.random.default_rng(0).standard_normal((1500, 64))
     indices, distances = approximate_kneighbors(X, 10)
@@ -250,7 +250,7 @@ def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> 
     assert {**reports, **exact.diagnostics.figures} == reports
     (note,) = set(found.diagnostics.notes) - set(exact.diagnostics.notes)
     assert note.code == "approximate-neighbors"
-    assert note.message == ("Neighbours are approximate: recall 1.0 (measured on 500 points).")
+    assert note.message == ("Neighbors are approximate: recall 1.0 (measured on 500 points).")
 
 
 def test_recall_is_reported_rounded_down() -> None:

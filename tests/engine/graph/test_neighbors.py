@@ -1,4 +1,4 @@
-"""Neighbours are exact, whatever the route."""
+"""Neighbors are exact, whatever the route."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_distances_are_those_of_the_nearest(seed: int, n: int, d: int, k: int, o
 
 @pytest.mark.parametrize("d", [3, 30])
 def test_duplicates_crowd_out_nothing_but_themselves(d: int) -> None:
-    """With more duplicates than neighbours a point is still never its own neighbour."""
+    """With more duplicates than neighbors a point is still never its own neighbor."""
     X = np.repeat(np.random.default_rng(0).standard_normal((5, d)), 8, axis=0)
     indices, distances = kneighbors(X, 6)
     assert distances.max() < 1e-12

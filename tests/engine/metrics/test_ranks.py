@@ -130,7 +130,7 @@ def test_disparity_is_scipys() -> None:
 
 
 def test_impossible_questions() -> None:
-    """Too many neighbours and embeddings of other length are refused with the remedy."""
+    """Too many neighbors and embeddings of other length are refused with the remedy."""
     X = np.random.default_rng(0).random((20, 3))
     with pytest.raises(errors.InvalidParameterError, match="at most 9"):
         trustworthiness(X, X, 10)
@@ -140,7 +140,7 @@ def test_impossible_questions() -> None:
 
 @pytest.mark.parametrize("name", manifolds.NAMES)
 def test_sheets_are_what_they_say(name: str) -> None:
-    """Sheets have their size, repeat by seed, and neighbours in the coordinates are neighbours in space."""
+    """Sheets have their size, repeat by seed, and neighbors in the coordinates are neighbors in space."""
     sheet = manifolds.make(name, 500, seed=4)
     assert sheet.X.shape == (500, 3)
     assert sheet.coordinates.shape == (500, 2)

@@ -77,7 +77,7 @@ def test_is_reported(one: Any) -> None:
 
 
 def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
-    """The mean probability that the nearest neighbours give to the own label; words are labels too."""
+    """The mean probability that the nearest neighbors give to the own label; words are labels too."""
     Y, labels = make_blobs(90, centers=3, cluster_std=4.0, random_state=2)
     votes = KNeighborsClassifier(6).fit(Y, labels)
     nearest = votes.kneighbors(return_distance=False)  # the point itself left out

@@ -186,7 +186,7 @@ def test_bad_requests_are_refused_as_by_the_fit() -> None:
         (cube(2, 8), {"n_neighbors": 10}),
         (np.full((30, 2), np.nan), {}),
         (cube(2, 300), {"n_components": 200}),
-        (cube(2, 30), {"neighbours": 5}),
+        (cube(2, 30), {"neighbors": 5}),
     ):
         with pytest.raises(GlleError):
             estimate(X, **options)  # type: ignore[arg-type] # names of the parametrization

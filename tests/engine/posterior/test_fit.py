@@ -171,8 +171,8 @@ def test_spec_round_trip() -> None:
     """A specification survives its dictionary; an unknown name is refused."""
     spec = FitSpec(method="direct", mean="derived", reg=1)
     assert FitSpec.from_dict(spec.to_dict()) == spec
-    with pytest.raises(errors.InvalidParameterError, match="neighbours"):
-        FitSpec.from_dict({"neighbours": 3})
+    with pytest.raises(errors.InvalidParameterError, match="neighbors"):
+        FitSpec.from_dict({"neighbors": 3})
 
 
 def test_figures_of_the_data_do_not_depend_on_where_they_lie(wide: NDArray[np.float64]) -> None:

@@ -29,9 +29,9 @@ def test_transform_of_training_points_is_their_embedding(noise: str) -> None:
 
 
 def test_a_duplicated_point_is_not_its_own_neighbour() -> None:
-    """scikit-learn 16512: the first column of neighbours was cut off as "the point itself", which it was not.
+    """scikit-learn 16512: the first column of neighbors was cut off as "the point itself", which it was not.
 
-    Of two equal points one kept itself as a neighbour, and was then rebuilt from itself.
+    Of two equal points one kept itself as a neighbor, and was then rebuilt from itself.
     """
     X = np.repeat(np.random.default_rng(0).integers(-9, 10, (40, 2)).astype(float), 2, axis=0)
     for k in (1, 2, 3, 7):

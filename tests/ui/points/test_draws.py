@@ -140,7 +140,7 @@ def test_the_headline_is_the_median_of_the_stability(tab_with_draws: Explorer) -
     path = f"{tab_with_draws.url}/v1/posteriors/{id_}/summary?count=6&scale=1"
     stability = np.load(io.BytesIO(httpx.get(path, headers={"Accept": "application/zip"}).content))["stability"]
     headline = tab_with_draws.at("headline")
-    expect(headline).to_contain_text(f"The median point keeps {100 * np.median(stability):.0f}% of its neighbours")
+    expect(headline).to_contain_text(f"The median point keeps {100 * np.median(stability):.0f}% of its neighbors")
     tooltip = tab_with_draws.page.get_by_role("tooltip", include_hidden=True).first
     expect(tooltip).to_be_hidden()
     headline.focus()

@@ -71,7 +71,7 @@ def test_hover_shows_row_neighbors_and_stability(tab_with_draws: Explorer) -> No
     point = tab_with_draws.at("point")
     expect(point.locator("h2")).to_have_text(f"Row {row}")
     expect(tab_with_draws.at("point-neighbors").locator("button")).to_have_count(8)
-    expect(tab_with_draws.at("point-stability")).to_have_text(re.compile(r"\d+\s?% of its neighbours stay"))
+    expect(tab_with_draws.at("point-stability")).to_have_text(re.compile(r"\d+\s?% of its neighbors stay"))
     tab_with_draws.save_picture("hover")
     tab_with_draws.at("theme").hover()
     expect(tab_with_draws.at("tip")).to_have_count(0)

@@ -78,8 +78,8 @@ def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> L
     panels = [
         Panel("consensus", consensus, colors),
         scale("spread", f"how far a point moves between {'draws' if stated is None else 'samples'}", arrays["spread"]),
-        scale("stability", "share of its neighbours that stay", arrays["stability"]),
-        scale("local trust", "how true its neighbourhood is to the data", arrays["local_trust"]),
+        scale("stability", "share of its neighbors that stay", arrays["stability"]),
+        scale("local trust", "how true its neighborhood is to the data", arrays["local_trust"]),
     ]
     if stated is None:
         return panels, 2, f"{spec.count} draws together"

@@ -20,15 +20,15 @@ export function choices({ dataset, columns, metadata, summary, movement, audit }
     found.push(['coordinate:0', 'True position, first'], ['coordinate:1', 'True position, second']);
   }
   if (summary) {
-    found.push(['spread', 'Spread: how far it moves'], ['stability', 'Stability: how many neighbours stay']);
+    found.push(['spread', 'Spread: how far it moves'], ['stability', 'Stability: how many neighbors stay']);
     found.push(['local_trust', 'Faithfulness to the data']);
   }
   if (movement) {
-    found.push(['movement', 'Movement on half of the data'], ['neighbor_stability', 'Neighbours kept on half of the data']);
+    found.push(['movement', 'Movement on half of the data'], ['neighbor_stability', 'Neighbors kept on half of the data']);
     found.push(['baseline', 'Baseline: distance to its 10 nearest points']);
   }
-  if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbours in another sample']);
-  if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbours']);
+  if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbors in another sample']);
+  if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbors']);
   if (columns?.values) {
     for (let j = 0; j < Math.min(dataset.d, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
   }

@@ -2,7 +2,7 @@
 
 import { number } from './html.js';
 
-const WORDS = { n_neighbors: 'neighbours', n_components: 'dimensions' };
+const WORDS = { n_neighbors: 'neighbors', n_components: 'dimensions' };
 
 /**
  * Return the steps that a problem of the service allows.
@@ -23,7 +23,7 @@ export function stepsOf(problem, spec = {}) {
   }
   if (details.n_points > 3 && details.n_neighbors >= details.n_points) {
     const k = Math.min(10, details.n_points - 1);
-    steps.push({ label: `Use ${k} neighbours`, values: { n_neighbors: k } });
+    steps.push({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
   }
   if (code === 'over-the-limit' && details.allowed) {
     const name = Object.keys(WORDS).find((one) => problem.detail.startsWith(`${one}=`));
@@ -72,18 +72,18 @@ const PLAIN = {
   ],
   'closed-classes': ({ k }) => [
     'The data fall into groups that do not see each other',
-    'Some directions of the picture only tell these groups apart. More neighbours join them.',
-    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+    'Some directions of the picture only tell these groups apart. More neighbors join them.',
+    { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
   ],
   'flat-neighborhoods': ({ k }) => [
-    'Some neighbourhoods are flat',
-    'The nearest points of some rows lie on a line, or are copies of each other. More neighbours see more directions.',
-    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+    'Some neighborhoods are flat',
+    'The nearest points of some rows lie on a line, or are copies of each other. More neighbors see more directions.',
+    { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
   ],
   'more-components-than-neighbors': ({ p }) => [
-    'Too few neighbours for so many dimensions',
-    'A neighbourhood cannot show more directions than it has points.',
-    { label: `Use ${p + 4} neighbours`, values: { n_neighbors: p + 4 } },
+    'Too few neighbors for so many dimensions',
+    'A neighborhood cannot show more directions than it has points.',
+    { label: `Use ${p + 4} neighbors`, values: { n_neighbors: p + 4 } },
   ],
   'negative-variances': () => [
     'The published equations reach impossible values here',
@@ -93,7 +93,7 @@ const PLAIN = {
   'not-converged': () => ['The fit stopped before it settled', 'More iterations may change the picture: see “More settings”.'],
   'near-duplicates': () => [
     'Some rows are almost the same',
-    'What tells them apart is next to nothing, and their place among their neighbours rests on it.',
+    'What tells them apart is next to nothing, and their place among their neighbors rests on it.',
   ],
   duplicates: () => ['Some rows are exact copies', 'They land on the same place. That is no fault, but it is good to know.'],
   'unequal-feature-scales': () => [
@@ -107,7 +107,7 @@ const PLAIN = {
   ],
   bridged: () => [
     'Separate pieces were joined by bridges',
-    'The distance between those pieces in the picture means little. More neighbours may join them without bridges.',
+    'The distance between those pieces in the picture means little. More neighbors may join them without bridges.',
   ],
   'zero-covariance': () => [
     'Every draw may be the same',
@@ -122,8 +122,8 @@ const PLAIN = {
   'scale-saturated': ({ k }) => [
     'The scale of the draws is a guess',
     'The spread of the draws hardly depends on the scale, so none can be identified. Compare spreads within this picture only. ' +
-      'More neighbours, or fewer dimensions, can help.',
-    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+      'More neighbors, or fewer dimensions, can help.',
+    { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
   ],
   'scale-not-matched': () => [
     'The scale of the draws does not match the data',
@@ -144,9 +144,9 @@ const PLAIN = {
 const REFUSED = {
   'disconnected-graph': ({ n_neighbors: k, components, sizes, smallest_connecting_k: enough }) => [
     `The data fall into ${components} separate pieces`,
-    `With ${k} neighbours a point no chain of neighbours leads from one piece to the next` +
+    `With ${k} neighbors a point no chain of neighbors leads from one piece to the next` +
       `${sizes ? ` (they have ${sizes.slice(0, 5).join(', ')}${sizes.length > 5 ? ', …' : ''} points)` : ''}.`,
-    enough ? `From ${enough} neighbours on they hang together.` : 'No reasonable number of neighbours joins them: bridge them, or fit each alone.',
+    enough ? `From ${enough} neighbors on they hang together.` : 'No reasonable number of neighbors joins them: bridge them, or fit each alone.',
   ],
 };
 

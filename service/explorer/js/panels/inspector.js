@@ -122,22 +122,22 @@ function Point() {
       placeholder="id, label or text" ref=${textField} onChange=${search} /></label>`}
     ${missed && html`<p class="quiet" role="status" data-testid="not-found">No row has “${missed}”.</p>`}
     ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
-      ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbours` : ''}.
+      ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbors` : ''}.
       <button type="button" class="link" onClick=${() => choosePoints([])}>Clear</button></p>`}
-    ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbours. Hold Shift and drag to
+    ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbors. Hold Shift and drag to
       select several, in any view.</p>`}
     ${row >= 0 && html`<dl class="facts">
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
       ${Object.entries(state.metadata ?? {}).slice(0, 6).map(([name, values]) => html`<dt>${name}</dt><dd>${values[row]}</dd>`)}
       ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
-      ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
+      ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${audit?.arrays.p_value && html`<dt>By chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
-      ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbours in another sample</dd>`}
+      ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbors in another sample</dd>`}
       ${movement && html`<dt>Movement</dt><dd data-testid="point-movement">${number(movement.arrays.movement[row])} <span class="quiet">${rank(movement.arrays.movement, row)}</span></dd>
         <dt>Baseline</dt><dd>${number(movement.arrays.baseline[row])} <span class="quiet">${rank(movement.arrays.baseline, row)}</span></dd>`}
-      ${state.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
+      ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
       ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
     </dl>`}

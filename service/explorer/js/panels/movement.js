@@ -15,7 +15,7 @@ export function Movement() {
       no interval: no share of new samples is promised to stay within it.</p>
     <dl class="facts">
       <dt>Median movement</dt><dd data-testid="median-movement">${percent(figures.relative_movement)} of the picture's radius</dd>
-      <dt>Neighbours kept</dt><dd data-testid="pairs-kept">${percent(figures.pairs_kept)} <span class="quiet">(${percent(figures.pairs_by_chance)} by chance)</span></dd>
+      <dt>Neighbors kept</dt><dd data-testid="pairs-kept">${percent(figures.pairs_kept)} <span class="quiet">(${percent(figures.pairs_by_chance)} by chance)</span></dd>
       ${figures.separated !== null && html`<dt>Apart</dt><dd>${percent(figures.separated)} of the points from the next ${classes}</dd>`}
       ${figures.refits > 0 && html`<dt>By the seed</dt><dd>${percent(figures.seed_share)} of the variance</dd>`}
       <dt>Baseline</dt><dd data-testid="baseline">The mean distance to the 10 nearest points in the data ${ranksAs(figures.baseline_correlation)}

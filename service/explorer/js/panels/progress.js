@@ -5,8 +5,8 @@ import { html, seconds } from '../lib/html.js';
 import { useStore } from '../store.js';
 
 const STAGES = {
-  neighbors: 'finding neighbours',
-  weights: 'weighing neighbours',
+  neighbors: 'finding neighbors',
+  weights: 'weighing neighbors',
   embedding: 'laying out the map',
   posterior: 'measuring what is uncertain',
   diagnostics: 'checking the fit',

@@ -21,7 +21,7 @@ export function RecentWork() {
         <span class="quiet">${isOpen(job) ? progress(job) : since(job.finished ?? job.created)}</span></button></li>`)}
       ${posteriors.map((one) => html`<li key=${one.id}><button type="button" class="row" data-testid="recent-posterior" disabled=${off}
         aria-current=${one.id === posterior?.id} onClick=${() => openRecent(one)}>
-        ${entry(one.name ?? dataName(one.dataset), `${titleOf(one.spec.method)}, ${one.spec.n_neighbors} neighbours`)}
+        ${entry(one.name ?? dataName(one.dataset), `${titleOf(one.spec.method)}, ${one.spec.n_neighbors} neighbors`)}
         <span class="quiet">${since(one.created)}</span></button></li>`)}
     </ul>
   </section>`;

@@ -5,7 +5,7 @@ import { html } from '../lib/html.js';
 const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields shown without “More”
 
-const PLAIN = { n: 'Rows', n_neighbors: 'Neighbours', n_components: 'Dimensions' };
+const PLAIN = { n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions' };
 
 /** Label of a field: `max_iter` is “Max iter”. */
 export const labelOf = (name) => {

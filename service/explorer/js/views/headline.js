@@ -25,14 +25,14 @@ export function Headline() {
   if (!dataset || view === 'compare' || (!posterior && !single)) return null;
   const title = single?.title ?? methods.find(({ name }) => name === posterior.spec.method)?.title ?? posterior.spec.method;
   const k = posterior?.spec.n_neighbors;
-  const about = single ? title : `${title}, ${k} neighbours${draws ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;
+  const about = single ? title : `${title}, ${k} neighbors${draws ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;
   const meaning = summary && !single &&
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
   return html`<div class="headline">
     ${audit && html`<p class=${`verdict ${audit.beyond_chance === false ? 'low' : ''}`} data-testid="verdict">${audit.verdict}</p>`}
     ${meaning && html`<p class="claim" data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
-      <strong> ${percent(kept)}</strong> of its neighbours <span class="ask" aria-hidden="true">?</span>
+      <strong> ${percent(kept)}</strong> of its neighbors <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
     <p class="quiet">${nameOf(dataset)} · ${about}${!audit && html` · <button type="button" class="link" data-testid="audit" disabled=${Boolean(work)}
       onClick=${auditShown}>Audit this map</button>`}</p>

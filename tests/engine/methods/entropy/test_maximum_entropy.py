@@ -181,7 +181,7 @@ def test_a_small_lasso_is_solved_from_any_start() -> None:
 
 
 def test_a_larger_penalty_leaves_fewer_edges() -> None:
-    """Among all points, and among given neighbours."""
+    """Among all points, and among given neighbors."""
     X = cloud(30, 40)
     one = METHODS["drill"]
     for neighbors in ("all", 6):
@@ -193,7 +193,7 @@ def test_a_larger_penalty_leaves_fewer_edges() -> None:
     ("name", "data", "k"), [("meu", "mocap_run1", 6), ("mvu", "mocap_run1", 6), ("alle", "robot_wifi", 7)]
 )
 def test_real_data_unfold(name: str, data: str, k: int) -> None:
-    """Motion capture and the robot's wireless signals: neighbours stay neighbours."""
+    """Motion capture and the robot's wireless signals: neighbors stay neighbors."""
     from sklearn.manifold import trustworthiness  # noqa: PLC0415 -- takes a while to load
 
     path = ORACLES / f"{data}.npy"
@@ -275,7 +275,7 @@ def test_the_greatest_variance_is_that_of_clarabel() -> None:
 
 
 def test_a_sheet_unrolls_with_its_distances() -> None:
-    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbours nearly their distances."""
+    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbors nearly their distances."""
     one = METHODS["mvu"]
     found = one.embed(manifolds.make("s_curve", 80, seed=3).X, one.spec(n_neighbors=5))
     assert found.figures["kept"] > 0.98

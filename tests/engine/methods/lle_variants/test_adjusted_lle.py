@@ -56,7 +56,7 @@ def with_outliers(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray
 
 
 def test_outliers_are_found_and_the_rest_unharmed() -> None:
-    """Most planted outliers are found, few others; the inliers' neighbours are kept where LLE loses them."""
+    """Most planted outliers are found, few others; the inliers' neighbors are kept where LLE loses them."""
     for seed in range(2):
         X, moved = with_outliers(800, 30, seed)
         inliers = np.setdiff1d(np.arange(800), moved)
@@ -115,7 +115,7 @@ def test_outliers_that_hold_the_rest_together_are_reported() -> None:
 
 
 def test_automatic_k_is_better_than_a_bad_one() -> None:
-    """On a roll whose neighbourhoods must be small, the k advised keeps what 20 neighbours lose."""
+    """On a roll whose neighborhoods must be small, the k advised keeps what 20 neighbors lose."""
     roll = manifolds.make("swiss_roll", 400, seed=0)
     found = embed("auto-k-lle", roll.X, k_least=5, k_most=20)
     curve = found.figures["curve"]
@@ -155,7 +155,7 @@ def test_ridges_are_those_of_their_formulas() -> None:
 
 
 def test_automatic_ridge_is_better_under_noise() -> None:
-    """On noisy bowls a ridge as large as the noise keeps neighbours that .001 loses; it grows with the noise."""
+    """On noisy bowls a ridge as large as the noise keeps neighbors that .001 loses; it grows with the noise."""
     fixed, chosen = [], []
     for seed in range(4):
         X = manifolds.make("severed_bowl", 500, noise=0.04, seed=seed).X

@@ -1,4 +1,4 @@
-"""The extensions of LLE that choose other neighbours: along the sheet, by density, by class, without short circuits."""
+"""The extensions of LLE that choose other neighbors: along the sheet, by density, by class, without short circuits."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from glle_engine.methods.lle_variants.supervised_lle import supervised_neighbors
 from glle_engine.methods.lle_variants.weighted_lle import relative_neighbors
 from glle_engine.methods.spectral.laplacian import symmetric_graph
 
-TURN = 20.0  # along the arc, of which once round is 49 at least: neighbours further apart are on two turns
+TURN = 20.0  # along the arc, of which once round is 49 at least: neighbors further apart are on two turns
 
 
 def embed(name: str, X: np.ndarray, labels: np.ndarray | None = None, **options: Any) -> Embedding:
@@ -38,7 +38,7 @@ def explained(Y: np.ndarray, coordinate: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def roll() -> Manifold:
-    """Return 600 points of a noisy roll whose 12 nearest neighbours jump between its turns."""
+    """Return 600 points of a noisy roll whose 12 nearest neighbors jump between its turns."""
     return manifolds.make("swiss_roll", 600, noise=0.03, seed=1)
 
 
@@ -52,7 +52,7 @@ def roll() -> Manifold:
     ],
 )
 def test_limits_are_lle(roll: Manifold, name: str, options: dict[str, Any]) -> None:
-    """A dense graph of paths, no weight, no class and no cut leave LLE's neighbours, and its bits."""
+    """A dense graph of paths, no weight, no class and no cut leave LLE's neighbors, and its bits."""
     plain = embed("lle", roll.X, n_neighbors=12)
     assert np.array_equal(plain.Y, embed(name, roll.X, n_neighbors=12, **options).Y)
 
@@ -65,7 +65,7 @@ def test_no_alpha_is_lle(roll: Manifold) -> None:
 
 
 def test_isolle_unrolls_what_lle_does_not(roll: Manifold) -> None:
-    """Neighbours along the sheet stay on their turn; the straight ones fold the roll."""
+    """Neighbors along the sheet stay on their turn; the straight ones fold the roll."""
     plain, along = embed("lle", roll.X, n_neighbors=12), embed("isolle", roll.X, n_neighbors=12)
     arc = roll.coordinates[:, 0]
     assert explained(plain.Y, arc) < 0.5
@@ -95,7 +95,7 @@ def test_isolle_refuses_a_graph_of_pieces(roll: Manifold) -> None:
 
 
 def test_first_connecting_is_the_first() -> None:
-    """One neighbour fewer falls apart; no fewer than asked for."""
+    """One neighbor fewer falls apart; no fewer than asked for."""
     nearest, _ = kneighbors(manifolds.make("s_curve", 200, seed=1).X, 15)
     k = first_connecting(nearest, 1)
     assert components(nearest[:, :k]).max() == 0 < components(nearest[:, : k - 1]).max()
@@ -111,7 +111,7 @@ def uneven_sheet(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_relative_distances_even_out_the_density() -> None:
-    """Neighbours by relative distance lie to both sides of more points, and the sheet's arc comes out straighter."""
+    """Neighbors by relative distance lie to both sides of more points, and the sheet's arc comes out straighter."""
     straight = []
     for seed in range(4):
         X, true = uneven_sheet(seed)
@@ -188,7 +188,7 @@ def test_the_only_way_between_two_parts_is_not_cut() -> None:
 
 
 def test_what_pruning_leaves_too_thin_is_reported() -> None:
-    """Points with no more neighbours than dimensions, and groups without neighbours outside, are counted and noted."""
+    """Points with no more neighbors than dimensions, and groups without neighbors outside, are counted and noted."""
     roll = manifolds.make("swiss_roll", 300, noise=0.03, seed=3).X
     found = embed("pruned-lle", roll, n_neighbors=8, tolerance=0.4, delta=0.7)
     assert [note.code for note in found.notes] == ["few-neighbors-left"]
@@ -201,7 +201,7 @@ def test_what_pruning_leaves_too_thin_is_reported() -> None:
 
 
 def test_dropped_neighbors_are_no_edges() -> None:
-    """The first neighbour that is kept stands in for those dropped, wherever it stands in its row."""
+    """The first neighbor that is kept stands in for those dropped, wherever it stands in its row."""
     nearest = np.array([[1, 2], [0, 2], [0, 1]], np.int32)
     kept = np.array([[False, True], [True, True], [True, False]])
     assert edges(nearest, kept).tolist() == [[2, 2], [0, 2], [0, 0]]

@@ -1,4 +1,4 @@
-"""Neighbour embedding: affinities, objectives, their descent, and what comes out."""
+"""Neighbor embedding: affinities, objectives, their descent, and what comes out."""
 
 from collections.abc import Callable
 
@@ -201,7 +201,7 @@ def embedded(name: str, X: Array) -> Embedding:
 
 @pytest.mark.parametrize("name", ALL)
 def test_digits_separate(name: str) -> None:
-    """Neighbours are kept far better than by principal components, and mostly have the same digit."""
+    """Neighbors are kept far better than by principal components, and mostly have the same digit."""
     X, digit = digits()
     found = embedded(name, X)
     linear = principal_axes(X, 2, silent).scores

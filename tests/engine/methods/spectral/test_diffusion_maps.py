@@ -108,7 +108,7 @@ def test_time_0_shows_the_eigenfunctions_themselves(curve: NDArray[np.float64]) 
 
 
 def test_a_kernel_cut_to_neighbors_is_nearly_the_whole(curve: NDArray[np.float64]) -> None:
-    """Where the kernel has decayed at the last neighbour, leaving the rest out changes little."""
+    """Where the kernel has decayed at the last neighbor, leaving the rest out changes little."""
     whole, cut = embed(curve, epsilon=0.05), embed(curve, epsilon=0.05, n_neighbors=60)
     assert disparity(whole.Y, cut.Y) < 1e-3
     assert cut.figures["n_neighbors"] == 60
@@ -116,7 +116,7 @@ def test_a_kernel_cut_to_neighbors_is_nearly_the_whole(curve: NDArray[np.float64
 
 
 def test_refuses_what_the_walk_forgets_and_what_does_not_fit(curve: NDArray[np.float64]) -> None:
-    """A time at which nothing is left, a kernel too large, more neighbours than points, no bandwidth."""
+    """A time at which nothing is left, a kernel too large, more neighbors than points, no bandwidth."""
     with pytest.raises(DegenerateDataError, match="Give a smaller t"):
         embed(curve, t=1_000_000, epsilon=1.0)
     one = METHODS["diffusion-maps"]

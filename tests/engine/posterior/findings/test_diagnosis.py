@@ -152,7 +152,7 @@ def test_k_of_n_or_more(sheet: NDArray[np.float64]) -> None:
 
 
 def test_rank_deficient_neighbourhoods() -> None:
-    """A plane in twenty features has neighbourhoods of rank two with k = 10: embedded as the plane by itself."""
+    """A plane in twenty features has neighborhoods of rank two with k = 10: embedded as the plane by itself."""
     plane = np.random.default_rng(2).random((300, 2))
     turn = np.linalg.qr(np.random.default_rng(3).standard_normal((20, 20)))[0][:2]
     alone, turned = fit(plane, variance="dirichlet"), fit(plane @ turn, variance="dirichlet")
