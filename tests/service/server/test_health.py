@@ -58,12 +58,18 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
 
 
 def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restarted server replies LOADING until its log is read."""
+    """A restarted server replies LOADING until its log is read.
 
-    def loading(*_: object, **_options: object) -> None:
-        raise redis.BusyLoadingError("Redis is loading the dataset in memory")
+    The service has database 1, because other services of this process count requests meanwhile.
+    """
+    read_response = redis.connection.Connection.read_response
 
-    stores = Stores.connect(settings)
+    def loading(connection: redis.connection.Connection, *arguments: Any, **options: Any) -> object:
+        if connection.db == 1:
+            raise redis.BusyLoadingError("Redis is loading the dataset in memory")
+        return read_response(connection, *arguments, **options)
+
+    stores = Stores.connect(replace(settings, redis_url=settings.redis_url.removesuffix("/0") + "/1"))
     with serving(create_app(stores)) as client:
         assert client.get("/v1/jobs").status_code == 200  # no key exists
         monkeypatch.setattr(redis.connection.Connection, "read_response", loading)
