@@ -55,6 +55,7 @@ def test_a_long_fit_shows_its_progress_and_is_cancelled(explorer: Explorer) -> N
     """The bar advances in each stage; the button cancels the job, and the page accepts the next one."""
     explorer.open()
     explorer.make_sheet("swiss_roll", 120_000)
+    explorer.at("form-em-n_neighbors").fill("10")  # the default of so many points needs a larger cache
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
     explorer.page.wait_for_function("new Set(bars.map(([, value]) => value)).size > 2", timeout=60_000)
