@@ -225,7 +225,7 @@ def test_files_go_as_they_are(tmp_path: Path) -> None:
 )
 def test_npy_is_received_in_pieces(array: Any) -> None:
     """The array has the type and the values of the body."""
-    received = _received(Call.npy("/"), npy(array))
+    received = _receive(Call.npy("/"), npy(array))
     assert received.dtype == array.dtype
     np.testing.assert_array_equal(received, array)
 
@@ -234,7 +234,7 @@ def test_npy_is_received_in_pieces(array: Any) -> None:
 def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> None:
     """A body shorter or longer than its header says is an error."""
     with pytest.raises(ValueError, match=r"longer|read all data|EOF"):
-        _received(Call.npy("/"), change(npy(np.ones(4))))
+        _receive(Call.npy("/"), change(npy(np.ones(4))))
 
 
 def test_objects_are_never_unpickled() -> None:
@@ -243,10 +243,10 @@ def test_objects_are_never_unpickled() -> None:
     np.savez(archive, x=np.array([{}], object))
     for call, body in ((Call.npy("/"), npy(np.array([{}], object))), (Call.npz("/"), archive.getvalue())):
         with pytest.raises(ValueError, match="allow_pickle=False"):
-            _received(call, body)
+            _receive(call, body)
 
 
-def _received(call: Call, body: bytes | Iterator[bytes]) -> Any:
+def _receive(call: Call, body: bytes | Iterator[bytes]) -> Any:
     """Return what a call makes of a body."""
     session = Service(httpx.Response(200, content=body)).client(Retries(deadline=0))._session
     return session.run(session.send(call)).body
@@ -262,9 +262,9 @@ def test_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
         raise httpx.ReadError("gone")
 
     with pytest.raises(UnavailableError, match="gone"):
-        _received(Call.npy("/", out=path), torn())
+        _receive(Call.npy("/", out=path), torn())
     assert (path.read_text(), list(tmp_path.iterdir())) == ("before", [path])
-    array = _received(Call.npy("/", out=path), body)
+    array = _receive(Call.npy("/", out=path), body)
     np.testing.assert_array_equal(array, np.arange(6.0))
     assert isinstance(array, np.memmap)
     assert list(tmp_path.iterdir()) == [path]

@@ -50,7 +50,7 @@ class Joined:
         )
 
 
-def joined(deployment: Deployment, work: Work, hosts: int, then: int) -> Joined:
+def measure_joining(deployment: Deployment, work: Work, hosts: int, then: int) -> Joined:
     """Start a job, then more worker hosts, and measure the speed-up."""
     deployment.set_workers(*worker_names(hosts))
     for _ in range(2):  # each worker then has the posterior in memory

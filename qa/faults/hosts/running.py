@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qa.faults.hosts.deployment import Deployment, worker_names
 from qa.faults.hosts.faults import WORKERS, faults
-from qa.faults.hosts.joined import joined
+from qa.faults.hosts.joined import measure_joining
 from qa.faults.hosts.network import quotas
 from qa.faults.hosts.network.namespaces import Network, run, wait_until
 from qa.faults.hosts.report import Row, table
@@ -84,7 +84,7 @@ def _measure_joined(deployment: Deployment, out: Path) -> None:
     """Measure, print and store the speed-up by machines that join; restore the initial number afterwards."""
     names = worker_names(8)
     _share(deployment, names, JOINED_SHARE)
-    joining = joined(deployment, Work(deployment.url(), MANY_POINTS), 4, len(names))
+    joining = measure_joining(deployment, Work(deployment.url(), MANY_POINTS), 4, len(names))
     (out / "joined.json").write_text(json.dumps(asdict(joining), indent=1) + "\n")
     print(joining.report() + "\n", flush=True)
     assert joining.wrong == 0, joining

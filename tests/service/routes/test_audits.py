@@ -41,7 +41,7 @@ def dataset(client: httpx.Client) -> str:
     return str(answer.json()["id"])
 
 
-def audited(client: httpx.Client, stores: Stores, **body: Any) -> tuple[str, dict[str, Any]]:
+def run_audit(client: httpx.Client, stores: Stores, **body: Any) -> tuple[str, dict[str, Any]]:
     """Return path and JSON of the result of an audit."""
     place = result_of(stores, client.post("/v1/audits", json=body))
     return place, client.get(place).json()
@@ -54,7 +54,7 @@ def values_of(client: httpx.Client, dataset: str) -> Any:
 
 def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, dataset: str) -> None:
     """The statements and arrays of an audited method are the engine's, in all formats."""
-    place, found = audited(client, stores, dataset=dataset, method="pca", n_neighbors=8, seed=3)
+    place, found = run_audit(client, stores, dataset=dataset, method="pca", n_neighbors=8, seed=3)
     X = values_of(client, dataset)
     direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), n_neighbors=8, seed=3)
     stated = {name: found[name] for name in ("verdict", "beyond_chance", "remains", "dimension", "ranking", "pairs")}
@@ -90,9 +90,11 @@ def test_a_posterior(client: httpx.Client, stores: Stores) -> None:
     dataset = upload(client, ROLL.X)
     job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 8}).json()
     tasks.fit(job["id"])
-    _, of_posterior = audited(client, stores, posterior=job["posterior"], n_neighbors=6)
+    _, of_posterior = run_audit(client, stores, posterior=job["posterior"], n_neighbors=6)
     assert (of_posterior["method"], of_posterior["subject"]) == ("glle", job["posterior"])
-    _, of_method = audited(client, stores, dataset=dataset, method="glle", parameters={"n_neighbors": 8}, n_neighbors=6)
+    _, of_method = run_audit(
+        client, stores, dataset=dataset, method="glle", parameters={"n_neighbors": 8}, n_neighbors=6
+    )
     assert of_method["remains"] == pytest.approx(of_posterior["remains"], rel=1e-6)
 
 
@@ -101,7 +103,7 @@ def test_coordinates_have_p_values(client: httpx.Client, stores: Stores, dataset
     """Coordinates beside a data set, inline or stored, are compared with chance alone."""
     rows = ROLL.coordinates.round(3)
     given = rows.tolist() if is_inline else upload(client, rows)
-    place, found = audited(client, stores, dataset=dataset, coordinates=given)
+    place, found = run_audit(client, stores, dataset=dataset, coordinates=given)
     assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
     assert [note["code"] for note in found["notes"]] == ["coordinates-alone"]
     assert set(found["arrays"]) == {"embedding", "p_value", "is_point_beyond"}

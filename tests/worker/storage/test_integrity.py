@@ -92,11 +92,11 @@ def test_hot_reads_hash_nothing(stores: Stores, dataset: Dataset, monkeypatch: p
     hashed: list[Path] = []
     whole = files._digest
 
-    def counted(path: Path) -> str | None:
+    def count_read(path: Path) -> str | None:
         hashed.append(path)
         return whole(path)
 
-    monkeypatch.setattr(files, "_digest", counted)
+    monkeypatch.setattr(files, "_digest", count_read)
     for _ in range(5):
         read(store, dataset)
     assert hashed == []

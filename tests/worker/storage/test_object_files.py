@@ -83,7 +83,7 @@ def copies(stores: Stores) -> list[Path]:
     return [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
 
 
-def damaged(stores: Stores) -> list[str]:
+def find_damaged_ids(stores: Stores) -> list[str]:
     """Return the ids of the damaged data sets."""
     return [dataset.id for dataset in stores.datasets.files.find_damaged(stores.datasets)]
 
@@ -162,9 +162,9 @@ def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeyp
     values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
     dataset, _ = one.datasets.add(table(values))
     np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
-    assert damaged(two) == []
+    assert find_damaged_ids(two) == []
     rewrite(one, lambda raw: raw[: -backend.PIECE])
-    assert damaged(two) == [dataset.id]
+    assert find_damaged_ids(two) == [dataset.id]
 
 
 @pytest.mark.parametrize("damage", ["remove", "truncate", "flip"])
@@ -199,11 +199,11 @@ def test_a_damaged_object_is_reported_and_an_upload_repairs_it(one: Stores, two:
     else:
         rewrite(one, {"truncate": lambda raw: raw[:200], "flip": lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])}[damage])
     assert code(lambda: two.datasets.values(dataset.id)) == "dataset-damaged"
-    assert damaged(one) == [dataset.id]
+    assert find_damaged_ids(one) == [dataset.id]
     repaired, new = one.datasets.add(table())
     assert (replace(repaired, stored=named.stored), new) == (named, False)
     np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
-    assert damaged(one) == []
+    assert find_damaged_ids(one) == []
     assert paths(one) == list(repaired.files)  # the replaced file is gone
     assert one.datasets.usage()["datasets"] == 1
 
@@ -273,7 +273,7 @@ def test_concurrent_uploads_and_deletions_leave_whole_data_sets(one: Stores, two
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(6)))
-    assert damaged(two) == []
+    assert find_damaged_ids(two) == []
     records = [one.datasets.get(id_) for id_ in ids(one)]
     assert sorted(paths(one)) == sorted(path for record in records if record is not None for path in record.files)
     sizes = [len(bucket_of(one).read(path, 0, 2**20) or b"") for path in paths(one)]
@@ -324,7 +324,7 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
     monkeypatch.undo()
     assert (ids(one), paths(one)) == (set(), [])
     assert one.datasets.add(table(labels=LABELS))[1]
-    assert damaged(one) == []
+    assert find_damaged_ids(one) == []
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
