@@ -166,26 +166,26 @@ def _workers(stores: Stores) -> Iterator[Check]:
         f"Workers and this command: {', '.join(sorted(versions))}.",
         "Run one version everywhere (docs/how-to/upgrades.md): another one may refuse the records of this one.",
     )
-    unpinned = [worker.name for worker in workers if worker.threads != "1"]
-    yield _check(
+    need = worker_need(stores.settings)
+    yield _check_each(
         "worker threads",
-        "warning" if unpinned else "ok",
-        f"Not pinned: {', '.join(unpinned)}." if unpinned else "Each worker computes with one thread.",
+        "Not pinned:",
+        [worker.name for worker in workers if worker.threads != "1"],
+        "Each worker computes with one thread.",
         "Start workers with `glle worker`: several threads each compete for cores and are three times slower.",
     )
-    skewed = [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS]
-    yield _check(
+    yield _check_each(
         "worker clocks",
-        "warning" if skewed else "ok",
-        f"Not those of the queue's server: {', '.join(skewed)}." if skewed else "They are the queue server's.",
+        "Not those of the queue's server:",
+        [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS],
+        "They are the queue server's.",
         "Synchronise the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
     )
-    need = worker_need(stores.settings)
-    small = [f"{worker.name} ({show_size(worker.memory)})" for worker in workers if 0 < worker.memory < need]
-    yield _check(
+    yield _check_each(
         "worker memory",
-        "warning" if small else "ok",
-        f"Long tasks may need {show_size(need)}; less have {', '.join(small)}." if small else "It is enough.",
+        f"Long tasks may need {show_size(need)}; less have",
+        [f"{worker.name} ({show_size(worker.memory)})" for worker in workers if 0 < worker.memory < need],
+        "It is enough.",
         "Give these workers more memory, or lower GLLE_METHOD_BYTES: the kernel kills tasks beyond it.",
     )
     own = shared_values(stores.settings)
@@ -268,6 +268,13 @@ def engine(settings: Settings) -> Iterator[Check]:
 def _check(name: str, state: State, detail: str, remedy: str) -> Check:
     """Return a check, without its remedy if the state is ok."""
     return Check(name, state, detail, "" if state == "ok" else remedy)
+
+
+def _check_each(name: str, problem: str, faulty: list[str], good: str, remedy: str) -> Check:
+    """Return a check of the workers: a warning that names the faulty ones, or ok."""
+    if not faulty:
+        return _check(name, "ok", good, remedy)
+    return _check(name, "warning", f"{problem} {', '.join(faulty)}.", remedy)
 
 
 def _seconds(call: Callable[[], object]) -> float:
