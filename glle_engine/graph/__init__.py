@@ -1,5 +1,4 @@
 """Neighbor graphs: exact and approximate search, its cost, adaptive sizes, connectivity and bridges.
 
-May import `base` and `linalg`. Start with `neighbors`, which searches exactly or, by `hnsw`, approximately.
-`search_cost` predicts the time of the exact search.
+May import `base` and `linalg`. Start with `neighbors`, which searches exactly or approximately.
 """

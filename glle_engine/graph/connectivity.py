@@ -1,15 +1,21 @@
-"""Connectivity of the kNN graph: components, closed classes, the smallest k that connects."""
+r"""Connectivity of the kNN graph: components, closed classes, the smallest k that connects, and bridges.
+
+A bridge starts in a closed class and ends at a point that leads to another one. Its start is reached from the whole
+class, so that the class is closed no more, and no other class appears: each bridge leaves one class less. Bridges are
+chosen as in Boruvka's algorithm for spanning trees, in rounds of which each at least halves the number of classes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from glle_engine.base.errors import DisconnectedGraphError
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.relations import Distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000
+_SEARCHED = 64  # nearest points of each start: enough for classes of fewer points, in one search for all of them
+_SEARCHED_ENTRIES = 1 << 22  # of these at once
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
@@ -109,7 +117,7 @@ def require_connected(
     X: Data,
     neighbors: NDArray[np.int32],
     search: Search = "exact",
-    instead: str = "Or embed each component as a separate data set.",
+    instead: str = "Or take the method glle, which bridges the components, or embed each as a separate data set.",
 ) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component.
 
@@ -144,3 +152,149 @@ def _adjacency(neighbors: NDArray[np.int32]) -> csr_array:
     n, k = neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
     return csr_array((np.ones(n * k, np.int8), neighbors.ravel(), indptr), shape=(n, n))
+
+
+class _Edge(NamedTuple):
+    """Possible bridge; edges are ordered by length, and then by their ends."""
+
+    length: float
+    start: int
+    end: int
+
+
+def bridge(
+    X: Data, nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
+    """Redirect few edges so that the graph has one closed class, and so one component.
+
+    From each of c closed classes but one, adds the shortest edge to a point from which another class is reached, in
+    place of the start's furthest neighbor. These are c - 1 edges, the smallest possible number.
+
+    Parameters
+    ----------
+    X : (n, d) float64, or Distances
+    nearest : (n, k) int32
+        Nearest first.
+    kept : (n, k) bool or None
+        The neighbors among the candidates; None if all are.
+
+    Returns
+    -------
+    nearest, kept
+        Copies with bridges at the end of their rows, or in the place of a candidate with the same end.
+    bridges : list of (from, to)
+        Empty if the graph was connected.
+
+    """
+    nearest = nearest.copy()
+    kept = None if kept is None else kept.copy()
+    bridges: list[tuple[int, int]] = []
+    while len(classes := closed_classes(edges(nearest, kept))) > 1:
+        reached = _reachable_classes(edges(nearest, kept), classes)
+        for _, start, end in _chosen_edges(_shortest_edges(X, classes, reached), reached):
+            column = np.flatnonzero(nearest[start] == end)  # a dropped candidate
+            if not len(column):
+                column = np.array([nearest.shape[1] - 1])
+                nearest[start, column] = end
+            if kept is not None:
+                kept[start, column] = True
+            bridges.append((start, end))
+    return nearest, kept, bridges
+
+
+def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]) -> NDArray[np.intp]:
+    """Return two closed classes that each point reaches (n, 2), by number; twice the same if it reaches one only."""
+    n, k = graph.shape
+    label = np.full(n, -1)
+    for number, members in enumerate(classes):
+        label[members] = number
+    into = csr_array((np.ones(n * k, np.int8), graph.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)).T.tocsr()
+    first = label[_sources(into, np.flatnonzero(label >= 0))]
+    differs = first[graph] != first[:, None]
+    forks = np.flatnonzero(differs.any(axis=1))
+    reached = np.stack([first, first], axis=1)
+    if len(forks):
+        reached[forks, 1] = first[graph[forks, differs[forks].argmax(axis=1)]]
+        fork = _sources(into, forks)
+        reached = np.where(fork[:, None] >= 0, reached[fork], reached)
+    return reached
+
+
+def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the number of a source that each point reaches (n,), or -1; `into` holds the edges reversed."""
+    n = into.shape[0]
+    indptr = np.append(into.indptr, into.nnz + len(sources))  # one more point leads to all sources
+    indices = np.append(into.indices, sources)
+    reversed_edges = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(n + 1, n + 1))
+    found, above = breadth_first_order(reversed_edges, n)
+    source = np.arange(n + 1)
+    source[found[1:]] = above[found[1:]]
+    source[sources] = sources
+    while (source[source] != source).any():
+        source = source[source]
+    is_found = np.zeros(n + 1, bool)
+    is_found[found] = True
+    return np.where(is_found, source, -1)[:n]
+
+
+def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edge]:
+    """Return the edges, shortest first, that start in a class and end at a point which still leads to another one."""
+    target = list(range(int(reached.max()) + 1))  # the class reached from each class by chosen edges
+    chosen = []
+    for edge in sorted(possible):
+        start = int(reached[edge.start, 0])
+        for end in reached[edge.end].tolist():
+            while target[end] != end:
+                end = target[end]  # noqa: PLW2901 -- along the chosen edges
+            if end != start:
+                target[start] = end
+                chosen.append(edge)
+                break
+    return chosen
+
+
+def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
+    """Return the shortest edge from each class to a point that leads to another class."""
+    only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)
+    found = _edges_to_near_points(X, classes, only)
+    return [
+        found.get(number) or _closest_pair(X, members, np.flatnonzero(only != number))
+        for number, members in enumerate(classes)
+    ]
+
+
+def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArray[np.intp]) -> dict[int, _Edge]:
+    """Return the shortest edges of small classes, by number, that the nearest points of their members prove.
+
+    `only` (n,) is the one class that a point leads to, or -1.
+    """
+    if isinstance(X, Distances):
+        return {}
+    width = min(_SEARCHED, len(X))
+    small = [members for members in classes if len(members) < width]
+    points = np.concatenate(small) if small else np.empty(0, np.intp)
+    found: dict[int, _Edge] = {}
+    unseen = np.full(len(classes), np.inf)  # length from which further edges of a class may exist
+    size = _SEARCHED_ENTRIES // width
+    for first in range(0, len(points), size):
+        starts = points[first : first + size]
+        ends, lengths = kneighbors_to(X, X[starts], width)
+        leads = only[ends] != only[starts][:, None]
+        is_found = leads.any(axis=1)
+        np.minimum.at(unseen, only[starts[~is_found]], lengths[~is_found, -1])
+        rows, column = np.flatnonzero(is_found), leads.argmax(axis=1)[is_found]
+        for length, start, end in zip(lengths[rows, column], starts[rows], ends[rows, column], strict=True):
+            edge = _Edge(float(length), int(start), int(end))
+            number = int(only[start])
+            found[number] = min(found.get(number, edge), edge)
+    return {number: edge for number, edge in found.items() if edge.length < unseen[number]}
+
+
+def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:
+    """Return the edge between the closest points of two sets; of several, that of smallest indices."""
+    if isinstance(X, Distances):
+        start, end = X.closest(a, b)
+        return _Edge(float(X.known[start, end]), start, end)
+    index, distance = kneighbors_to(X[b], X[a], 1)
+    best = int(np.argmin(distance))
+    return _Edge(float(distance[best, 0]), int(a[best]), int(b[index[best, 0]]))

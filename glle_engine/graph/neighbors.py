@@ -1,25 +1,59 @@
-"""The k nearest neighbors of every point, exactly or approximately, and the diagnostics of the search."""
+"""The k nearest neighbors of every point, exactly or approximately, the diagnostics of the search, and its cost.
+
+The time of an exact search is predicted from counted work and measured rates.
+
+The approximate search, search="approximate" (extra `ann`), is by a navigable graph. A hierarchical navigable small
+world (Malkov and Yashunin 2018) keeps for each point some M links to points near it, on levels that thin out upwards. A
+search walks along links to ever nearer points and keeps the `EF_SEARCH` nearest so far. It reads a small part of the
+data: n searches cost some n log n, exact ones n^2. Misses are silent, so that `measured_recall` searches a sample
+exactly and reports the share found. One failure is visible: a walk that ends far from its point has not met the point
+itself either. Such points are searched exactly.
+
+faiss keeps the points in float32. They are centered and scaled by a power of two first, so that the search does not
+change with a shift or a unit. It gives candidates only; their distances are computed again in float64. Exact
+duplicates enter the graph once, because many copies of a point link only to each other, and walks end among them; they
+and the points beside them are searched exactly, too.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import MissingLibraryError
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.graph.hnsw import approximate_kneighbors, measured_recall, required_faiss
+from glle_engine.base.results import Note
 from glle_engine.graph.relations import Distances
-from glle_engine.graph.search_cost import all_pairs_seconds, approximate_seconds
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg.distances import nearest_rows
+from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.distances import nearest_rows, unit_of
+from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
+LINKS = 24  # M
+EF_CONSTRUCTION = 200
+EF_SEARCH = 96
+PROBES = 500  # points that are also searched exactly, for the recall
+_SLACK = 4
+_ROUNDING = 2.0**-21  # eight times the rounding of float32 in a difference of coordinates below 1
+_BLOCK = 2048
+SAMPLE = 20_000  # rows at most whose search is counted
+# Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features.
+PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # of a pair in a tile
+_DISTANCE, _DISTANCE_FEATURE = 5.5e-8, 4e-10
+_ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: a number of a row, a level of the tree for a row
+_START = 1e-3
+_WALK, _WALK_FEATURE = 8e-5, 4e-7  # faiss: a point of the approximate search
+_GROUPS, _COUNTED = 16, 1e10  # groups of points that are searched to count, and products at most
 LOW_RECALL = 0.99
 MINUTE = 60.0  # seconds of an exact search that leaves out no pair
 FEW_FEATURES = 15  # in which few pairs are compared
@@ -34,7 +68,7 @@ def kneighbors(
 
     The result of the exact search is the k smallest pairs (distance, index), for distances computed in one order of
     operations (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor.
-    The approximate search of coordinates is that of `glle_engine.graph.hnsw`.
+    The approximate search of coordinates is `approximate_kneighbors`.
 
     Parameters
     ----------
@@ -62,28 +96,25 @@ def kneighbors(
 
 
 def kneighbors_of(
-    X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int, on_progress: OnProgress = silent
+    X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
-    return nearest_rows(X, X[points], np.asarray(points), n_neighbors, on_progress)
+    return nearest_rows(X, X[points], np.asarray(points), n_neighbors)
 
 
-def kneighbors_to(
-    data: Data, points: Data, n_neighbors: int, on_progress: OnProgress = silent
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
 
     The results (m, k) are those of `kneighbors`, but for identical rows of data, whose distance is exactly 0.
-    `on_progress` is called with (points done, m, "neighbors").
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)
-        return points.nearest(n_neighbors, on_progress)
+        return points.nearest(n_neighbors, silent)
     if isinstance(data, SparsePoints) or isinstance(points, SparsePoints):
         assert isinstance(data, SparsePoints)
         assert isinstance(points, SparsePoints)
-        return data.nearest(points, np.full(len(points), -1), n_neighbors, on_progress)
-    return nearest_rows(data, points, np.full(len(points), -1), n_neighbors, on_progress)
+        return data.nearest(points, np.full(len(points), -1), n_neighbors)
+    return nearest_rows(data, points, np.full(len(points), -1), n_neighbors)
 
 
 def search_figures(
@@ -128,3 +159,205 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
 def _share(recall: float) -> str:
     """Format a share with three digits, rounded down, so that only 1 is 1.0."""
     return "1.0" if recall == 1 else f"{int(recall * 1000) / 1000:.3f}".lstrip("0")
+
+
+def required_faiss() -> Any:
+    """Return faiss, or raise `MissingLibraryError`."""
+    try:
+        import faiss  # noqa: PLC0415 # an extra, and a third of a second
+    except ImportError as error:
+        raise MissingLibraryError(
+            "search='approximate' needs faiss, which is not installed.",
+            remedy="Install it with pip install 'glle[ann]' (for the service: on the workers), or use search='exact'.",
+            details={"library": "faiss", "extra": "ann"},
+        ) from error
+    return faiss
+
+
+def approximate_kneighbors(
+    X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return k points near each point in Euclidean distance, nearly all of them the nearest, itself left out.
+
+    The same data give the same result on a machine, with any number of threads: one thread makes the links, all walk
+    them. Other vector instructions round differently, so that single neighbors may differ on another machine. The
+    search is exact for small data, for points whose walk misses neighbors or the point itself, and for points closer
+    together than float32 can resolve.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    n_neighbors : int
+        k < n.
+    on_progress
+        Called with (done, n, "neighbors"): the first half is the links, the second the searches.
+
+    Returns
+    -------
+    indices : (n, k) int32
+        Nearest first.
+    distances : (n, k) float64
+
+    Raises
+    ------
+    MissingLibraryError
+        Without faiss.
+
+    """
+    faiss, (n, d), k = required_faiss(), X.shape, n_neighbors
+    unit = unit_of(X)
+    if unit != 1.0:
+        indices, distances = approximate_kneighbors(X / unit, k, on_progress)
+        return indices, distances * unit
+    _, first, copies = np.unique(X, axis=0, return_index=True, return_counts=True)
+    first, is_single = np.sort(first), (copies == 1)[np.argsort(first)]
+    taken = k + 1 + _SLACK
+    reach = max(EF_SEARCH, 2 * taken)
+    if len(first) <= reach:
+        return nearest_rows(X, X, np.arange(n), k, on_progress)
+    places = _in_float32(X[first])
+    graph = faiss.IndexHNSWFlat(d, LINKS)
+    graph.hnsw.efConstruction = EF_CONSTRUCTION
+    with _one_thread(faiss):
+        for stop in _stops(len(first)):
+            graph.add(places[graph.ntotal : stop])
+            on_progress(n * stop // (2 * len(first)), n, "neighbors")
+    indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
+    parameters = faiss.SearchParametersHNSW(efSearch=reach)
+    is_lost = np.ones(n, bool)
+    start = 0
+    for stop in _stops(len(first)):
+        own = np.arange(start, stop)
+        square, candidates = graph.search(places[own], taken, params=parameters)
+        home = (
+            (candidates >= 0).all(axis=1)
+            & (candidates == own[:, None]).any(axis=1)
+            & (square[:, -1] > d * _ROUNDING**2)
+            & is_single[candidates].all(axis=1)
+        )
+        points = first[own[home]]
+        near, apart = _nearest_first(X, points, first[candidates[home]])
+        indices[points], distances[points], is_lost[points] = near[:, 1 : k + 1], apart[:, 1 : k + 1], False
+        start = stop
+        on_progress(n * (len(first) + stop) // (2 * len(first)), n, "neighbors")
+    points = np.flatnonzero(is_lost)
+    if len(points):
+        indices[points], distances[points] = nearest_rows(
+            X, X[points], points, k, lambda *_: on_progress(n, n, "neighbors")
+        )
+    return indices, distances
+
+
+def measured_recall(
+    X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
+) -> tuple[float, int]:
+    """Return the share of true neighbors among those of a search, and the number of points of the sample.
+
+    A neighbor is true if it is no farther than the k-th of an exact search, so that ties cost nothing. The sample
+    depends on n alone.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    distances : (n, k) float64
+        To the neighbors of the search.
+    on_progress
+        Called with (points done, points in the sample, "recall").
+
+    """
+    n, k = distances.shape
+    points = np.sort(np.random.default_rng(n).permutation(n)[:PROBES])
+    _, true = nearest_rows(X, X[points], points, k, lambda done, total, _: on_progress(done, total, "recall"))
+    return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
+
+
+def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the points about their mean, their largest coordinate between 1/2 and 1, in float32."""
+    centred = X - X.mean(axis=0)
+    _, exponent = np.frexp(np.abs(centred).max())
+    return np.asarray(np.ldexp(centred, -exponent), np.float32)
+
+
+def _nearest_first(
+    X: NDArray[np.float64], own: NDArray[np.intp], candidates: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Sort the candidates (b, taken) of each point by (distance, index), the point itself in front."""
+    apart = distances_between(X[own], X, candidates)
+    apart[candidates == own[:, None]] = -1.0  # before others whose squared distance underflows
+    order = np.lexsort((candidates, apart), axis=1)
+    return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
+
+
+def _stops(n: int) -> Iterator[int]:
+    """Yield the ends of blocks of points."""
+    yield from range(_BLOCK, n, _BLOCK)
+    yield n
+
+
+@contextmanager
+def _one_thread(faiss: Any) -> Iterator[None]:
+    """Limit faiss to one thread, because links depend on the order of insertion."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+class SearchCost(NamedTuple):
+    """Predicted cost of an exact search on one core.
+
+    `pairs` is the number of pairs of points that are compared, n^2 if nothing is left out.
+    """
+
+    seconds: float
+    pairs: float
+
+
+def search_cost(sample: NDArray[np.float64], n_neighbors: int, n_points: int | None = None) -> SearchCost:
+    """Predict the cost of an exact `kneighbors` from the work counted on a sample.
+
+    The work depends on the data only, not on the clock, so that the same sample gives the same prediction. For more
+    points than the sample has, the pairs of a point are extrapolated as a power of n, from the sample and a quarter of
+    it: they stay the same in few intrinsic dimensions, and grow with n in many.
+
+    Parameters
+    ----------
+    sample : (m, d) float64
+        All points, or two or more of them in random order; of more than 20,000, evenly spaced ones are used.
+    n_neighbors : int
+        k < n.
+    n_points : int, optional
+        n >= m; by default m.
+
+    """
+    n, d = n_points or len(sample), sample.shape[1]
+    sample = sample[:: -(-len(sample) // SAMPLE)]
+    sample = sample / unit_of(sample)
+    work = _count_work(sample, min(n_neighbors, len(sample) - 1))
+    if n > len(sample) and len(sample) // 4 > n_neighbors:
+        less = _count_work(sample[::4], n_neighbors)
+        growth = np.clip(np.log(work / less) / np.log(4), 0.0, 1.0)
+        work = work * (n / len(sample)) ** growth
+    pairs, distances = work.tolist()
+    search = (PAIR + PAIR_FEATURE * d) * pairs + (_DISTANCE + _DISTANCE_FEATURE * d) * distances
+    each = search + _ENTRY * d + _LEVEL * np.log2(n)
+    return SearchCost(_START + n * float(each), n * pairs)
+
+
+def approximate_seconds(n: int, d: int) -> float:
+    """Return the predicted seconds of the approximate search of n points in d features on one core."""
+    return n * (_WALK + _WALK_FEATURE * d)
+
+
+def all_pairs_seconds(n: int, d: int) -> float:
+    """Return the predicted seconds on one core of an exact search that leaves out no pair."""
+    return n * n * (PAIR + PAIR_FEATURE * d)
+
+
+def _count_work(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return the pairs in tiles and the computed distances of a point, on average over some groups of points."""
+    leaves = Leaves(X)
+    groups = max(2, min(_GROUPS, int(_COUNTED // (leaves.size * X.size))))
+    return leaves.work(k, groups) / len(X)

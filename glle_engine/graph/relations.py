@@ -118,7 +118,7 @@ class Distances:
         return count, largest
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        r"""Return `glle_engine.weights.residuals.residual_dimension`, from distances.
+        r"""Return `glle_engine.weights.constrained.residual_dimension`, from distances.
 
         With V = W - I, whose rows sum to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`.
         """

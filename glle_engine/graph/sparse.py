@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 METRICS = ("euclidean", "cosine", "correlation")
 _EPSILON = float(np.finfo(np.float64).eps)
 _BLOCK_ENTRIES = 1 << 21  # of products, or of differences, at a time
-_ROUNDING = 2.0**-46  # as in `glle_engine.weights.residuals`
+_ROUNDING = 2.0**-46  # as in `glle_engine.weights.constrained`
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,7 @@ class SparsePoints:
         return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        """Return `glle_engine.weights.residuals.residual_dimension`.
+        """Return `glle_engine.weights.constrained.residual_dimension`.
 
         Residuals R = V U are combinations of the points U; their inner products are V (U R^T), in blocks of columns, of
         which U R^T costs no more than the search.

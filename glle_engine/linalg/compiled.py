@@ -2,7 +2,7 @@
 
 A compiled function rounds in the order of its source on every processor: no fast-math, no contraction to fused
 operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. The sums of
-`glle_engine.linalg.nearest.products` are an exception, because they only bound results. All compiled code is in the
+`glle_engine.linalg.nearest.tile_kernels` are an exception, because they only bound results. All compiled code is in the
 packages `linalg`, `linalg.nearest`, `weights` and `eigen`.
 
 Code is compiled for a kind of processor, so that one compilation serves all machines of that kind. A wheel carries
@@ -193,7 +193,7 @@ def _locks() -> IO[bytes]:
 def _announce() -> None:
     """Report the pause, once in a process."""
     logging.getLogger("glle").warning(
-        "Compiling the engine, once on this machine: a minute or two before the first results."
+        "Compiling the engine, once on this machine: half a minute to two minutes before the first results."
     )
 
 
@@ -202,16 +202,16 @@ def instruction(code: Callable[..., Any]) -> Any:
     return intrinsic(code)
 
 
-def operation(operator: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+def operation(symbol: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Define an operator for the types of the engine (numba's `overload`)."""
-    return cast("Callable[[Callable[..., Any]], Any]", overload(operator, strict=False))
+    return cast("Callable[[Callable[..., Any]], Any]", overload(symbol, strict=False))
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; it releases the GIL, and computes in the order of its source."""
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
-    dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba offers one cache only
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
+    dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba offers one cache only
     return cast("Callable[P, R]", dispatcher)
 
 

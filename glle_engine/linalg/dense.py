@@ -148,7 +148,8 @@ def svd(
     batch = matrices if matrices.ndim == 3 else matrices[None]
     m, a, b = batch.shape
     tall = a >= b
-    batch = readable(batch if tall else batch.transpose(0, 2, 1))
+    # A writable copy, like the matrices of `procrustes._decompose`: one type and one compilation.
+    batch = np.array(batch if tall else batch.transpose(0, 2, 1), np.float64, order="C")
     rank = min(a, b)
     left, values, right = np.empty(batch.shape), np.empty((m, rank)), np.empty((m, rank, rank))
     if kernels.singular_systems(batch, left, values, right) >= 0:

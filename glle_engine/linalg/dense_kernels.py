@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.tridiagonal import diagonalise
 from glle_engine.linalg.vectors import address, divide, fill, fma, fnma, load, root, store
 
 if TYPE_CHECKING:
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
 
 TAG = (0, 0, 0, 0)  # four doubles a vector, whatever the processor has
 _CHUNK = 256  # rows of both factors that stay in the first cache
-_SWEEPS = 60
+_JACOBI_SWEEPS = 60
 _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-280  # squares below it lose digits; beside entries of 1 they are nothing
+_QL_SWEEPS = 50
 
 
 @compiled
@@ -335,7 +335,7 @@ def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> b
         largest = max(largest, square)
     negligible = largest * _EPSILON * _EPSILON  # columns below it are rounding errors of the others
     tolerance = _EPSILON * max(a, 4)  # a bound on the rounding error of the inner products
-    for _ in range(_SWEEPS):
+    for _ in range(_JACOBI_SWEEPS):
         rotated = False
         for p in range(b - 1):
             for q in range(p + 1, b):
@@ -407,3 +407,79 @@ def logarithms(x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         for j in range(10, -1, -1):
             series = series * square + 2.0 / (2 * j + 1)
         out[i] = exponent * 0.6931471805599453 + s * series
+
+
+@compiled
+def hypotenuse(a: float, b: float) -> float:
+    """Return the root of a^2 + b^2 without overflow; libm's hypot differs between platforms."""
+    large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
+    if large == 0.0:
+        return 0.0
+    ratio = small / large
+    return float(large * np.sqrt(1.0 + ratio * ratio))
+
+
+@compiled
+def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: NDArray[np.float64]) -> bool:
+    """Diagonalise in place by the implicit QL method (Bowdler, Martin, Reinsch, Wilkinson 1968).
+
+    Parameters
+    ----------
+    diagonal : (m,) float64
+        Overwritten with the eigenvalues, unordered.
+    off : (m,) float64
+        off[i] couples i and i + 1; the last one is scratch. Destroyed.
+    rows : (r, m) float64
+        Rows of the identity, overwritten with the same rows of the matrix of eigenvectors (columns).
+
+    Returns
+    -------
+    bool
+        False without convergence, and for values that are not finite.
+
+    """
+    m = len(diagonal)
+    off[m - 1] = 0.0
+    for first in range(m):
+        for sweep in range(_QL_SWEEPS + 1):
+            last = first
+            while last < m - 1:
+                if not abs(off[last]) > _EPSILON * (abs(diagonal[last]) + abs(diagonal[last + 1])):
+                    break
+                last += 1
+            if last == first:
+                break
+            if sweep == _QL_SWEEPS:
+                return False
+            g = (diagonal[first + 1] - diagonal[first]) / (2.0 * off[first])
+            g = diagonal[last] - diagonal[first] + off[first] / (g + np.copysign(hypotenuse(g, 1.0), g))
+            s, c, shift = 1.0, 1.0, 0.0
+            deflated = False
+            for i in range(last - 1, first - 1, -1):
+                f, b = s * off[i], c * off[i]
+                r = hypotenuse(f, g)
+                off[i + 1] = r
+                if r == 0.0:
+                    diagonal[i + 1] -= shift
+                    off[last] = 0.0
+                    deflated = True
+                    break
+                s, c = f / r, g / r
+                g = diagonal[i + 1] - shift
+                r = (diagonal[i] - g) * s + 2.0 * c * b
+                shift = s * r
+                diagonal[i + 1] = g + shift
+                g = c * r - b
+                for row in range(len(rows)):
+                    upper = rows[row, i + 1]
+                    rows[row, i + 1] = s * rows[row, i] + c * upper
+                    rows[row, i] = c * rows[row, i] - s * upper
+            if deflated:
+                continue
+            diagonal[first] -= shift
+            off[first] = g
+            off[last] = 0.0
+    finite = True
+    for i in range(m):
+        finite = finite and np.isfinite(diagonal[i])
+    return finite

@@ -9,7 +9,8 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
-from glle_engine.linalg import tall_kernels as kernels
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.dense_kernels import singular_systems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ def _rotation(
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
     """Return U V^T and tr S of Y^T Y_0 = U S V^T, and both squared norms."""
     turn = np.empty((Y.shape[1], Y.shape[1]))
-    overlap, *squares = kernels.rotation(dense.readable(Y), dense.readable(reference), turn)
+    overlap, *squares = _decompose(dense.readable(Y), dense.readable(reference), turn)
     if not np.isfinite(overlap):
         raise np.linalg.LinAlgError("A product of two embeddings is not finite.")
     return turn, overlap, (squares[0], squares[1])
@@ -73,7 +74,7 @@ def aligned_to(
 def rotate(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Y R of an embedding (n, p) and a rotation (p, p)."""
     out = np.empty((len(Y), turn.shape[1]))
-    kernels.rotate(dense.readable(Y), turn, out)
+    _multiply(dense.readable(Y), turn, out)
     return out
 
 
@@ -151,3 +152,81 @@ def moments(
 def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the spread (n,) of covariances (n, p, p): the root of the trace."""
     return np.asarray(np.sqrt(np.trace(covariance, axis1=1, axis2=2)))
+
+
+@compiled
+def _decompose(
+    Y: NDArray[np.float64], reference: NDArray[np.float64], turn: NDArray[np.float64]
+) -> tuple[float, float, float]:
+    """Put U V^T of Y^T Y_0 = U S V^T into `turn` (p, p).
+
+    Returns
+    -------
+    tr S, |Y|^2, |Y_0|^2; the first is NaN if Y^T Y_0 is not finite.
+
+    """
+    n, p = Y.shape
+    cross = np.zeros((1, p, p))
+    own, other = 0.0, 0.0
+    if p == 2:  # the usual case, with the sums in registers
+        own, other = _planar_products(Y, reference, cross[0])
+    else:
+        for i in range(n):
+            for a in range(p):
+                y = Y[i, a]
+                own += y * y
+                other += reference[i, a] * reference[i, a]
+                for b in range(p):
+                    cross[0, a, b] += y * reference[i, b]
+    left, values, right = np.empty((1, p, p)), np.empty((1, p)), np.empty((1, p, p))
+    if singular_systems(cross, left, values, right) >= 0:
+        return np.nan, own, other
+    total = 0.0
+    for a in range(p):
+        total += values[0, a]
+        for b in range(p):
+            entry = 0.0
+            for j in range(p):
+                entry += left[0, a, j] * right[0, b, j]
+            turn[a, b] = entry
+    return total, own, other
+
+
+@compiled
+def _planar_products(
+    Y: NDArray[np.float64], reference: NDArray[np.float64], cross: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Put Y^T Y_0 of two columns into `cross`; return both squared norms."""
+    xx, xy, yx, yy = 0.0, 0.0, 0.0, 0.0
+    own_x, own_y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(Y)):
+        x, y, u, v = Y[i, 0], Y[i, 1], reference[i, 0], reference[i, 1]
+        xx += x * u
+        xy += x * v
+        yx += y * u
+        yy += y * v
+        own_x += x * x
+        own_y += y * y
+        other_x += u * u
+        other_y += v * v
+    cross[0, 0], cross[0, 1], cross[1, 0], cross[1, 1] = xx, xy, yx, yy
+    return own_x + own_y, other_x + other_y
+
+
+@compiled
+def _multiply(Y: NDArray[np.float64], turn: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Put Y R (n, q) into `out`."""
+    n, p = Y.shape
+    if p == 2 and turn.shape[1] == 2:
+        a, b, c, d = turn[0, 0], turn[0, 1], turn[1, 0], turn[1, 1]
+        for i in range(n):
+            x, y = Y[i, 0], Y[i, 1]
+            out[i, 0] = x * a + y * c
+            out[i, 1] = x * b + y * d
+        return
+    for i in range(n):
+        for b in range(turn.shape[1]):
+            entry = 0.0
+            for a in range(p):
+                entry += Y[i, a] * turn[a, b]
+            out[i, b] = entry

@@ -1,7 +1,4 @@
-"""Products with a few long rows, for Lanczos and its projections.
-
-The loops are compiled code of fixed order (`glle_engine.linalg.tall_kernels`).
-"""
+"""Products with a few long rows, for Lanczos and its projections: compiled code of fixed order."""
 
 from __future__ import annotations
 
@@ -9,22 +6,57 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.linalg import tall_kernels as kernels
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.vectors import address, fill, fma, fnma, load, offset, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_TAG = (0, 0, 0, 0)  # four doubles a vector on every processor
 
+
+@compiled
 def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the inner products (m,) of rows (m, n) with a vector (n,)."""
-    products = np.empty(len(rows))
-    kernels.overlaps(kernels.TAG, rows, vector, products)
+    lanes = len(_TAG)
+    m, n = rows.shape
+    products = np.empty(m)
+    full = n // (2 * lanes)
+    x = address(vector)
+    part = np.empty(2 * lanes)
+    parts = address(part)
+    for i in range(m):
+        row = offset(address(rows), i * n)
+        even, odd = fill(_TAG, 0.0), fill(_TAG, 0.0)
+        for j in range(full):
+            even = fma(load(_TAG, row, 2 * j), load(_TAG, x, 2 * j), even)
+            odd = fma(load(_TAG, row, 2 * j + 1), load(_TAG, x, 2 * j + 1), odd)
+        store(parts, 0, even)
+        store(parts, 1, odd)
+        for j in range(full * 2 * lanes, n):
+            part[j - full * 2 * lanes] += rows[i, j] * vector[j]
+        total = 0.0
+        for j in range(2 * lanes):
+            total += part[j]
+        products[i] = total
     return products
 
 
+@compiled
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
-    """Subtract the combination of rows (m, n) with factors (m,) from a vector (n,), in place."""
-    kernels.subtract(kernels.TAG, factors, rows, vector)
+    """Subtract sum_i factors_i rows_i from a vector, in place, i ascending."""
+    lanes = len(_TAG)
+    m, n = rows.shape
+    full = n // lanes
+    x, all_rows = address(vector), address(rows)
+    for j in range(full):
+        value = load(_TAG, x, j)
+        for i in range(m):
+            value = fnma(load(_TAG, offset(all_rows, i * n), j), fill(_TAG, factors[i]), value)
+        store(x, j, value)
+    for j in range(full * lanes, n):
+        for i in range(m):
+            vector[j] -= rows[i, j] * factors[i]
 
 
 def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,7 +70,7 @@ def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDAr
     """Return the combinations (q, n) of rows (m, n) with factors (q, m)."""
     products = np.zeros((len(factors), rows.shape[1]))
     for own, target in zip(np.ascontiguousarray(-factors), products, strict=True):
-        kernels.subtract(kernels.TAG, own, rows, target)
+        subtract(own, rows, target)
     return products
 
 

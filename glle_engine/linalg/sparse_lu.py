@@ -102,7 +102,8 @@ class SparseLU:
 def _longer(values: NDArray[Any], least: int) -> NDArray[Any]:
     """Return a longer copy."""
     longer = np.empty(2 * len(values) + least, values.dtype)
-    longer[: len(values)] = values
+    for e in range(len(values)):
+        longer[e] = values[e]
     return longer
 
 

@@ -57,12 +57,27 @@ def write(builder: Any, value: Any, address: Any) -> None:
     builder.store(value, address).align = 8
 
 
+def emit(builder: Any, name: str, *vectors: Any) -> Any:
+    """Return an operation of LLVM on vectors of doubles or of floats, such as "sqrt"."""
+    kind = vectors[0].type
+    bits = 64 if kind.element == DOUBLE else 32
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(kind, [kind] * len(vectors)), f"llvm.{name}.v{kind.count}f{bits}"
+    )
+    return builder.call(function, vectors)
+
+
+def spread(builder: Any, value: Any, lanes: int) -> Any:
+    """Return a vector with the same number in every lane."""
+    vector = ir.VectorType(value.type, lanes)
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
 def emit_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a b + c, rounded once."""
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(a.type, [a.type] * 3), f"llvm.fma.v{a.type.count}f64"
-    )
-    return builder.call(function, [a, b, c])
+    return emit(builder, "fma", a, b, c)
 
 
 def constant(lanes: int, value: float) -> Any:
@@ -129,10 +144,7 @@ def fill(typing: Any, tag: Any, value: Any) -> Any:
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(DOUBLE, lanes)
-        first = builder.insert_element(ir.Constant(vector, ir.Undefined), args[1], ir.Constant(ir.IntType(32), 0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-        return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+        return spread(builder, args[1], lanes)
 
     return Vector(lanes)(tag, types.float64), code
 
@@ -162,17 +174,9 @@ def root(typing: Any, a: Any) -> Any:
     """Return the square root."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return square_root(builder, args[0])
+        return emit(builder, "sqrt", args[0])
 
     return a(a), code
-
-
-def square_root(builder: Any, a: Any) -> Any:
-    """Return the square root."""
-    function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(a.type, [a.type]), f"llvm.sqrt.v{a.type.count}f64"
-    )
-    return builder.call(function, [a])
 
 
 def _binary(name: str) -> Any:

@@ -3,7 +3,8 @@ r"""Compiled search of the nearest rows among the leaves of a tree, by tiles of 
 A leaf is skipped if its box is farther from the point than the k-th distance so far. The rows of other leaves are
 compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row about the leaf's
 center, so that little cancels. The distance is computed, in the engine's order of operations, unless this bound proves
-it greater than the k-th.
+it greater than the k-th. The sums of products may be fused and reordered, so that their bits depend on the processor:
+the bound allows for every order.
 
 Bound of the rounding, for u = 2^-24 and d < 2^21 features. Let a, b be exact, a', b' rounded to float32, A = |a'|^2 and
 B = |b'|^2. In units in which the data have extent 1 at most, and up to d 2^-122 for numbers below the normal range:
@@ -18,23 +19,120 @@ All of it is at most (1.25 d + 16) u (A + B), which is `error_of` (A + B). `_thr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.registry import cpu_target
 
-from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.compiled import compiled, instruction
 from glle_engine.linalg.nearest.distance_kernels import ascending, distance, sink
-from glle_engine.linalg.nearest.products import PANEL, ROWS, TAG, center_row, lowest_bit, not_above
-from glle_engine.linalg.vectors import address, offset
+from glle_engine.linalg.vectors import DOUBLE, address, emit, offset, spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+FLOAT = ir.FloatType()
+INTEGER = ir.IntType(64)
+VECTORS = 2  # of points, beside each other in a tile
+TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
+"""As long as a vector of floats: two of them by six rows of sums fit into the registers."""
+PANEL = VECTORS * len(TAG)
+ROWS = (0,) * 6
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
 _LARGEST_SQUARE = 2.0**60  # of a point far outside the data: products of floats may overflow above
 _TINY = 2.0**-120  # more than a feature's numbers below the normal range of float32 add to a bound
+_NONE = 2**63 - 1  # index of no row, after all others
 _SMALLEST = 2.0**-1000  # more than squares below the normal range of float64 add to a squared distance
+
+
+def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
+    """Load `lanes` numbers from number `index` of an address on, which is aligned to one number only."""
+    vector = ir.VectorType(data.type.pointee, lanes)
+    value = builder.load(builder.bitcast(builder.gep(data, [index]), vector.as_pointer()))
+    value.align = 4
+    return value
+
+
+@instruction
+def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: Any, count: Any) -> Any:
+    """Put (centre - row) scale into `out` as floats, and return the sum of their squares.
+
+    `count` numbers, a multiple of the lanes.
+    """
+    lanes = len(tag)
+    narrow = ir.VectorType(FLOAT, lanes)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, row, centre, scale, out, count = args
+        total = cgutils.alloca_once_value(builder, ir.Constant(narrow, [0.0] * lanes))
+        factor = spread(builder, scale, lanes)
+        step = ir.Constant(INTEGER, lanes)
+        with cgutils.for_range_slice(builder, ir.Constant(INTEGER, 0), count, step, INTEGER) as (at, _):
+            apart = builder.fsub(_read(builder, centre, at, lanes), _read(builder, row, at, lanes))
+            value = builder.fptrunc(builder.fmul(apart, factor), narrow)
+            builder.store(value, builder.bitcast(builder.gep(out, [at]), narrow.as_pointer())).align = 4
+            builder.store(emit(builder, "fmuladd", value, value, builder.load(total)), total)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(FLOAT, [FLOAT, narrow]), f"llvm.vector.reduce.fadd.v{lanes}f32"
+        )
+        square = builder.call(function, [ir.Constant(FLOAT, 0.0), builder.load(total)], fastmath=("reassoc",))
+        return builder.fpext(square, DOUBLE)
+
+    return types.float64(tag, row, centre, types.float64, out, types.intp), code
+
+
+@instruction
+def not_above(
+    typing: Any, tag: Any, rows: Any, left: Any, stride: Any, panel: Any, count: Any, start: Any, limits: Any, out: Any
+) -> Any:
+    """Put a mask of the points of a panel into `out` for each row, and return the union of the masks.
+
+    Bit j of the mask of row i is set if start_j + sum_f left_if panel_fj is at most limit_i. `left` has `stride`
+    numbers a row.
+    """
+    lanes, height = len(tag), len(rows)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, _, left, stride, panel, count, start, limits, out = args
+        number = [ir.Constant(INTEGER, i) for i in range(max(height, VECTORS * lanes + 1))]
+        begin = [_read(builder, start, number[v * lanes], lanes) for v in range(VECTORS)]
+        sums = [[cgutils.alloca_once_value(builder, begin[v]) for v in range(VECTORS)] for _ in range(height)]
+        row = [builder.gep(left, [builder.mul(stride, number[i])]) for i in range(height)]
+        with cgutils.for_range(builder, count) as loop:
+            first = builder.mul(loop.index, number[VECTORS * lanes])
+            right = [_read(builder, panel, builder.add(first, number[v * lanes]), lanes) for v in range(VECTORS)]
+            for i in range(height):
+                factor = spread(builder, builder.load(builder.gep(row[i], [loop.index])), lanes)
+                for v in range(VECTORS):
+                    value = emit(builder, "fmuladd", factor, right[v], builder.load(sums[i][v]))
+                    builder.store(value, sums[i][v])
+        union = number[0]
+        for i in range(height):
+            limit = spread(builder, builder.load(builder.gep(limits, [number[i]])), lanes)
+            mask = number[0]
+            for v in range(VECTORS):
+                below = builder.fcmp_ordered("<=", builder.load(sums[i][v]), limit)
+                bits = builder.zext(builder.bitcast(below, ir.IntType(lanes)), INTEGER)
+                mask = builder.or_(mask, builder.shl(bits, number[v * lanes]))
+            builder.store(mask, builder.gep(out, [number[i]]))
+            union = builder.or_(union, mask)
+        return union
+
+    pointers = (left, types.intp, panel, types.intp, start, limits, out)
+    return types.int64(tag, rows, *pointers), code
+
+
+@instruction
+def lowest_bit(typing: Any, mask: Any) -> Any:
+    """Return the position of the lowest bit of a mask other than 0."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), code
 
 
 class Tree(NamedTuple):
@@ -141,11 +239,11 @@ def _list_leaves(
     of many copies of a point the first come first.
     """
     stack = np.empty((128, 3), np.int64)
-    stack[0] = 0, 0, len(tree.boxes)
+    stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
     size, count = 1, 0
     while size:
         size -= 1
-        node, start, stop = stack[size]
+        node, start, stop = stack[size, 0], stack[size, 1], stack[size, 2]
         if start >= first and stop <= last:
             continue
         square = _gap(low, high, tree.nodes[node])
@@ -157,8 +255,8 @@ def _list_leaves(
             count += 1
         else:
             middle = (start + stop) // 2
-            stack[size] = 2 * node + 1, start, middle
-            stack[size + 1] = 2 * node + 2, middle, stop
+            stack[size, 0], stack[size, 1], stack[size, 2] = 2 * node + 1, start, middle
+            stack[size + 1, 0], stack[size + 1, 1], stack[size + 1, 2] = 2 * node + 2, middle, stop
             size += 2
     return count
 
@@ -166,7 +264,8 @@ def _list_leaves(
 @compiled
 def _bounds(places: NDArray[np.float64], box: NDArray[np.float64], tolerance: float, out: NDArray[np.float64]) -> None:
     """Put the squared distances of points, in columns, to a box into out."""
-    out[:] = 0.0
+    for r in range(len(out)):
+        out[r] = 0.0
     for f in range(len(places)):
         low, high = box[0, f] - tolerance, box[1, f] + tolerance
         for r in range(len(out)):
@@ -210,13 +309,19 @@ def nearest_in_leaves(
     half_at, threshold_at, mask_at = address(tree.halves), address(thresholds), address(masks)
     for g in range(first, last):
         begin, m, tolerance = queries.starts[g], queries.starts[g + 1] - queries.starts[g], queries.tolerance[g]
-        for r in range(m):
-            rows[r, :d] = points[begin + r]
-            places[:, r] = queries.places[begin + r]
         for f in range(axes):
-            low[f], high[f] = places[f, :m].min() - tolerance, places[f, :m].max() + tolerance
-        distances[:m], limits[:m] = np.inf, np.inf
-        indices[:m] = np.iinfo(np.int64).max
+            low[f], high[f] = np.inf, -np.inf
+        for r in range(m):
+            for f in range(d):
+                rows[r, f] = points[begin + r, f]
+            for f in range(axes):
+                place = queries.places[begin + r, f]
+                places[f, r], low[f], high[f] = place, min(low[f], place), max(high[f], place)
+            for a in range(k):
+                distances[r, a], indices[r, a] = np.inf, _NONE
+            limits[r] = np.inf
+        for f in range(axes):
+            low[f], high[f] = low[f] - tolerance, high[f] + tolerance
         limit = np.inf
         start = _nearest_leaf(low, high, tree)
         stop = start + 1
@@ -246,13 +351,16 @@ def nearest_in_leaves(
                     if square < _LARGEST_SQUARE:
                         halves[used] = square * (0.5 - error) - d * _TINY
                     else:
-                        left[used], halves[used] = 0.0, -np.inf
+                        for f in range(wide):
+                            left[used, f] = 0.0
+                        halves[used] = -np.inf
                     thresholds[used] = _threshold(distances[r, 0], halves[used], scale, relative)
                     active[used] = r
                     used += 1
                 if used == 0:
                     continue
-                thresholds[used : used + _HEIGHT] = -np.inf
+                for i in range(used, used + _HEIGHT):
+                    thresholds[i] = -np.inf
                 end = min((leaf + 1) * size, n)
                 work[0] += used * (end - leaf * size)
                 for column in range(leaf * size, end, PANEL):
@@ -277,7 +385,10 @@ def nearest_in_leaves(
                                 kth = distances[r, 0]
                                 limits[r] = kth * kth * relative + _SMALLEST
                                 thresholds[i] = _threshold(kth, halves[i], scale, relative)
-                limit = limits[:m].max()
+                limit = 0.0
+                for r in range(m):
+                    limit = max(limit, limits[r])
         for r in range(m):
             ascending(indices[r], distances[r])
-            out_index[begin - origin + r], out_distance[begin - origin + r] = indices[r], distances[r]
+            for a in range(k):
+                out_index[begin - origin + r, a], out_distance[begin - origin + r, a] = indices[r, a], distances[r, a]

@@ -1,28 +1,25 @@
-"""Bridges between the closed classes of a graph."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Components, closed classes, the k that connects, and bridges."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from glle_engine import fit
-from glle_engine.graph import bridging
-from glle_engine.graph.bridging import bridge
-from glle_engine.graph.connectivity import closed_classes, components, edges
+from glle_engine import fit, manifolds
+from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.graph import connectivity
+from glle_engine.graph.connectivity import bridge, closed_classes, components, edges, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 def clusters(seed: int, count: int, d: int, k: int) -> NDArray[np.float64]:
-    """Return clusters of different sizes and widths, some of which overlap; every third seed has many ties."""
+    """Return clusters of different sizes and widths, some of which overlap; of three seeds one has many ties.
+
+    Another has heavy tails: the shortest edge out of a cluster may end at a far point that leads back into it.
+    """
     rng = np.random.default_rng(seed)
     parts = [
         rng.standard_normal((int(rng.integers(k + 1, 30)), d)) * rng.exponential()
@@ -30,6 +27,8 @@ def clusters(seed: int, count: int, d: int, k: int) -> NDArray[np.float64]:
         for _ in range(count)
     ]
     X = np.concatenate(parts)
+    if seed % 3 == 1:
+        X *= np.exp(0.5 * rng.standard_normal((len(X), 1)))
     return np.round(X) if seed % 3 == 0 else X
 
 
@@ -42,29 +41,10 @@ def leads_to(graph: NDArray[np.int32], members: NDArray[np.intp]) -> NDArray[np.
     return reached
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_separate_clusters_of_heavy_tails_need_one_bridge(seed: int) -> None:
-    """The shortest edge out of a cluster ends at a far point that leads back into it: no bridge."""
-    rng = np.random.default_rng(seed)
-    cluster = rng.integers(0, 2, 500)
-    X = rng.standard_normal((500, 60)) * np.exp(0.5 * rng.standard_normal((500, 1)))
-    X[:, 0] += 60 * cluster
-    nearest = kneighbors(X, 10)[0]
-    count = len(closed_classes(nearest))
-    assert count > 1
-    joined, _, bridges = bridge(X, nearest)
-    assert len(bridges) == count - 1
-    assert len(closed_classes(joined)) == 1
-    if seed < 2:
-        posterior = fit(X, disconnected="bridge")
-        assert len(posterior.diagnostics.figures["bridges"]) == count - 1
-        assert np.isfinite(posterior.draw(0).embedding).all()
-
-
 @given(
     seed=st.integers(0, 2**32 - 1),
     count=st.integers(1, 12),
-    d=st.integers(1, 20),
+    d=st.sampled_from([*range(1, 20), 60]),
     k=st.integers(2, 6),
     drop=st.booleans(),
 )
@@ -102,12 +82,12 @@ def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(
     if len(classes) == 1:
         return
     leads = np.stack([leads_to(nearest, members) for members in classes])
-    reached = bridging._reachable_classes(nearest, classes)
+    reached = connectivity._reachable_classes(nearest, classes)
     assert leads[reached, np.arange(len(X))[:, None]].all()
     np.testing.assert_array_equal(reached[:, 0] == reached[:, 1], leads.sum(axis=0) == 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bridging, "_SEARCHED", width)
-        found = bridging._shortest_edges(X, classes, reached)
+        patch.setattr(connectivity, "_SEARCHED", width)
+        found = connectivity._shortest_edges(X, classes, reached)
     distances = cdist(X, X)
     for number, edge in enumerate(found):
         ends = np.flatnonzero(np.delete(leads, number, axis=0).any(axis=0))
@@ -115,4 +95,42 @@ def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(
         assert edge.start in classes[number]
         shortest = distances[np.ix_(classes[number], ends)].min()
         assert edge.length == pytest.approx(shortest, rel=1e-9, abs=1e-12)
-        assert edge == bridging._closest_pair(X, classes[number], ends)
+        assert edge == connectivity._closest_pair(X, classes[number], ends)
+
+
+def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
+    """The error names components, sizes, and the smallest k; one less is refused, that k fits."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((60, 3)), rng.standard_normal((25, 3)) + 30])
+    with pytest.raises(DisconnectedGraphError) as caught:
+        fit(X, n_neighbors=8, disconnected="error")
+    details = caught.value.details
+    assert details["components"] == 2
+    assert details["sizes"] == [60, 25]
+    k = details["smallest_connecting_k"]
+    assert str(k) in caught.value.remedy
+    with pytest.raises(DisconnectedGraphError):
+        fit(X, n_neighbors=k - 1, disconnected="error")
+    assert fit(X, n_neighbors=k, disconnected="error").spec.n_neighbors == k
+
+
+def test_smallest_k_against_every_k() -> None:
+    """The search agrees with trying every k in turn."""
+    rng = np.random.default_rng(4)
+    X = np.concatenate([rng.standard_normal((n, 2)) + 12 * i for i, n in enumerate((9, 14, 30))])
+    tried = next(k for k in range(3, len(X)) if components(kneighbors(X, k)[0]).max() == 0)
+    assert smallest_connecting_k(X, 3) == tried
+
+
+def test_closed_classes_of_a_known_graph() -> None:
+    """A clump with edges from outside is closed; the points outside are not."""
+    neighbors = np.array([[1, 2], [0, 2], [0, 1], [0, 4], [3, 1], [6, 7], [5, 7], [5, 6]], np.int32)
+    assert [members.tolist() for members in closed_classes(neighbors)] == [[0, 1, 2], [5, 6, 7]]
+
+
+def test_bridging_leaves_a_whole_graph_alone() -> None:
+    """Where nothing is to be bridged nothing changes."""
+    sheet = manifolds.make("s_curve", 120, seed=1).X
+    plain, bridged = fit(sheet, disconnected="error"), fit(sheet)
+    assert plain.embedding.tobytes() == bridged.embedding.tobytes()
+    assert bridged.diagnostics.figures["bridges"] == []

@@ -1,23 +1,18 @@
 """Neighbors that the caller has searched."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors, kneighbors_graph, radius_neighbors_graph
 
 from glle_engine import FitSpec, GlleError, fit, manifolds
 from glle_engine.estimator import GLLE
-from glle_engine.graph.given import checked_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.calibration import calibrate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +69,14 @@ def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> 
         (lambda near: np.where(np.arange(200)[:, None] == 5, 6, near), "Point 5 has a neighbor twice"),
         (lambda near: near[:, :1], "at least two"),
         (lambda _: csr_array((100, 100)), "shape \\(100, 100\\)"),
+        (lambda _: radius_neighbors_graph(manifolds.make("s_curve", 200, seed=0).X, 0.6), "not of a radius"),
     ],
 )
 def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: Any, words: str) -> None:
     """With the first wrong entry and the remedy."""
     with pytest.raises(GlleError, match=words) as caught:
-        checked_neighbors(change(kneighbors(points, 6)[0]), 200)
+        fit(points, neighbors=change(kneighbors(points, 6)[0]))
     assert caught.value.remedy
-
-
-def test_a_graph_of_a_radius_is_refused(points: NDArray[np.float64]) -> None:
-    """Its points have different numbers of neighbors."""
-    with pytest.raises(GlleError, match="not of a radius"):
-        fit(points, neighbors=radius_neighbors_graph(points, 0.6))
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,18 @@
 """The compiler of the engine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = """
 import numpy as np
 from numba.core import event
 listener = event.RecordingListener()
 event.register("numba:compile", listener)
-from glle_engine.linalg.tridiagonal import diagonalise
+from glle_engine.linalg.dense_kernels import diagonalise
 diagonal = np.array([2.0, 2.0])
 assert diagonalise(diagonal, np.array([1.0, 0.0]), np.eye(2))
 print(sorted(diagonal), [e.data["dispatcher"].py_func.__name__ for _, e in listener.buffer if e.is_start])
@@ -61,7 +56,7 @@ def test_processes_compile_a_function_once(tmp_path: Path) -> None:
     messages = [message for _, message in outcomes if message]
     assert len(messages) == 1
     assert messages[0].startswith("Compiling the engine, once on this machine")
-    assert len(list(tmp_path.rglob("tridiagonal.diagonalise*.nbc"))) == 1
+    assert len(list(tmp_path.rglob("dense_kernels.diagonalise*.nbc"))) == 1
 
 
 def test_without_a_place_to_write_to_code_is_compiled_for_the_process() -> None:

@@ -1,14 +1,25 @@
 """The batched dense operations against their definitions; `tests/engine/reproducibility` compares their bits."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, random_array
 
 from glle_engine.linalg import dense
+from glle_engine.linalg.procrustes import (
+    MAX_ROUNDS,
+    TOLERANCE,
+    generalized_procrustes,
+    medoid,
+    moments,
+    procrustes_rotation,
+)
+from glle_engine.linalg.sparse_lu import SparseLU
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 few = settings(max_examples=25)
@@ -82,18 +93,13 @@ def test_the_inverse_factor_inverts_a_positive_definite_matrix(rows: np.ndarray)
     np.testing.assert_allclose(np.einsum("mij,mj->mi", precision, weights) / minimum[:, None], 1.0, atol=1e-9)
 
 
-def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
-    """An indefinite matrix has no Cholesky factor."""
+@pytest.mark.parametrize(
+    ("operation", "entry"), [(dense.inverse_factor, 2.0), (dense.eigh, np.nan), (dense.svd, np.nan)]
+)
+def test_a_matrix_without_a_factor_is_refused(operation: Any, entry: float) -> None:
+    """An indefinite matrix has no Cholesky factor; NaN is refused as LAPACK does."""
     with pytest.raises(np.linalg.LinAlgError):
-        dense.inverse_factor(np.array([[[1.0, 2.0], [2.0, 1.0]]]))
-
-
-@pytest.mark.parametrize("operation", [dense.eigh, dense.svd])
-def test_a_matrix_that_is_not_finite_is_refused(operation: object) -> None:
-    """NaN is refused as LAPACK does."""
-    assert callable(operation)
-    with pytest.raises(np.linalg.LinAlgError):
-        operation(np.array([[[1.0, np.nan], [np.nan, 1.0]]]))
+        operation(np.array([[[1.0, entry], [entry, 1.0]]]))
 
 
 @few
@@ -103,3 +109,132 @@ def test_logarithms_are_right_to_the_last_digits(x: np.ndarray) -> None:
     exact = np.array([dense.log(float(value)) for value in x])
     np.testing.assert_allclose(dense.logs(x), exact, rtol=4e-16, atol=1e-16)
     np.testing.assert_allclose([dense.exp(value) for value in exact], x, rtol=1e-12)
+
+
+def residual(aligned: NDArray[np.float64]) -> float:
+    """Return the sum of squared distances to the mean configuration."""
+    return float(((aligned - aligned.mean(axis=0)) ** 2).sum())
+
+
+def turned_copies(seed: int, p: int, noise: float) -> NDArray[np.float64]:
+    """Return nine turned copies (9, 80, p) of one configuration with noise."""
+    rng = np.random.default_rng(seed)
+    Y = rng.standard_normal((1, 80, p)) + noise * rng.standard_normal((9, 80, p))
+    return np.stack([one @ np.linalg.qr(rng.standard_normal((p, p)))[0] for one in Y])
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.3, 2.0))
+def test_each_round_of_generalised_procrustes_lowers_the_residual(seed: int, p: int, noise: float) -> None:
+    """The first round aligns to the medoid, and later ones improve on it."""
+    Y, residuals = turned_copies(seed, p, noise), []
+    with pytest.MonkeyPatch.context() as patched:
+        for rounds in (1, 2, 3, 5, 10, 100):
+            patched.setattr("glle_engine.linalg.procrustes.MAX_ROUNDS", rounds)
+            residuals.append(residual(generalized_procrustes(Y, Y[0])))
+    middle = Y[medoid(Y)]
+    to_medoid = np.stack([one @ procrustes_rotation(one, middle) for one in Y])
+    assert residuals[0] == pytest.approx(residual(to_medoid), rel=1e-12)
+    assert (np.diff(residuals) <= 1e-12 * residuals[0]).all()
+    if p > 1:  # signs alone may agree
+        assert residuals[-1] < residuals[0]
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.0, 0.5))
+def test_generalised_procrustes_converges_to_a_stationary_point(seed: int, p: int, noise: float) -> None:
+    """With moderate noise it converges, and no turn brings an embedding closer to the mean."""
+    Y, rounds = turned_copies(seed, p, noise), []
+    aligned = generalized_procrustes(Y, Y[0], lambda round_, *_: rounds.append(round_))
+    consensus = aligned.mean(axis=0)
+    assert len(rounds) < MAX_ROUNDS
+    # The best turn of Y_j to C is the identity if and only if Y_j^T C is symmetric and positive semidefinite. It is so
+    # for the mean of the round before, which differs from C by the tolerance.
+    for one in aligned:
+        overlap = one.T @ consensus
+        apart = 10 * TOLERANCE * float(np.linalg.norm(one) * np.linalg.norm(consensus))
+        np.testing.assert_allclose(overlap, overlap.T, rtol=0, atol=apart)
+        assert np.linalg.eigvalsh((overlap + overlap.T) / 2).min() >= -apart
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), m=st.integers(2, 9), p=st.integers(1, 3))
+def test_moments_are_those_of_numpy_point_by_point(seed: int, m: int, p: int) -> None:
+    """Mean and covariance are numpy's to rounding, and a point's are the same bits alone."""
+    places = np.random.default_rng(seed).standard_normal((m, 20, p)) + 5
+    mean, covariance = moments(places)
+    np.testing.assert_allclose(mean, places.mean(axis=0), rtol=1e-14)
+    for i in range(20):
+        np.testing.assert_allclose(covariance[i], np.cov(places[:, i].T).reshape(p, p), atol=1e-14, rtol=1e-12)
+        alone = moments(places[:, i : i + 1])
+        assert (alone[0][0].tobytes(), alone[1][0].tobytes()) == (mean[i].tobytes(), covariance[i].tobytes())
+
+
+@pytest.mark.parametrize("given_start", [True, False])
+def test_a_consensus_does_not_depend_on_the_order(given_start: bool) -> None:  # noqa: FBT001
+    """Most embeddings agree; an embedding of another shape in front does not lead the alignment."""
+    rng = np.random.default_rng(0)
+    reference = rng.standard_normal((60, 2))
+    embeddings = np.stack([reference + 0.1 * rng.standard_normal((60, 2)) for _ in range(9)])
+    embeddings = np.concatenate([rng.standard_normal((1, 60, 2)), embeddings])
+    assert medoid(embeddings) != 0
+    start = reference if given_start else None
+    first = generalized_procrustes(embeddings, reference, start=start)
+    last = generalized_procrustes(embeddings[::-1], reference, start=start)[::-1]
+    np.testing.assert_allclose(first, last, atol=1e-9)
+
+
+def test_the_medoid_is_nearest_to_the_others() -> None:
+    """By the definition, for a few embeddings; of many, one of those that are compared."""
+    Y = turned_copies(0, 2, 0.5)
+    sums = [((np.stack([one @ procrustes_rotation(one, other) for one in Y]) - other) ** 2).sum() for other in Y]
+    assert medoid(Y) == np.argmin(sums)
+    many = np.concatenate([Y] * 20)
+    assert medoid(many) in np.linspace(0, len(many) - 1, 32).astype(int)
+
+
+def lu_of(matrix: csc_array, threshold: float) -> SparseLU:
+    """Factor a sparse matrix."""
+    return SparseLU.factor(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, threshold)
+
+
+@settings(max_examples=80)
+@given(
+    n=st.integers(1, 60),
+    density=st.floats(0.0, 0.5),
+    threshold=st.sampled_from([0.01, 0.5, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_solves_are_those_of_the_matrix(n: int, density: float, threshold: float, seed: int) -> None:
+    """A x = b and A^T x = b for rows and columns in any order, with entries on the diagonal that are too small."""
+    rng = np.random.default_rng(seed)
+    whole = random_array((n, n), density=density, rng=rng).toarray() - 0.5 * np.eye(n)
+    whole = whole[rng.permutation(n)] + 1e-12 * np.eye(n)
+    if np.linalg.cond(whole) > 1e8:
+        return
+    lu = lu_of(csc_array(whole), threshold)
+    b = rng.standard_normal((n, 2))
+    for trans, matrix in (("N", whole), ("T", whole.T)):
+        x = lu.solve(b, trans)
+        np.testing.assert_allclose(x[:, 1], lu.solve(np.ascontiguousarray(b[:, 1]), trans), rtol=0, atol=0)
+        expected = np.linalg.solve(matrix, b)
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-13 * np.linalg.cond(whole) * np.abs(expected).max() * n)
+
+
+def test_multipliers_are_bounded_by_the_threshold() -> None:
+    """No entry of L exceeds 1 / threshold, and every row is a pivot once."""
+    rng = np.random.default_rng(0)
+    matrix = csc_array(random_array((200, 200), density=0.03, rng=rng).toarray() + 1e-3 * np.eye(200))
+    for threshold in (0.1, 1.0):
+        lu = lu_of(matrix, threshold)
+        assert np.abs(lu.lower).max() <= 1 / threshold * (1 + 1e-15)
+        assert np.array_equal(np.sort(lu.pivots), np.arange(200))
+
+
+@pytest.mark.parametrize("entry", [0.0, np.nan, np.inf])
+def test_a_matrix_without_a_pivot_is_refused(entry: float) -> None:
+    """A column that is zero, or not finite, has no pivot."""
+    matrix = csc_array(np.eye(4))
+    matrix.data[2] = entry
+    with pytest.raises(FloatingPointError):
+        lu_of(matrix, 0.1)

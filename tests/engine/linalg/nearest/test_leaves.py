@@ -1,22 +1,16 @@
 """The search in leaves finds the k smallest (distance, index), and leaves out what cannot be among them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.linalg.nearest.leaves import Leaves
-from glle_engine.linalg.nearest.partition import PrincipalAxes, leaf_boxes, leaf_order, node_boxes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_boxes, leaf_order, node_boxes
+from tests.engine.linalg.sorted_distances import ordered
 
 
 def found(
@@ -29,17 +23,6 @@ def found(
         indices[rows], distances[rows] = nearest, apart
     assert (indices >= 0).all()
     return indices, distances
-
-
-def ordered(
-    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the k smallest (distance, index) of all rows of data, by sorting them."""
-    candidates = np.broadcast_to(np.arange(len(data)), (len(points), len(data)))
-    distance = distances_between(points, data, candidates)
-    order = np.lexsort((candidates, distance), axis=1)
-    order = order[order != own[:, None]].reshape(len(points), -1) if (own >= 0).all() else order
-    return order[:, :k], np.take_along_axis(distance, order[:, :k], axis=1)
 
 
 def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int) -> None:
@@ -89,12 +72,12 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], NDArray[np.float64]]]
     seed=st.integers(0, 10**6),
     n=st.integers(20, 700),
     d=st.sampled_from([1, 2, 3, 4, 16, 17, 40]),
-    k=st.integers(1, 19),
+    k=st.sampled_from([*range(1, 19), 199]),
 )
 def test_the_result_is_the_smallest_pairs(kind: str, seed: int, n: int, d: int, k: int) -> None:
     """Neighbors, ties and distances are those of all distances sorted, for rows of the data and for other points."""
     rng = np.random.default_rng(seed)
-    data = KINDS[kind](rng, n, d)
+    data, k = KINDS[kind](rng, n, d), min(k, n - 1)  # up to all others, more than a leaf has
     assert_exact(data, data, np.arange(n), k)
     some = rng.permutation(n)[: n // 3 + 1]
     assert_exact(data, data[some], some, k)
@@ -112,13 +95,6 @@ def test_points_far_outside_the_data(d: int, far: float) -> None:
     assert_exact(data, points, np.full(60, -1), 9)
 
 
-@pytest.mark.parametrize("k", [199, 399])
-def test_more_neighbors_than_a_leaf_has_rows(k: int) -> None:
-    """All other points, or half of them, are neighbors."""
-    data = np.random.default_rng(0).integers(0, 4, (400, 5)).astype(np.float64)
-    assert_exact(data, data, np.arange(400), k)
-
-
 def test_structure_and_copies_leave_out_most_pairs() -> None:
     """Few intrinsic dimensions in many features, and copies of few points, cost a small part of all pairs."""
     rng = np.random.default_rng(0)
@@ -130,13 +106,6 @@ def test_structure_and_copies_leave_out_most_pairs() -> None:
     assert shares[0] < 0.3
     assert shares[1] < 0.3
     assert 0.9 < shares[2] <= 1.0
-
-
-def test_work_of_some_groups_stands_for_all() -> None:
-    """The extrapolated work is near the work of all groups."""
-    data = np.random.default_rng(0).random((8000, 4))
-    leaves = Leaves(data)
-    np.testing.assert_allclose(leaves.work(10, 16), leaves.work(10, 1 << 20), rtol=0.3)
 
 
 @settings(max_examples=20)
