@@ -1,4 +1,7 @@
-"""Bottom eigenpairs with their diagnostics, and the acceptance test of all solvers."""
+"""Bottom eigenpairs with their diagnostics, the acceptance test of all solvers, and Lanczos for single problems.
+
+Lanczos finds the few largest eigenpairs of a symmetric operator, fully reorthogonalised.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.linalg import dense
+from glle_engine.linalg.rows import combination, norm, project_out
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "shift-invert", "dense"]
@@ -19,6 +27,8 @@ ACCEPTED_PIN = 1e-5
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # of the lanes
 LU_STEPS = 300  # of a single problem: eigenvalues close together need more than 60
+TOLERANCE = 1e-10
+_STRIDE = 10  # steps between tests of convergence in a long run
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,11 @@ class Eigenpairs:
     values: NDArray[np.float64]
     vectors: NDArray[np.float64]
     diagnostics: dict[str, Any]
+
+
+def relative_gap(values: NDArray[np.float64], p: int) -> float:
+    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1}: 0 if the last coordinate is not determined."""
+    return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
 def start_vector(n: int) -> NDArray[np.float64]:
@@ -64,3 +79,119 @@ def refusal(
 def pin_refusal(strength: float) -> str | None:
     """Return the reason to reject a pin with this |y|, or None."""
     return None if strength >= ACCEPTED_PIN else f"pin {strength:.1e}"
+
+
+def lanczos(
+    apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    start: NDArray[np.float64],
+    wanted: int,
+    locked: NDArray[np.float64],
+    max_steps: int = LU_STEPS,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
+
+    Stops when every wanted Ritz pair :math:`(\theta, x)` has a residual of at most 1e-10 :math:`\theta`, or after
+    `max_steps`; the caller tests the result.
+
+    Parameters
+    ----------
+    apply : callable
+        (n,) -> (n,), a new array.
+    start : (n,) float64
+        Not zero. A fixed one makes the result a function of the operator.
+    wanted : int
+    locked : (m, n) float64
+        Orthonormal rows orthogonal to the range of the operator. The basis is kept orthogonal to them, because a
+        rounding error along them grows from step to step.
+    max_steps : int
+
+    Returns
+    -------
+    values : (wanted + 1,) float64, descending
+        The last one is an estimate from below (in ten steps good to 1e-6); fewer values if the Krylov space is
+        exhausted.
+    vectors : (wanted, n) float64, orthonormal rows
+    steps : int
+        Applications of the operator.
+
+    Raises
+    ------
+    FloatingPointError
+        If the operator is not finite.
+
+    """
+    n = len(start)
+    basis = np.empty((min(MAX_STEPS, max_steps) + 1, n))
+    basis[0] = start
+    project_out(locked, basis[0])
+    basis[0] /= norm(basis[0])
+    diagonal, off = np.empty(max_steps), np.empty(max_steps)
+    for step in range(max_steps):
+        image = apply(basis[step])
+        previous = basis[: step + 1]
+        diagonal[step] = project_out(previous, image)[step]
+        project_out(previous, image)
+        project_out(locked, image)
+        off[step] = norm(image)
+        size = step + 1
+        if not (np.isfinite(off[step]) and np.isfinite(diagonal[step])):
+            raise FloatingPointError("the operator is not finite")
+        exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
+        is_due = size <= MAX_STEPS or size % _STRIDE == 0 or size == max_steps
+        if (size >= wanted and is_due) or exhausted:
+            values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
+            top = slice(None, -wanted - 1, -1)  # the largest come last
+            residual = off[step] * np.abs(ritz[-1, top])
+            if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
+                return values[: -wanted - 2 : -1], combination(ritz[:, top].T, previous), size
+        if size == len(basis):
+            basis = np.concatenate([basis, np.empty_like(basis)])
+        basis[size] = image / off[step]
+    raise AssertionError("unreachable: the last step returns")
+
+
+def largest_eigenpairs(
+    apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    start: NDArray[np.float64],
+    wanted: int,
+    locked: NDArray[np.float64],
+    *,
+    exhaustive: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, float | None]:
+    """Return the `wanted` largest eigenpairs of an operator between rows `locked` (m, n), copies of multiple ones too.
+
+    One Krylov sequence sees one copy of a multiple eigenvalue. Further sequences, orthogonal to all previous vectors,
+    search for more until none is larger, if `exhaustive`. Parameters as for `lanczos`.
+
+    Returns
+    -------
+    values : (wanted,) float64, descending
+        Fewer if the Krylov space is exhausted.
+    vectors : (wanted, n) float64, orthonormal rows
+    steps : int
+        Of the longest sequence.
+    following : float or None
+        Estimate of the next eigenvalue, from the last sequence.
+
+    """
+    rows, top = np.empty((0, len(start))), np.empty(0)
+    steps, fixed = 0, locked
+
+    def apply_projected(f: NDArray[np.float64]) -> NDArray[np.float64]:
+        x = apply(f)
+        project_out(fixed, x)
+        return x
+
+    for _ in range(wanted + 1):
+        values, vectors, taken = lanczos(apply_projected, start, wanted, fixed)
+        steps = max(steps, taken)
+        following, values = float(values[wanted]) if len(values) > wanted else None, values[:wanted]
+        is_complete = len(top) >= wanted and values[0] <= top[wanted - 1] * (1 + 1e-9)
+        rows, top = np.concatenate([rows, vectors[: len(values)]]), np.concatenate([top, values])
+        best = np.argsort(-top, kind="stable")[:wanted]
+        rows, top = rows[best], top[best]
+        if not exhaustive or is_complete:
+            break
+        fixed = np.concatenate([locked, rows])
+        start = np.roll(start, 1)
+    return top, rows, steps, following

@@ -14,9 +14,9 @@ Several closed classes have as many null vectors; these come first, with eigenva
 null vector: B itself is factored, and the first eigenvector is ignored, as the paper says.
 
 All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
-The mean is factored without pivoting (`glle_engine.eigen.batched.numeric.single`) where possible, else with pivoting
-(`glle_engine.linalg.sparse_lu`). The fill-reducing order (`glle_engine.eigen.ordering`) is a function of the pattern.
-The last resort inverts M, shifted (`glle_engine.eigen.fallbacks`); of SuperLU only its order remains.
+The mean is factored without pivoting (`glle_engine.eigen.lu`) where possible, else with pivoting
+(`glle_engine.linalg.sparse_lu`). The fill-reducing order (`glle_engine.eigen.pattern`) is a function of the pattern.
+The last resort inverts M, shifted (`glle_engine.eigen.lu`); of SuperLU only its order remains.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ import numpy as np
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
-from glle_engine.eigen.fallbacks import few_points, shift_invert
-from glle_engine.eigen.lu import factor, factor_mean
+from glle_engine.eigen.lu import factor, factor_mean, few_points, shift_invert
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.linalg import distances
 from glle_engine.linalg.procrustes import aligned_to

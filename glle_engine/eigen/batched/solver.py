@@ -1,28 +1,34 @@
-"""Batches of draws: sampling, factors, Lanczos and the acceptance test, lane by lane."""
+"""Batches of draws: sampling, factors, Lanczos and the acceptance test, lane by lane.
+
+The test compares the deviation of the eigenpairs, and y, whose size at the pin counts.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.eigen.batched.acceptance import deviations, null_left
-from glle_engine.eigen.batched.krylov.lanczos import lanczos
-from glle_engine.eigen.batched.numeric.factorization import SCRATCH, factorise
+from glle_engine.eigen.batched.factorization import SCRATCH, factorise
+from glle_engine.eigen.batched.lanczos import lanczos
+from glle_engine.eigen.batched.solves import solve_lower_transposed, solve_units
+from glle_engine.eigen.batched.structure import addresses, words
 from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.linalg import LANES
+from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.dense import readable
-from glle_engine.weights.lane_sampling import sample, unpack
+from glle_engine.linalg.vectors import address, fma, fnma, load, store
+from glle_engine.weights.gaussian import sample, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from glle_engine.eigen.batched.symbolic.structure import Structure
+    from glle_engine.eigen.batched.structure import Structure
 
 TOLERANCE = 1e-9
 # Without pivoting one draw in a hundred has ill-conditioned factors and eigenvectors off by 1e-8 to 1e-6, with as
@@ -40,6 +46,8 @@ class Workspace:
 
     def __init__(self, structure: Structure, wanted: int) -> None:
         n, k = structure.neighbors.shape
+        self._origin = structure, wanted
+        self.words = words(structure)
         self.tag = (0,) * LANES
         shapes = {
             "normals": (4 * k * LANES,),
@@ -72,6 +80,10 @@ class Workspace:
         self.strength, self.deviation = parts["strength"], parts["deviation"]
         self.basis, self.images, self.points = parts["basis"], parts["images"], parts["points"]
         self.steps = np.empty(LANES, np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have the addresses of their own arrays."""
+        return Workspace, self._origin
 
 
 def empty_aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
@@ -189,13 +201,13 @@ class LaneSolver:
         """Compile all code of the solver by one draw."""
         self.solve([(0, 0, 1.0)], mean, factor)
         room = self._idle[0]
-        null_left(room.tag, self.structure, room.lower, room.upper, np.zeros(LANES, np.int32), room.work)
+        null_left(room.tag, room.words, room.lower, room.upper, np.zeros(LANES, np.int32), room.work)
 
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
-        factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+        factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         lanczos(
             room.tag,
-            self.structure,
+            room.words,
             room.lower,
             room.upper,
             pins,
@@ -212,7 +224,7 @@ class LaneSolver:
             room.steps,
             room.strength,
         )
-        deviations(room.tag, self.structure, room.weights, room.values, room.vectors, room.deviation)
+        deviations(room.tag, self.structure.neighbors, room.weights, room.values, room.vectors, room.deviation)
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
         """Return a lane's pairs, and the reason to reject them, or None."""
@@ -236,7 +248,7 @@ class LaneSolver:
         """Move bad pins to the largest |y|, and return their lanes."""
         if not lanes:
             return []
-        null_left(room.tag, self.structure, room.lower, room.upper, pins, room.work)
+        null_left(room.tag, room.words, room.lower, room.upper, pins, room.work)
         null = np.abs(room.work[0].reshape(-1, len(room.tag)))
         moved = []
         for lane in lanes:
@@ -245,3 +257,47 @@ class LaneSolver:
                 pins[lane] = best
                 moved.append(lane)
         return moved
+
+
+@compiled
+def deviations(
+    tag: tuple[int, ...],
+    neighbors: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    result: NDArray[np.float64],
+) -> None:
+    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into `result` (lanes,)."""
+    lanes, (n, k) = len(tag), neighbors.shape
+    wanted = len(vectors)
+    others, entries = address(neighbors), address(weights)
+    square = np.zeros((wanted, lanes))
+    squares = address(square)
+    x = address(vectors)
+    for row in range(n):
+        for i in range(wanted):
+            value = load(tag, x, i * n + row)
+            for j in range(k):
+                neighbor = load(tag, x, i * n + others[row * k + j])
+                value = fnma(load(tag, entries, row * k + j), neighbor, value)
+            store(squares, i, fma(value, value, load(tag, squares, i)))
+    result[:] = 0.0
+    for i in range(wanted):
+        for lane in range(lanes):
+            result[lane] = np.maximum(result[lane], np.abs(square[i, lane] / values[i, lane] - 1.0))
+
+
+@compiled
+def null_left(
+    tag: tuple[int, ...],
+    words: NDArray[np.int64],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    pins: NDArray[np.int32],
+    work: NDArray[np.float64],
+) -> None:
+    """Put a multiple of every lane's y into work[0], in the order of elimination."""
+    tree = addresses(words)
+    solve_units(tag, tree, address(upper), pins, work[0])
+    solve_lower_transposed(tag, tree, address(lower), address(work[0]))

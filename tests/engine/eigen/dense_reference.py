@@ -1,13 +1,7 @@
 """The eigenproblem by dense linear algebra, and streams by numpy: slow and plain references of the solver."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 
 def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> NDArray[np.float64]:

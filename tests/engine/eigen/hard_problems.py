@@ -1,15 +1,9 @@
 """Weights that are hard for a solver: bad pins and vanishing pivots."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.engine.eigen.dense_reference import residual_matrix
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def with_weak_point(

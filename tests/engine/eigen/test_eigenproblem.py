@@ -1,7 +1,5 @@
 """The eigenproblem against dense linear algebra, and the chain of solvers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -88,21 +86,14 @@ def test_multiple_eigenvalues_are_all_found() -> None:
     assert fitted.eigenvalues[1] == pytest.approx(fitted.eigenvalues[0], rel=1e-6)
 
 
-def clump_pointed_to_from_outside() -> tuple[Any, Any]:
-    """Return a graph in one weak component with one closed class that does not hold point 0."""
-    rng = np.random.default_rng(0)
-    outside = np.stack([np.linspace(1.5, 40, 120), rng.normal(0, 0.05, 120), rng.normal(0, 0.05, 120)], axis=1)
-    X = np.concatenate([outside[::-1], rng.normal(0, 0.3, (100, 3))])
-    neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
-    return X, neighbors
-
-
 def test_the_pin_lies_in_the_closed_class() -> None:
-    """If y lives on a clump only, the pin is in it, and the result is that of the SVD."""
-    X, neighbors = clump_pointed_to_from_outside()
-    classes = closed_classes(neighbors)
+    """If y lives on a clump, to which points outside lead, the pin is in it, and the result is that of the SVD."""
+    rng = np.random.default_rng(0)
+    outside = np.stack([np.linspace(40, 1.5, 120), rng.normal(0, 0.05, 120), rng.normal(0, 0.05, 120)], axis=1)
+    X = np.concatenate([outside, rng.normal(0, 0.3, (100, 3))])
+    neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
+    classes, weights = closed_classes(neighbors), lle_weights(X, neighbors)
     assert [len(members) for members in classes] != [len(X)]
-    weights = lle_weights(X, neighbors)
     problem, first = Eigenproblem.prepare(neighbors, weights, classes, 2)
     assert all(pin in members for pin, members in zip(sorted(problem.pins), classes, strict=True))
     for pairs in (first, problem.solve(weights, 2)):
@@ -127,16 +118,14 @@ def test_several_closed_classes_give_as_many_null_vectors() -> None:
     bridge = np.stack([np.linspace(3, 27, 12), np.zeros(12)], axis=1)
     X = np.concatenate([rng.normal(0, 1, (80, 2)), rng.normal((30, 0), 1, (70, 2)), bridge])
     fitted = fit(X, n_neighbors=6, n_components=3, disconnected="error")
-    sizes = fitted.diagnostics.figures["closed_classes"]
-    assert len(sizes) == 2
+    assert len(fitted.diagnostics.figures["closed_classes"]) == 2
     assert "closed-classes" in {note.code for note in fitted.diagnostics.notes}
     weights = lle_weights(X, fitted.neighbors)
     values, vectors = bottom(fitted.neighbors, weights, 3)
     assert fitted.eigenvalues[0] == 0
     assert values[0] < 1e-25
     assert angle(fitted.embedding, vectors) < 1e-8
-    null = residual_matrix(fitted.neighbors, weights) @ fitted.embedding[:, 0]
-    assert np.abs(null).max() < 1e-9
+    assert np.abs(residual_matrix(fitted.neighbors, weights) @ fitted.embedding[:, 0]).max() < 1e-9
 
 
 def test_a_bad_pin_is_moved(posterior: Posterior) -> None:

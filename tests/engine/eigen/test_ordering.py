@@ -1,24 +1,17 @@
 """Elimination orders: permutations that a brute-force elimination confirms, the same on every machine."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from glle_engine import fit
-from glle_engine.eigen.batched.symbolic.elimination import symmetric
-from glle_engine.eigen.ordering import choice
-from glle_engine.eigen.ordering.choice import cheapest_order, distinct, predicted_cost
-from glle_engine.eigen.ordering.coarsening import Graph, contract, matching
-from glle_engine.eigen.ordering.dissection import dissect, nested_dissection
-from glle_engine.eigen.ordering.minimum_degree import minimum_degree
-from glle_engine.eigen.ordering.separators import SEPARATOR, separator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from glle_engine.eigen import pattern
+from glle_engine.eigen.batched.elimination import symmetric
+from glle_engine.eigen.dissection import SEPARATOR, Graph, nested_dissection, separator
+from glle_engine.eigen.minimum_degree import minimum_degree
+from glle_engine.eigen.pattern import cheapest_order, distinct, predicted_cost
 
 Adjacency = tuple["NDArray[np.int64]", "NDArray[np.int32]"]
 
@@ -55,11 +48,6 @@ def dense_of(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[n
     return matrix
 
 
-def weighted(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> Graph:
-    """Return a graph with unit weights."""
-    return Graph(start, adjacent, np.ones(len(adjacent), np.int32), np.ones(len(start) - 1, np.int32))
-
-
 def eliminated(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int, int]:
     """Eliminate point by point, and return the operations and the bytes of L and U."""
     filled = matrix[np.ix_(order, order)].copy()
@@ -74,12 +62,13 @@ def eliminated(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int
 
 @pytest.mark.parametrize("neighbors", [grid_neighbors(6, 3), random_neighbors(300, 6, 1), grid_neighbors(17, 2)])
 def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.int32]) -> None:
-    """Counts of columns give the cost of the elimination."""
+    """Counts of columns give the cost of the elimination; no vertex of a group comes before an earlier group."""
     start, adjacent = graph_of(neighbors)
     n = len(neighbors)
-    orders = [minimum_degree(start, adjacent, np.zeros(n, np.int32)), nested_dissection(start, adjacent, 0)]
+    group = np.random.default_rng(3).integers(0, 5, n).astype(np.int32)
+    assert np.array_equal(group[minimum_degree(start, adjacent, group)], np.sort(group))
     natural, _ = eliminated(dense_of(start, adjacent), np.arange(n, dtype=np.int32))
-    for order in orders:
+    for order in (minimum_degree(start, adjacent, np.zeros(n, np.int32)), nested_dissection(start, adjacent, 0)):
         assert np.array_equal(np.sort(order), np.arange(n))
         cost = eliminated(dense_of(start, adjacent), order)
         assert predicted_cost(start, adjacent, order) == cost
@@ -89,9 +78,9 @@ def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.i
 def test_further_dissections_are_for_few_points() -> None:
     """Costly factorizations are worth several dissections; of very many points one is tried."""
     costly = 10**14
-    assert choice.dissections(costly, 5_000, 64) > 1
-    assert choice.dissections(costly, 1_000_000, 64) == 1
-    assert choice.dissections(1, 5_000, 64) == choice.dissections(1, 1_000_000, 64) == 0
+    assert pattern.dissections(costly, 5_000, 64) > 1
+    assert pattern.dissections(costly, 1_000_000, 64) == 1
+    assert pattern.dissections(1, 5_000, 64) == pattern.dissections(1, 1_000_000, 64) == 0
 
 
 def test_minimum_degree_is_exact_on_a_tree() -> None:
@@ -103,73 +92,25 @@ def test_minimum_degree_is_exact_on_a_tree() -> None:
     assert predicted_cost(start, adjacent, order)[1] == 8 * (n + 2 * (n - 1))
 
 
-def test_groups_follow_each_other() -> None:
-    """No vertex of a group comes before one of an earlier group."""
-    neighbors = random_neighbors(200, 6, 2)
-    group = np.random.default_rng(3).integers(0, 5, 200).astype(np.int32)
-    order = minimum_degree(*graph_of(neighbors), group)
-    assert np.array_equal(group[order], np.sort(group))
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_separator_separates_balanced_sides(seed: int) -> None:
     """No edge joins the sides, and neither is too heavy."""
     start, adjacent = graph_of(grid_neighbors(12, 3))
-    label, _ = separator(weighted(start, adjacent), seed)
-    matrix = dense_of(start, adjacent)
-    assert not matrix[np.ix_(label == 0, label == 1)].any()
+    graph = Graph(start, adjacent, np.ones(len(adjacent), np.int32), np.ones(12**3, np.int32))
+    label, _ = separator(graph, seed)
+    assert not dense_of(start, adjacent)[np.ix_(label == 0, label == 1)].any()
     sizes = np.bincount(label, minlength=3)
     assert max(sizes[0], sizes[1]) <= 0.6 * len(label)
     assert sizes[SEPARATOR] <= 2 * 144 * 1.1  # two planes cut a closed grid
 
 
-def test_a_contracted_graph_keeps_weights_and_cuts() -> None:
-    """Edges between coarse vertices weigh as much as those that they stand for."""
-    start, adjacent = graph_of(random_neighbors(200, 6, 4))
-    graph = weighted(start, adjacent)
-    coarse, count = matching(graph, 2, 5)
-    assert np.bincount(coarse).max() == 2
-    smaller = contract(graph, coarse, count)
-    assert smaller.weights.sum() == 200
-    expected = np.zeros((count, count), int)
-    np.add.at(expected, (coarse[np.repeat(np.arange(200), np.diff(start))], coarse[adjacent]), 1)
-    np.fill_diagonal(expected, 0)
-    found = np.zeros((count, count), int)
-    found[np.repeat(np.arange(count), np.diff(smaller.start)), smaller.adjacent] = smaller.edges
-    assert np.array_equal(found, expected)
-
-
-def test_parts_touch_only_their_separators() -> None:
-    """Sides of a separator are consecutive groups."""
-    start, adjacent = graph_of(grid_neighbors(10, 3))
-    group = dissect(start, adjacent, 100, 0)
-    members = {int(g): np.flatnonzero(group == g) for g in np.unique(group)}
-    assert len(members) > 10
-    matrix = dense_of(start, adjacent)
-    last = max(members)
-    assert last == 1000
-    # Without the last separator the graph falls into two parts at least, each of consecutive groups.
-    rest = group != last
-    ends = np.array(sorted(set(group[rest])))
-    cuts = [cut for cut in ends[:-1] if not matrix[np.ix_(group <= cut, rest & (group > cut))].any()]
-    assert cuts
-
-
-def test_disconnected_graphs_are_ordered() -> None:
-    """A separator may be empty."""
-    one = grid_neighbors(9, 2)
-    neighbors = np.concatenate([one, one + 81, one + 162, one + 243]).astype(np.int32)
-    start, adjacent = graph_of(neighbors)
-    order = nested_dissection(start, adjacent, 0)
-    assert np.array_equal(np.sort(order), np.arange(324))
-
-
-def test_a_complete_graph_has_no_separator() -> None:
-    """The part is left whole."""
-    n = 150
-    neighbors = np.array([[j for j in range(n) if j != i] for i in range(n)], np.int32)
-    start, adjacent = graph_of(neighbors)
-    assert np.array_equal(np.sort(nested_dissection(start, adjacent, 0)), np.arange(n))
+def test_graphs_with_an_empty_separator_or_none_are_ordered() -> None:
+    """Parts without edges between them, and a complete graph, which is left whole."""
+    parts = np.concatenate([grid_neighbors(9, 2) + 81 * part for part in range(4)])
+    complete = np.array([[j for j in range(150) if j != i] for i in range(150)])
+    for neighbors in (parts, complete):
+        order = nested_dissection(*graph_of(neighbors.astype(np.int32)), 0)
+        assert np.array_equal(np.sort(order), np.arange(len(neighbors)))
 
 
 def test_the_cheapest_order_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +123,7 @@ def test_the_cheapest_order_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (prediction.flops, prediction.bytes) == predicted_cost(start, adjacent, order)
     assert prediction.flops < predicted_cost(start, adjacent, least)[0]
 
-    monkeypatch.setattr(choice, "nested_dissection", None)
+    monkeypatch.setattr(pattern, "nested_dissection", None)
     order, prediction = cheapest_order(neighbors, 1)
     assert prediction.order == "minimum-degree"
     assert np.array_equal(order, least)
@@ -204,3 +145,5 @@ def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> Non
     start, adjacent = graph_of(posterior.neighbors)
     assert elimination["order"] in {"minimum-degree", "nested-dissection"}
     assert (elimination["flops"], elimination["bytes"]) == predicted_cost(start, adjacent, posterior.order)
+    structure = posterior.eigenproblem.pattern.structure  # supernodes store some zeros
+    assert 1 <= 8 * (structure.lower_size + structure.upper_size) / elimination["bytes"] <= 1.5

@@ -1,7 +1,5 @@
 """A hundred thousand points: `make -C qa scale`."""
 
-from __future__ import annotations
-
 import resource
 import time
 

@@ -105,8 +105,10 @@ def column_counts(
     first = np.full(n, -1, np.int32)  # postorder of the first descendant
     latest = np.full(n, -1, np.int32)  # first descendant of the last leaf of each row's subtree
     leaf = np.full(n, -1, np.int32)  # the last leaf of each row's subtree
-    ancestor = np.arange(n).astype(np.int32)
+    ancestor = np.empty(n, np.int32)
     count = np.zeros(n, np.int32)
+    for i in range(n):
+        ancestor[i] = i
     for at in range(n):
         j = post[at]
         count[j] = first[j] == -1

@@ -38,16 +38,18 @@ def _elimination_steps(
     """Return the step in which each variable is eliminated, given the variables in the order of their groups."""
     n = len(start) - 1
     pool = np.empty(start[n] + start[n] // 2 + 2 * n + 16, np.int32)
-    pool[: start[n]] = adjacent
     free = start[n]
+    for e in range(free):
+        pool[e] = adjacent[e]
     # The list of a variable: its elements, then its variables. The list of an element: its variables.
-    begin = start[:-1].copy()
-    length = (start[1:] - start[:-1]).astype(np.int32)
+    begin, length, degree = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64)
+    for i in range(n):
+        begin[i] = start[i]
+        length[i] = degree[i] = start[i + 1] - start[i]
     elements = np.zeros(n, np.int32)
     weight = np.ones(n, np.int32)  # variables in a supervariable; negative while in the new element; 0 for none
     alive = np.zeros(n, np.bool_)  # as an element
     size = np.zeros(n, np.int64)  # of an element
-    degree = length.astype(np.int64)
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     outside, mark = np.zeros(n, np.int64), 1

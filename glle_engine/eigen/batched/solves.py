@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.batched.numeric.kernels import enter_lower, enter_upper, leave_lower, leave_upper
+from glle_engine.eigen.batched.kernels import enter_lower, enter_upper, leave_lower, leave_upper
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, advance, fill, fma, load, offset, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.eigen.batched.symbolic.addresses import Addresses
+    from glle_engine.eigen.batched.structure import Addresses
     from glle_engine.linalg.vectors import Address, Lanes
 
 

@@ -1,0 +1,464 @@
+"""Symbolic part of a multifrontal LU, shared by all factorisations on one kNN pattern.
+
+The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with
+the same rows below them are one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small ones
+are merged with their parents if that stores few explicit zeros (relaxed amalgamation, Ashcraft and Grimes 1989). A
+supernode's *front* holds its columns and rows. After the elimination of its s columns, the remaining r x r
+*contribution block* is added to its parent's front (Duff and Reid 1983). A child whose rows are the whole front of its
+parent is the parent's *heir*: the front is the child's block, overwritten in place.
+
+A supernode in this sense can be wide. It is one front, whose contribution block is updated once, but its columns are
+cut into *supernodes* of few columns, which fit registers.
+
+The memory layout is planned here, too: the walk over the tree, the parts of L and U, contribution blocks, and the
+matrix entries. Kernels pass the addresses of these arrays, without reference counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numba.core import types
+
+from glle_engine.eigen.batched.elimination import (
+    children,
+    column_counts,
+    elimination_tree,
+    pieces,
+    places,
+    postorder,
+    rows_below,
+    supernodes,
+    symmetric,
+)
+from glle_engine.linalg.compiled import compiled, instruction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GAPS = 1.5  # size of the area for contribution blocks, relative to its blocks; 1.2 to 1.45 in Gaussian data
+
+
+class Addresses(NamedTuple):
+    """Addresses of the arrays of a `Structure`, by the same names."""
+
+    nodes: int
+    first: Any
+    row_start: Any
+    rows: Any
+    parent: Any
+    fronts: int
+    front: Any
+    place_start: Any
+    place: Any
+    child: Any
+    sibling: Any
+    visits: Any
+    lower_start: Any
+    upper_start: Any
+    heir: Any
+    block_start: Any
+    block_stride: Any
+    entry_start: Any
+    entry_source: Any
+    entry_target: Any
+
+
+def words(structure: Structure) -> NDArray[np.int64]:
+    """Return the fields of `Addresses` as numbers, valid as long as the structure lives.
+
+    A kernel that takes a structure's arrays takes seconds more to compile.
+    """
+    counts = {"nodes": len(structure.first) - 1, "fronts": len(structure.front) - 1}
+    fields = Addresses._fields
+    return np.array([counts[f] if f in counts else getattr(structure, f).ctypes.data for f in fields], np.int64)
+
+
+@instruction
+def _integers(typing: Any, word: Any) -> Any:
+    """Return the address of int32 at a number."""
+    return _pointer(types.int32, word)
+
+
+@instruction
+def _long_integers(typing: Any, word: Any) -> Any:
+    """Return the address of int64 at a number."""
+    return _pointer(types.int64, word)
+
+
+def _pointer(kind: Any, word: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(kind)(word), code
+
+
+@compiled
+def addresses(words: NDArray[np.int64]) -> Addresses:
+    """Return what `words` gave as numbers."""
+    return Addresses(
+        words[0],
+        _integers(words[1]),
+        _long_integers(words[2]),
+        _integers(words[3]),
+        _integers(words[4]),
+        words[5],
+        _integers(words[6]),
+        _long_integers(words[7]),
+        _integers(words[8]),
+        _integers(words[9]),
+        _integers(words[10]),
+        _integers(words[11]),
+        _long_integers(words[12]),
+        _long_integers(words[13]),
+        _integers(words[14]),
+        _long_integers(words[15]),
+        _long_integers(words[16]),
+        _long_integers(words[17]),
+        _integers(words[18]),
+        _integers(words[19]),
+    )
+
+
+def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
+    """Return the start of each part if the parts follow each other in the order of entering, and their total size."""
+    start = np.empty(len(sizes), np.int64)
+    ends = np.cumsum(sizes[entered])
+    start[entered] = ends - sizes[entered]
+    return start, int(ends[-1])
+
+
+@compiled
+def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the depth-first walk, in which each supernode is entered and left."""
+    nodes = len(parent)
+    visits = np.empty(2 * nodes, np.int32)
+    following = child.copy()
+    stack = np.empty(nodes + 1, np.int32)
+    count = 0
+    for root in range(nodes):
+        if parent[root] >= 0:
+            continue
+        stack[0] = root
+        depth = 1
+        visits[count] = root
+        count += 1
+        while depth > 0:
+            node = stack[depth - 1]
+            below = following[node]
+            if below == -1:
+                visits[count] = ~node
+                depth -= 1
+            else:
+                following[node] = sibling[below]
+                visits[count] = below
+                stack[depth] = below
+                depth += 1
+            count += 1
+    return visits
+
+
+@compiled
+def heirs(
+    width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Return the child whose rows are the whole front, which has as many; -1 if there is none."""
+    heir = np.full(len(width), -1, np.int32)
+    for node in range(len(width)):
+        candidate = child[node]
+        while candidate != -1:
+            if heir[node] == -1 and below[node] > 0 and below[candidate] == width[node] + below[node]:
+                heir[node] = candidate
+            candidate = sibling[candidate]
+    return heir
+
+
+@compiled
+def plan_blocks(
+    width: NDArray[np.int64],
+    below: NDArray[np.int64],
+    child: NDArray[np.int32],
+    sibling: NDArray[np.int32],
+    heir: NDArray[np.int32],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Place each contribution block in the heir's, or at the lowest address that is free while its sources live."""
+    nodes = len(below)
+    at, stride = np.zeros(nodes, np.int64), below.copy()
+    begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # of the room that a block lies in
+    live = np.empty(nodes + 1, np.int64)  # ascending by address
+    count, highest = 0, 0
+    for node in range(nodes):
+        own = heir[node]
+        if own >= 0:
+            begin[node], end[node], stride[node] = begin[own], end[own], stride[own]
+            at[node] = at[own] + width[node] * (stride[own] + 1)
+        else:
+            size = below[node] * below[node]
+            free, slot = 0, 0
+            while slot < count and begin[live[slot]] - free < size:
+                free = end[live[slot]]
+                slot += 1
+            at[node], begin[node], end[node] = free, free, free + size
+            highest = max(highest, free + size)
+            if size > 0:
+                for i in range(count, slot, -1):
+                    live[i] = live[i - 1]
+                live[slot] = node
+                count += 1
+        # The children's blocks are added to this one, then they are dead.
+        kept = 0
+        for i in range(count):
+            one = live[i]
+            dead = False
+            candidate = child[node]
+            while candidate != -1:
+                dead = dead or candidate == one
+                candidate = sibling[candidate]
+            if one == own:
+                one, dead = node, False
+            if not dead:
+                live[kept] = one
+                kept += 1
+        count = kept
+    return at, stride, highest
+
+
+@compiled
+def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDArray[np.int32]) -> int:
+    """Return the peak size of the blocks of `plan_blocks` without the gaps between them, in one pass."""
+    nodes = len(width)
+    room = below * below
+    heir = np.full(nodes, -1, np.int64)
+    freed = np.zeros(nodes, np.int64)  # rooms of the children
+    held, peak = 0, 0
+    for node in range(nodes):
+        own = heir[node]
+        if own >= 0:
+            room[node] = room[own]
+        held += room[node]
+        peak = max(peak, held - room[own] if own >= 0 else held)
+        held -= freed[node]
+        above = parent[node]
+        if above >= 0:
+            freed[above] += room[node]
+            if heir[above] == -1 and below[above] > 0 and below[node] == width[above] + below[above]:
+                heir[above] = node
+    return peak
+
+
+@compiled
+def entries(
+    neighbors: NDArray[np.int32], first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Return the source weight and the target in the front of each matrix entry."""
+    n, k = neighbors.shape
+    nodes = len(first) - 1
+    owner = np.empty(n, np.int32)
+    for node in range(nodes):
+        for column in range(first[node], first[node + 1]):
+            owner[column] = node
+    start = np.zeros(3 * nodes + 1, np.int64)
+    for i in range(n):
+        for j in range(k):
+            start[_part(owner, i, neighbors[i, j]) + 1] += 1
+    for part in range(3 * nodes):
+        start[part + 1] += start[part]
+    fill = start[:-1].copy()
+    source, target = np.empty(n * k, np.int32), np.empty(n * k, np.int32)
+    for i in range(n):
+        for j in range(k):
+            part = _part(owner, i, neighbors[i, j])
+            source[fill[part]] = i * k + j
+            fill[part] += 1
+    where = np.empty(n, np.int32)
+    for node in range(nodes):
+        begin, width = first[node], first[node + 1] - first[node]
+        for e in range(row_start[node], row_start[node + 1]):
+            where[rows[e]] = e - row_start[node]
+        for e in range(start[3 * node], start[3 * node + 3]):
+            i = source[e] // k
+            j = neighbors[i, source[e] % k]
+            if e < start[3 * node + 1]:
+                target[e] = (i - begin) * width + j - begin
+            elif e < start[3 * node + 2]:
+                target[e] = where[i] * width + j - begin
+            else:
+                target[e] = where[j] * width + i - begin
+    return start, source, target
+
+
+@compiled
+def _part(owner: NDArray[np.int32], i: int, j: int) -> int:
+    """Return the part of the front of entry (i, j): 3 node + (diagonal block, L, U^T)."""
+    if owner[i] == owner[j]:
+        return 3 * int(owner[i])
+    return 3 * int(owner[j]) + 1 if i > j else 3 * int(owner[i]) + 2
+
+
+class Structure(NamedTuple):
+    """Structure of all factorisations on a pattern of n points with k neighbors, in S supernodes.
+
+    Everything is in the order of elimination: *position* j of the matrix is point ``order[j]``.
+
+    There are F fronts. The columns of a front are those of its supernodes, and its rows are those below the last one.
+
+    Attributes
+    ----------
+    order, position : (n,) int32
+        The order of elimination and its inverse.
+    neighbors : (n, k) int32
+        Positions of the neighbors of the point at each position.
+    first : (S + 1,) int32
+        The first column of each supernode.
+    row_start : (S + 1,) int64
+        The start of a supernode's rows in `rows`.
+    rows : (R,) int32
+        Positions of the rows below each supernode, ascending.
+    parent : (S,) int32
+        The parent of each supernode; -1 for none.
+    front : (F + 1,) int32
+        The first supernode of each front.
+    place_start : (F + 1,) int64
+        The start of a front's rows in `place`.
+    place : int32
+        The place of each of these rows in the front of the parent.
+    child, sibling : (F,) int32
+        The first child of each front and the next child of its parent; -1 for none.
+    visits : (2 S,) int32
+        Walk through the tree of every pair of solves: a supernode when it is entered from above, and ``~`` it
+        when it is left with everything below it done.
+    lower_start, upper_start : (S,) int64
+        The start of a supernode's part of L and U, in values, in the order of entering.
+    lower_size, upper_size : int
+        The length of L and U.
+    heir : (F,) int32
+        The child whose contribution block is the front; -1 for none.
+    block_start, block_stride : (F,) int64
+        The start and the row stride of its contribution block in a scratch area that blocks share in turn.
+    block_size : int
+        The length of that area.
+    entry_start : (3 S + 1,) int64
+        The start of a supernode's matrix entries in the next two: those of its diagonal block, of L and of U^T.
+    entry_source : (nk,) int32
+        The weight, position * k + j.
+    entry_target : (nk,) int32
+        The place in that part, by rows.
+
+    """
+
+    order: NDArray[np.int32]
+    position: NDArray[np.int32]
+    neighbors: NDArray[np.int32]
+    first: NDArray[np.int32]
+    row_start: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    parent: NDArray[np.int32]
+    front: NDArray[np.int32]
+    place_start: NDArray[np.int64]
+    place: NDArray[np.int32]
+    child: NDArray[np.int32]
+    sibling: NDArray[np.int32]
+    visits: NDArray[np.int32]
+    lower_start: NDArray[np.int64]
+    upper_start: NDArray[np.int64]
+    lower_size: int
+    upper_size: int
+    heir: NDArray[np.int32]
+    block_start: NDArray[np.int64]
+    block_stride: NDArray[np.int64]
+    block_size: int
+    entry_start: NDArray[np.int64]
+    entry_source: NDArray[np.int32]
+    entry_target: NDArray[np.int32]
+
+
+def front_sizes(
+    neighbors: NDArray[np.int32], order: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return columns and rows below of each front of `analyse`, and a `block_size`, without the rows of the fronts.
+
+    The time and the memory are those of the pattern, whatever its fill.
+    """
+    n = len(order)
+    post = postorder(elimination_tree(*symmetric(_permute(neighbors, order))))
+    start, adjacent = symmetric(_permute(neighbors, order[post]))
+    parent = elimination_tree(start, adjacent)
+    count = column_counts(parent, np.arange(n, dtype=np.int32), start, adjacent)
+    first = supernodes(parent, count)
+    last = first[1:] - 1
+    width, below = np.diff(first).astype(np.int64), count[last].astype(np.int64) - 1
+    owner = np.repeat(np.arange(len(width), dtype=np.int32), width)
+    above = np.where(parent[last] < 0, np.int32(-1), owner[parent[last]])
+    return width, below, int(GAPS * peak_blocks(width, below, above))
+
+
+def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure:
+    """Return the structure of the factorisations of B on a pattern.
+
+    Parameters
+    ----------
+    neighbors : (n, k) int32
+    order : (n,) int32
+        A fill-reducing order: position j is point ``order[j]``. The structure's order differs from it by a
+        postorder of the elimination tree, which has the same fill.
+
+    """
+    n = len(order)
+    start, adjacent = symmetric(_permute(neighbors, order))
+    post = postorder(elimination_tree(start, adjacent))
+    order = order[post]
+    position = np.empty(n, np.int32)
+    position[order] = np.arange(n, dtype=np.int32)
+    moved = _permute(neighbors, order)
+    start, adjacent = symmetric(moved)
+    tree = elimination_tree(start, adjacent)
+    columns = supernodes(tree, column_counts(tree, np.arange(n, dtype=np.int32), start, adjacent))
+    place_start, bottom, above = rows_below(columns, start, adjacent)
+    owner = np.repeat(np.arange(len(above)), np.diff(place_start))
+    bottom = (np.sort(owner * n + bottom) - owner * n).astype(np.int32)
+    child, sibling = children(above)
+    place = places(columns, place_start, bottom, child, sibling)
+    width, below = np.diff(columns).astype(np.int64), np.diff(place_start)
+    heir = heirs(width, below, child, sibling)
+    block_start, block_stride, block_size = plan_blocks(width, below, child, sibling, heir)
+    front, first, row_start, rows, parent = pieces(columns, place_start, bottom)
+    width, below = np.diff(first).astype(np.int64), np.diff(row_start)
+    visits = walk(parent, *children(parent))
+    entered = visits[visits >= 0]
+    lower_start, lower_size = part_starts(width * (width - 1) // 2 + width * below, entered)
+    upper_start, upper_size = part_starts(width * (width + 1) // 2 + width * below, entered)
+    entry_start, source, target = entries(moved, first, row_start, rows)
+    return Structure(
+        order,
+        position,
+        moved,
+        first,
+        row_start,
+        rows,
+        parent,
+        front,
+        place_start,
+        place,
+        child,
+        sibling,
+        visits,
+        lower_start,
+        upper_start,
+        lower_size,
+        upper_size,
+        heir,
+        block_start,
+        block_stride,
+        int(block_size),
+        entry_start,
+        source,
+        target,
+    )
+
+
+def _permute(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the neighbors (n, k) of a graph whose vertex j is order[j] of the given one."""
+    position = np.empty(len(order), np.int32)
+    position[order] = np.arange(len(order), dtype=np.int32)
+    return position[neighbors[order]]
