@@ -20,6 +20,17 @@ With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i
 
 If only k_i of the k candidates are neighbors (`glle_engine.graph.adaptive`), the vector 1 is 0 for the others, and
 their weights are 0 in the mean and in every draw.
+
+The noise has as many directions as LLE's residuals. With :math:`r_i = \sum_j w_{ij} (x_j - x_i)` the residuals at the
+mean weights and C their second moments over all points, the participation ratio
+
+.. math:: \nu = (\mathrm{tr}\, C)^2 / \mathrm{tr}\, C^2 = \Big(\sum \lambda\Big)^2 \Big/ \sum \lambda^2
+
+of the eigenvalues :math:`\lambda` of C is the number of directions that share the residuals: d if all features have
+the same, independent noise; 1 if all lie in one line. For Gaussian noise of covariance C the squared length has the
+mean and the variance of :math:`\mathrm{tr}\, C / \nu` times a chi-square of :math:`\nu` degrees of freedom
+(Satterthwaite 1946). Rotations, units, an isometric embedding into more features, constant features and repeated ones
+do not change it.
 """
 
 from __future__ import annotations
@@ -30,11 +41,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightLaw
-from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor
-from glle_engine.weights.residuals import residual_dimension
-from glle_engine.weights.tangent import whiten
+from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor, whiten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,13 +53,17 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import FitSpec
     from glle_engine.graph.relations import Data
 
+_BLOCK_ENTRIES = 1 << 20
+_TILE = 512  # rows or columns of the second moments at a time
+_ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
+
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
     """Resolve ``variance="auto"`` by the number of directions of the residuals.
 
     k - 1 free weights reconstruct k - 1 directions exactly. The choice is dirichlet if the residuals lie in fewer
-    (`glle_engine.weights.residuals`), because they come from the ridge and identify no noise. It is dirichlet with
-    tangent noise, which separates the directions off the sheet by other means, and ml otherwise.
+    (`residual_dimension`), because they come from the ridge and identify no noise. It is dirichlet with tangent
+    noise, which separates the directions off the sheet by other means, and ml otherwise.
     """
     if spec.variance != "auto":
         return spec.variance
@@ -58,7 +73,7 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseModel:
     """Choice and figures of the noise, of all points together.
 
     Attributes
@@ -110,7 +125,7 @@ def constrained_law(
     - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is that of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
     - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, nu the
-      participation ratio of the residuals (`glle_engine.weights.residuals`); nu + p for direct.
+      participation ratio of the residuals (`residual_dimension`); nu + p for direct.
 
     Parameters
     ----------
@@ -122,7 +137,7 @@ def constrained_law(
         Its mean weights: LLE's, or those of tangent noise.
     spec : FitSpec
     frames : (n, p, d) float64, optional
-        Tangent frames of the tangent noise (`glle_engine.weights.tangent`).
+        Tangent frames of the tangent noise (`glle_engine.weights.lle`).
     kept : (n, k) bool, optional
         The neighbors among the candidates.
     on_progress
@@ -136,7 +151,7 @@ def constrained_law(
 
     """
     directions = residual_dimension(X, neighbors, weights)
-    noise = Noise.of(X, neighbors, embedding, spec, directions, kept)
+    noise = NoiseModel.of(X, neighbors, embedding, spec, directions, kept)
     law, noise_ratio = law_at(
         X, neighbors, embedding, weights, spec, noise, frames=frames, kept=kept, on_progress=on_progress
     )
@@ -156,7 +171,7 @@ def law_at(
     embedding: NDArray[np.float64],
     weights: NDArray[np.float64],
     spec: FitSpec,
-    noise: Noise,
+    noise: NoiseModel,
     *,
     points: NDArray[np.float64] | None = None,
     places: NDArray[np.float64] | None = None,
@@ -201,3 +216,40 @@ def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], k
     data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
     drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))
     return data / drawn
+
+
+def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+    """Return the participation ratio of the residuals of weights (n, k), whose rows sum to 1.
+
+    It is in [1, min(n, d)], to rounding, or 0 if the residuals are no larger than the rounding of the data.
+    """
+    if isinstance(X, Distances | SparsePoints):
+        return X.residual_dimension(neighbors, weights)
+    rest = residuals(X, neighbors, weights)
+    if dense.dot(rest, rest) <= _ROUNDING**2 * dense.dot(X, X):
+        return 0.0
+    np.ldexp(rest, -int(np.frexp(np.abs(rest).max())[1]), out=rest)  # exact; fourth powers stay in the range
+    if rest.shape[0] < rest.shape[1]:
+        rest = np.ascontiguousarray(rest.T)  # R R^T and R^T R have the same eigenvalues but for zeros
+    total, squares = 0.0, 0.0
+    tiles = [rest[:, start : start + _TILE] for start in range(0, rest.shape[1], _TILE)]
+    for i, left in enumerate(tiles):
+        total += float((left * left).sum())
+        for j, right in enumerate(tiles[: i + 1]):
+            product = dense.cross(left, right)
+            squares += (1 if i == j else 2) * dense.dot(product, product)
+    return total * total / squares
+
+
+def residuals(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return X_i w_i - x_i of every point (n, d), summed over the differences, which no translation changes."""
+    n, k = neighbors.shape
+    rest = np.zeros((n, X.shape[1]))
+    rows = max(1, _BLOCK_ENTRIES // X.shape[1])
+    for start in range(0, n, rows):
+        part = slice(start, min(start + rows, n))
+        for j in range(k):
+            rest[part] += weights[part, j, None] * (X[neighbors[part, j]] - X[part])
+    return rest
